@@ -1,0 +1,83 @@
+# Everything a developer runs. Set-up happens once: a stamp in .venv carries the digest of what was installed.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+WORKERS ?= auto
+digest = $(shell cat $(1) | sha256sum | cut -c1-16)
+RUNTIME := .venv/.runtime-$(call digest,requirements/runtime.txt pyproject.toml)
+DEV := .venv/.dev-$(call digest,requirements/dev.txt pyproject.toml)
+# Past four workers the tests wait for the disk, not for a processor.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --quiet $(PINS)
+CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene
+
+.PHONY: help demo test crash check $(CHECKS) bench docs pins system clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
+		printf '%-12s %s\n' "$$target" "$$what"; done
+
+$(RUNTIME):
+	@sh scripts/bootstrap.sh runtime $@
+
+# The development requirements contain the runtime's, at the same versions.
+$(DEV):
+	@sh scripts/bootstrap.sh dev $@
+	@rm -f .venv/.runtime-*; touch $(RUNTIME)
+
+system:
+	@sh scripts/system_packages.sh
+
+demo: $(RUNTIME) ## see Remit at work, in a folder that is removed afterwards
+	@$(BIN)/remit demo
+
+test: $(DEV) system ## run the tests
+	@$(PYTEST) -m "not slow_crash"
+
+crash: $(DEV) system ## run the full crash sweep (slow)
+	@$(PYTEST) -m slow_crash
+
+check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene
+
+check-style: $(DEV)
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@echo "style: ok"
+
+check-types: $(DEV)
+	@$(BIN)/mypy
+
+check-imports: $(DEV)
+	@$(BIN)/lint-imports --no-logo --cache-dir .cache/import-linter
+
+check-conformance: $(DEV)
+	@$(BIN)/python scripts/conformance.py --check
+
+check-schemas: $(DEV)
+	@$(BIN)/python -m remit.contracts.schemas --check
+	@echo "schemas: ok"
+
+check-docs: $(DEV)
+	@$(BIN)/python scripts/generate_reference.py --check
+	@echo "docs: ok"
+
+check-hygiene: $(DEV)
+	@$(BIN)/python scripts/check_hygiene.py
+
+bench: $(DEV) ## print the figures that the documentation quotes
+	@set -e; for program in bench/[a-z]*.py; do echo "== $$program"; $(BIN)/python $$program; done
+
+docs: $(DEV) ## regenerate the generated pages
+	@$(BIN)/python scripts/conformance.py --write
+	@$(BIN)/python scripts/generate_reference.py --write
+
+pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
+	@$(COMPILE) --extra postgres --group build -o requirements/runtime.txt
+	@$(COMPILE) --all-extras --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+
+clean: ## remove everything that make and the tools have made
+	@rm -rf .venv .cache .hypothesis build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

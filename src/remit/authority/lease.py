@@ -1,0 +1,109 @@
+"""Leases: the kernel's signed leave to run one task, once, soon, on one executor.
+
+`issue_lease` needs the kernel's private key; `verify_lease` needs only the public one and is pure. A `Lease` is what
+comes out of verification: effects take it, never a `LeaseToken`, so a skipped check does not type-check.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from remit.authority.signing import Keyring, Signer
+from remit.contracts.task import LeaseToken, TaskManifest
+from remit.errors import Reason, Refused
+from remit.ids import parse_time, render_time, uuid7
+
+MAX_LIFE: Final = timedelta(hours=1)
+CLOCK_SKEW: Final = timedelta(seconds=30)
+"""How far ahead the kernel's clock may be. Expiry has no such grace."""
+
+_UNSIGNED: Final = frozenset({"signature"})
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease that was verified for this task. Made by `verify_lease` and nothing else."""
+
+    lease_id: str
+    task_id: str
+    capability_id: str
+    executor_id: str
+    expires_at: datetime
+    key_id: str
+
+
+def issue_lease(signer: Signer, manifest: TaskManifest, executor_id: str, now: datetime, life: timedelta) -> LeaseToken:
+    """Sign a lease for one task. The kernel's side."""
+    if not timedelta(0) < life <= MAX_LIFE:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"a lease lives between a second and {MAX_LIFE}",
+            next_step="Ask for a shorter life; a lease can be issued again.",
+        )
+    unsigned = {
+        "lease_id": uuid7(now),
+        "task_id": manifest.task_id,
+        "capability_id": manifest.capability_id,
+        "executor_id": executor_id,
+        "issued_at": render_time(now),
+        "expires_at": render_time(now + life),
+        "key_id": signer.key_id,
+    }
+    draft = LeaseToken.from_tree({**unsigned, "signature": "A" * 86})
+    return draft.model_copy(update={"signature": signer.sign("lease", draft.canonical(without=_UNSIGNED))})
+
+
+def verify_lease(
+    token: LeaseToken, manifest: TaskManifest, keyring: Keyring, executor_id: str, now: datetime
+) -> Lease:
+    """Signature, then task, then expiry, in that order; the first failure ends it.
+
+    The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
+    """
+    keyring.verify(
+        "lease", token.key_id, token.canonical(without=_UNSIGNED), token.signature, signed_at=token.issued_at
+    )
+    _require_same(token.task_id, manifest.task_id, "task_id")
+    issued_at, expires_at = parse_time(token.issued_at), parse_time(token.expires_at)
+    if now >= expires_at:
+        raise Refused(
+            Reason.EXPIRED,
+            f"the lease expired at {token.expires_at}",
+            where="lease, expires_at",
+            next_step="Ask the kernel for a new lease.",
+        )
+    if issued_at > now + CLOCK_SKEW:
+        raise Refused(
+            Reason.NOT_YET_VALID,
+            f"the lease was issued in the future, at {token.issued_at}",
+            where="lease, issued_at",
+            next_step="Set the clocks of the kernel and of this machine.",
+        )
+    if expires_at - issued_at > MAX_LIFE:
+        raise Refused(
+            Reason.BINDING_MISMATCH, f"the lease lives longer than {MAX_LIFE}", where="lease, expires_at"
+        )
+    _require_same(token.capability_id, manifest.capability_id, "capability_id")
+    _require_same(token.executor_id, executor_id, "executor_id")
+    return Lease(token.lease_id, token.task_id, token.capability_id, token.executor_id, expires_at, token.key_id)
+
+
+def require_alive(lease: Lease, now: datetime) -> None:
+    """Checked again right before the intent: previews and people take time."""
+    if now >= lease.expires_at:
+        raise Refused(
+            Reason.EXPIRED,
+            "the lease expired while the task was being prepared",
+            where="lease, expires_at",
+            next_step="Ask the kernel for a new lease.",
+        )
+
+
+def _require_same(leased: str, asked: str, field: str) -> None:
+    if leased != asked:
+        raise Refused(
+            Reason.BINDING_MISMATCH,
+            f"the lease is for another {field}: {leased!r}, not {asked!r}",
+            where=f"lease, {field}",
+            next_step="Ask the kernel for a lease of this very task.",
+        )

@@ -1,0 +1,52 @@
+"""Signed results: the executor's host signs, the kernel checks. An unsigned or altered result is no result."""
+
+from typing import Final
+
+from remit.authority.signing import Keyring, Signer
+from remit.contracts.base import Contract
+from remit.contracts.result import ExecutionError, ExecutionResult
+
+_UNSIGNED: Final = frozenset({"signature"})
+
+
+def sign_success(signer: Signer, executor_id: str, task_id: str, capability_id: str, output: Contract) -> ExecutionResult:
+    return _signed(
+        signer,
+        {
+            "status": "SUCCESS",
+            "output": output.tree(),
+            "error": None,
+            "task_id": task_id,
+            "capability_id": capability_id,
+            "executor_id": executor_id,
+            "key_id": signer.key_id,
+        },
+    )
+
+
+def sign_failure(
+    signer: Signer, executor_id: str, task_id: str, capability_id: str, error: ExecutionError
+) -> ExecutionResult:
+    return _signed(
+        signer,
+        {
+            "status": "FAILURE",
+            "output": None,
+            "error": error.tree(),
+            "task_id": task_id,
+            "capability_id": capability_id,
+            "executor_id": executor_id,
+            "key_id": signer.key_id,
+        },
+    )
+
+
+def verify_result(result: ExecutionResult, keyring: Keyring, at: str) -> None:
+    """Return if a registered executor key signed exactly this; otherwise refuse and say which rule failed."""
+    body = result.canonical(without=_UNSIGNED)
+    keyring.verify("result", result.key_id, body, result.signature, signed_at=at)
+
+
+def _signed(signer: Signer, unsigned: dict[str, object]) -> ExecutionResult:
+    draft = ExecutionResult.from_tree({**unsigned, "signature": "A" * 86})
+    return draft.model_copy(update={"signature": signer.sign("result", draft.canonical(without=_UNSIGNED))})

@@ -1,0 +1,70 @@
+"""The command line: thin, lazy, and the same road as everything else.
+
+`remit --help` imports click and nothing heavier: the table below knows every command's name and one-line help, and a
+command's module is loaded only when it runs. Exit codes: 0 done, 1 ran and failed, 2 refused with nothing touched, 3
+waiting for a person.
+"""
+
+import importlib
+import sys
+from typing import Any, Final
+
+import click
+
+from remit import __version__
+
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "init": ("remit.cli.init:init", "Make a workspace: remit.yaml here, keys and ledger in the state directory."),
+    "demo": ("remit.cli.demo:demo", "Show the whole road on a throw-away workspace."),
+    "doctor": ("remit.cli.doctor:doctor", "Check this machine and workspace, and say what to do."),
+    "task": ("remit.cli.task:task", "Lease and run one task."),
+    "ledger": ("remit.cli.ledger:ledger", "Verify, show, rebuild and export the record."),
+    "keys": ("remit.cli.keys:keys", "List, export and rotate keys."),
+    "migrate": ("remit.cli.migrate:migrate", "Bring the store's tables up to date."),
+    "completion": ("remit.cli.completion:completion", "Print the shell completion script."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name; imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.exceptions.Exit, click.Abort, click.ClickException):
+            raise
+        except Exception as problem:  # noqa: BLE001 - the one place where an error becomes text
+            failing = importlib.import_module("remit.cli.failing")
+            ctx.exit(failing.report(problem))
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with `remit demo`, then `remit init` in a folder of your own.",
+)
+@click.version_option(__version__, prog_name="remit", message="%(prog)s %(version)s")
+def main() -> None:
+    """Hands for AI agents that stay within their remit.
+
+    An agent proposes; nothing happens without signed authority, a decision and, where it matters, a person's yes. What
+    happens is recorded in a signed ledger that anybody with the public key can check.
+    """
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""`remit demo`: the road, end to end, on a throw-away workspace. Every line printed was checked, or the demo fails."""
+
+import json
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from remit.authority.keys import parse_public_pem, render_public_pem
+from remit.cli.shown import json_option, show_json
+from remit.contracts.result import ExecutionResult
+from remit.contracts.task import NO_EFFECT
+from remit.errors import EnvironmentFailed, Reason
+from remit.ids import system_clock
+from remit.ledger.bundle import verify_bundle, write_bundle
+from remit.workspace import Workspace, initialise
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was shown, and what came of it."""
+
+    title: str
+    result: str
+
+
+@click.command()
+@json_option
+def demo(as_json: bool) -> None:
+    """Show the whole road on a throw-away workspace."""
+    steps: list[Step] = []
+
+    def tell(title: str, result: str) -> None:
+        steps.append(Step(title, result))
+        if not as_json:
+            click.echo(f"{click.style('✓', fg='green')} {click.style(title, bold=True)}\n    {result}")
+
+    with tempfile.TemporaryDirectory(prefix="remit-demo-") as folder:
+        _run(Path(folder), tell)
+    if as_json:
+        show_json({"steps": [{"title": step.title, "result": step.result} for step in steps]})
+    else:
+        click.echo("\nAll of it held. Next: remit init in a folder of your own.")
+
+
+def _run(folder: Path, tell: Callable[[str, str], None]) -> None:
+    project, state = folder / "project", folder / "state"
+    project.mkdir()
+    workspace, _ = initialise(project, {"REMIT_STATE": str(state)}, system_clock)
+    with workspace:
+        tell("A workspace", "remit.yaml in the project; four keys (0600) and the ledger outside of it")
+        manifest = _manifest("demo-1")
+        lease = workspace.issue_lease(manifest)
+        tell("The kernel leases one task", f"lease {lease.lease_id}, until {lease.expires_at}")
+        _refusals(workspace, manifest, lease.tree(), tell)
+        _runs_once(workspace, manifest, lease.canonical(), tell)
+        _evidence(workspace, folder, tell)
+        _tampering(workspace, tell)
+
+
+def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], tell: Callable[[str, str], None]) -> None:
+    stretched = json.dumps({**lease, "expires_at": "2099-01-01T00:00:00Z"}).encode()
+    _expect(workspace.execute_task(manifest, stretched), "INVALID_LEASE")
+    tell("A lease with a stretched expiry", "refused: INVALID_LEASE, the signature does not fit")
+    _expect(workspace.execute_task(_manifest("demo-2"), json.dumps(lease).encode()), "INVALID_LEASE")
+    tell("The same lease for another task", "refused: INVALID_LEASE, it is bound to its task")
+    other = json.loads(_manifest("demo-3")) | {"capability_id": "LAUNCH_ROCKET"}
+    raw = json.dumps(other).encode()
+    _expect(workspace.execute_task(raw, workspace.issue_lease(raw).canonical()), "UNSUPPORTED_CAPABILITY")
+    tell("A leased task that nobody implements", "refused: UNSUPPORTED_CAPABILITY")
+
+
+def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, tell: Callable[[str, str], None]) -> None:
+    first = workspace.execute_task(manifest, lease)
+    _require(first.status == "SUCCESS", "the leased task did not succeed")
+    tell("The leased task", f"ran; its result is signed by executor key {first.key_id[:12]}...")
+    again = workspace.execute_task(manifest, lease)
+    _require(first.canonical() == again.canonical(), "a repeat gave another result")
+    tell("The same task again", "not run twice: the first result came back, byte for byte")
+
+
+def _evidence(workspace: Workspace, folder: Path, tell: Callable[[str, str], None]) -> None:
+    verdict = workspace.verify_ledger()
+    _require(verdict.holds, "the ledger does not verify")
+    tell("The ledger", f"{verdict.entries} chained entries under {verdict.heads} signed heads: all hold")
+    bundle = folder / "evidence.jsonl"
+    with bundle.open("wb") as out:
+        write_bundle(workspace.store, out, "default", system_clock)
+    pem = "".join(render_public_pem(key) for key in workspace.keyring if key.role == "audit")
+    auditor = parse_public_pem(pem.encode(), "audit", source="audit.pem")
+    with bundle.open("rb") as stream:
+        _require(verify_bundle(stream, auditor, source=bundle.name).holds, "the evidence bundle does not verify")
+    tell("An auditor with the public key alone", f"checked the exported bundle ({bundle.stat().st_size:,} bytes)")
+
+
+def _tampering(workspace: Workspace, tell: Callable[[str, str], None]) -> None:
+    """As somebody with write access to the database file would: past Remit, with the guards taken off."""
+    database = sqlite3.connect(workspace.state.database)
+    database.execute("DROP TRIGGER ledger_entries_no_update")
+    database.execute("""UPDATE ledger_entries SET payload = '{"nothing":"to see"}' WHERE seq = 2""")
+    database.commit()
+    database.close()
+    found = {finding.fault.value for finding in workspace.verify_ledger().findings}
+    _require({"edited", "guard_missing"} <= found, f"tampering was not found: {found}")
+    tell("Somebody edits entry 2 in the database", "found and named: the entry was edited, and its guard is missing")
+
+
+def _manifest(task_id: str) -> bytes:
+    task = {"task_id": task_id, "capability_id": NO_EFFECT, "inputs": {}, "constraints": {"reversible": True}}
+    return json.dumps(task).encode()
+
+
+def _expect(result: ExecutionResult, code: str) -> None:
+    _require(result.error is not None and result.error.error_code == code, f"expected {code}, got {result.tree()}")
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise EnvironmentFailed(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")

@@ -1,0 +1,80 @@
+"""`remit keys`."""
+
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from remit.authority.keys import render_public_pem
+from remit.authority.signing import PublicKey, Role
+from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.errors import Reason, Refused
+from remit.workspace import Workspace
+
+ROLE = click.Choice(get_args(Role))
+
+
+@click.group()
+def keys() -> None:
+    """List, export and rotate keys.
+
+    Each role signs one kind of document: kernel leases, protocol envelopes, executor results, audit the ledger's heads.
+    """
+
+
+@keys.command("list")
+@workspace_option
+@json_option
+def list_keys(directory: Path, as_json: bool) -> None:
+    """Every public key this workspace ever used."""
+    with Workspace.open(directory) as workspace:
+        found = list(workspace.keyring)
+    if as_json:
+        show_json([{"role": k.role, "key_id": k.key_id, "state": _state(k), "created_at": k.created_at} for k in found])
+        return
+    show_table(("role", "key id", "state", "since"), [(k.role, k.key_id, _state(k), k.created_at) for k in found])
+
+
+@keys.command()
+@click.argument("role", type=ROLE)
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output if none.")
+@workspace_option
+@json_option
+def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> None:
+    """The public keys of a role, in PEM: what an auditor needs, and nothing secret."""
+    with Workspace.open(directory) as workspace:
+        found = [key for key in workspace.keyring if key.role == role and not key.revoked_at]
+    if not found:
+        raise Refused(Reason.STATE_MISSING, f"there is no {role} key", next_step="`remit keys list` shows what there is.")
+    text = "".join(render_public_pem(key) for key in found)
+    if output is not None:
+        output.write_text(text)
+    if as_json:
+        show_json({"role": role, "keys": [key.key_id for key in found], "pem": text})
+    elif output is None:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"Wrote {len(found)} public {'key' if len(found) == 1 else 'keys'} to {output}")
+
+
+@keys.command()
+@click.argument("role", type=ROLE)
+@click.option("--revoke", is_flag=True, help="The old key may have leaked: believe nothing it ever signed.")
+@workspace_option
+@json_option
+def rotate(role: Role, revoke: bool, directory: Path, as_json: bool) -> None:
+    """A new key for a role. The old one still verifies what it signed before, and its private half is destroyed."""
+    with Workspace.open(directory) as workspace:
+        old, new = workspace.rotate_key(role, revoke=revoke)
+    if as_json:
+        show_json({"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id, "old_state": _state(old)})
+        return
+    click.echo(f"{role}: {old.key_id} is {_state(old)}, {new.key_id} signs from now on")
+    if role == "audit":
+        click.echo("Next: give auditors the new public key: remit keys export audit")
+
+
+def _state(key: PublicKey) -> str:
+    if key.revoked_at:
+        return f"revoked at {key.revoked_at}"
+    return f"retired at {key.retired_at}" if key.retired_at else "active"

@@ -1,0 +1,267 @@
+"""What all wire models share: the closed-world rule, the bounds, and the way from bytes to a model.
+
+Every string, list and mapping has a limit of its own, so a model built inside Remit is bounded too; `Contract.bounds`
+limits the bytes before anything is built from them. The largest bound (`LARGE`) is chosen so that the worst document
+of that size still parses within 100 MB, see `remit.untrusted.json_text`.
+"""
+
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from remit.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest_bytes
+from remit.errors import Reason, Refused
+from remit.ids import parse_time
+from remit.untrusted import Bounds, parse_json
+
+T = TypeVar("T")
+
+SMALL: Final = Bounds(max_bytes=64 << 10, max_items=2_000)
+LARGE: Final = Bounds(max_bytes=6 << 20)
+
+MAX_JSON_DEPTH: Final = 24
+MAX_JSON_VALUES: Final = 20_000
+
+
+class Contract(BaseModel):
+    """A closed wire model. `parse` is the only way in for bytes from outside.
+
+    Times, digests and enumerations stay the strings they were on the wire, so that what was signed is what is checked.
+    """
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        validate_default=True,
+    )
+
+    bounds: ClassVar[Bounds] = Bounds()
+
+    @classmethod
+    def parse(cls, raw: bytes, *, source: str = "") -> Self:
+        """Untrusted bytes to this model, or a refusal that names the field. Never echoes a value of the input."""
+        name = source or cls.__name__
+        return cls.from_tree(parse_json(raw, cls.bounds, source=name), source=name)
+
+    @classmethod
+    def from_tree(cls, tree: Any, *, source: str = "") -> Self:
+        """The same, from an already parsed JSON value."""
+        try:
+            return cls.model_validate(tree)
+        except ValidationError as problem:
+            raise _refusal(problem, tree, source or cls.__name__) from None
+
+    def tree(self) -> dict[str, Any]:
+        """Plain JSON values, every field present, null where nothing was given."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def canonical(self, *, without: frozenset[str] = frozenset()) -> bytes:
+        """RFC 8785 bytes of `tree`, less the named top-level fields (a signature cannot cover itself)."""
+        tree = self.tree()
+        return canonical_bytes({key: value for key, value in tree.items() if key not in without})
+
+    def digest(self) -> str:
+        return digest_bytes(self.canonical())
+
+
+class OneOf(Generic[T]):
+    """A closed union of contracts, told apart by one field; parsed like a single one."""
+
+    def __init__(self, union: Any, name: str, bounds: Bounds | None = None) -> None:
+        self.adapter: TypeAdapter[T] = TypeAdapter(union)
+        self.name = name
+        self.bounds = bounds or Bounds()
+
+    def parse(self, raw: bytes, *, source: str = "") -> T:
+        name = source or self.name
+        return self.from_tree(parse_json(raw, self.bounds, source=name), source=name)
+
+    def from_tree(self, tree: Any, *, source: str = "") -> T:
+        try:
+            return self.adapter.validate_python(tree)
+        except ValidationError as problem:
+            raise _refusal(problem, tree, source or self.name) from None
+
+
+# The validator speaks of Python types; whoever sent JSON should read of JSON.
+_PLAIN_WORDS: Final = {
+    "missing": "a required field is missing",
+    "extra_forbidden": "this field is not known here",
+    "model_type": "this must be an object",
+    "dict_type": "this must be an object",
+    "tuple_type": "this must be an array",
+    "string_type": "this must be a string",
+    "int_type": "this must be an integer",
+    "float_type": "this must be a number",
+    "bool_type": "this must be true or false",
+    "none_required": "this must be null",
+    "model_attributes_type": "this must be an object",
+}
+
+
+def _refusal(problem: ValidationError, tree: Any, source: str) -> Refused:
+    errors = problem.errors(include_url=False, include_input=False)
+    # A mistyped name is both an unknown field and a missing one: the unknown one shows where to look.
+    first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return Refused(
+        Reason.MALFORMED,
+        f"{_why(first)}{more}",
+        where=f"{source}, {_json_path(first['loc'], tree, missing=first['type'] == 'missing')}",
+        next_step="Compare the input with the schema of this contract.",
+    )
+
+
+def _why(error: ErrorDetails) -> str:
+    details = error.get("ctx", {})
+    if error["type"] == "union_tag_not_found":
+        return f"the field {details['discriminator']} is missing"
+    if error["type"] == "union_tag_invalid":
+        return f"the field {details['discriminator']} must be one of {details['expected_tags']}"
+    return _PLAIN_WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
+
+
+def _json_path(location: tuple[int | str, ...], tree: Any, *, missing: bool) -> str:
+    """The place in the input. The validator also names the branches of unions it took: those are left out."""
+    path, here = "$", tree
+    for part in location[:-1] if missing else location:
+        if isinstance(here, dict) and part in here:
+            path, here = f"{path}.{part}", here[part]
+        elif isinstance(here, list | tuple) and isinstance(part, int) and part < len(here):
+            path, here = f"{path}[{part}]", here[part]
+    return f"{path}.{location[-1]}" if missing else path
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _check_time(text: str) -> str:
+    parse_time(text)
+    return text
+
+
+def _check_printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("an id may hold printable characters only")
+    return text
+
+
+def _check_path(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("a path cannot hold NUL")
+    try:
+        size = len(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise ValueError("a path must be valid Unicode") from None
+    if size > 4096:
+        raise ValueError("a path may have at most 4096 bytes")
+    return text
+
+
+def _check_some(items: tuple[T, ...]) -> tuple[T, ...]:
+    if not items:
+        raise ValueError("there must be at least one")
+    return items
+
+
+def _check_json(value: JsonValue) -> JsonValue:
+    """Bounded, and with a canonical form: what cannot be signed is refused where it stands, not when it is signed."""
+    pending: list[tuple[JsonValue, int]] = [(value, 0)]
+    seen = 0
+    while pending:
+        item, depth = pending.pop()
+        seen += 1
+        if depth > MAX_JSON_DEPTH:
+            raise ValueError(f"the nesting is deeper than {MAX_JSON_DEPTH} levels")
+        if isinstance(item, dict):
+            pending.extend((child, depth + 1) for child in item.values())
+        elif isinstance(item, list):
+            pending.extend((child, depth + 1) for child in item)
+        elif isinstance(item, int) and abs(item) > MAX_SAFE_INTEGER:
+            raise ValueError("an integer is past 2^53-1; send it as a string")
+        if seen + len(pending) > MAX_JSON_VALUES:
+            raise ValueError(f"there are more than {MAX_JSON_VALUES:,} values")
+    return value
+
+
+# --- the words ------------------------------------------------------------------------------------------------------
+
+Identifier = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_check_printable)]
+"""An id the caller chose, or the digest of what is meant: 1 to 200 printable characters."""
+
+_UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+
+Uuid = Annotated[str, Field(max_length=36, pattern=f"^{_UUID}$", json_schema_extra={"format": "uuid"})]
+"""A UUID of any version, in lower case."""
+
+Uuid4 = Annotated[
+    str, Field(max_length=36, pattern=f"^{_UUID.replace('[1-8]', '4')}$", json_schema_extra={"format": "uuid"})
+]
+
+Timestamp = Annotated[
+    str,
+    Field(
+        max_length=27,
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z$",
+        json_schema_extra={"format": "date-time"},
+    ),
+    AfterValidator(_check_time),
+]
+"""RFC 3339 in UTC, ending in Z, with at most six decimals."""
+
+Digest = Annotated[str, Field(max_length=71, pattern=r"^sha256:[0-9a-f]{64}$")]
+"""`sha256:` and the hash in hex, of canonical JSON or of a file's bytes."""
+
+Base64Url = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=1024)]
+
+# The last character carries fewer than six bits; the spare ones must be zero, so that a value has one spelling only.
+Signature = Annotated[str, Field(max_length=86, pattern=r"^[A-Za-z0-9_-]{85}[AQgw]$")]
+"""An Ed25519 signature, base64url without padding."""
+
+KeyId = Annotated[str, Field(max_length=43, pattern=r"^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")]
+"""RFC 7638 thumbprint of the public key."""
+
+RelativePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_check_path)]
+"""A path below the project root, as a word: not empty, no NUL, at most 4096 bytes. Whether it stays below the root and
+what it meets on the way is decided where it is opened, never here."""
+
+AbsolutePath = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_check_path)]
+"""The same check for a path that must turn out absolute: the refusal of a relative one belongs in the signed result."""
+
+ReasonCode = Annotated[str, Field(max_length=100, pattern=r"^[A-Z][A-Z0-9_]{0,99}$")]
+
+Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+"""The name of something registered in the configuration."""
+
+RiskLevel = Literal["LOW", "MEDIUM", "HIGH", "CRITICAL"]
+
+ShortText = Annotated[str, Field(max_length=1_000)]
+
+Text = Annotated[str, Field(max_length=10_000)]
+
+LongText = Annotated[str, Field(max_length=LARGE.max_bytes)]
+"""The content of a file. Limited by the document it stands in."""
+
+Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
+
+JsonData = Annotated[JsonValue, AfterValidator(_check_json)]
+"""Any JSON value with a canonical form, at most 24 deep, with at most 20,000 values."""
+
+JsonObject = Annotated[
+    dict[Annotated[str, Field(max_length=200)], JsonValue], Field(max_length=1_000), AfterValidator(_check_json)
+]
+"""An object whose names the contract does not know: at most 1,000 of them, values as in `JsonData`."""
+
+Many = Annotated[tuple[T, ...], Field(strict=False, max_length=1_000, fail_fast=True)]
+"""A JSON array. Lax only in that the parser's list becomes an immutable tuple; the items stay strict."""
+
+Some = Annotated[
+    tuple[T, ...],
+    Field(strict=False, max_length=1_000, fail_fast=True, json_schema_extra={"minItems": 1}),
+    AfterValidator(_check_some),
+]
+"""The same, with at least one item."""

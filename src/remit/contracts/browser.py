@@ -1,0 +1,184 @@
+"""The browser door: one action, the token that allows it, the preview a person sees, the record that stays."""
+
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from remit.contracts.base import (
+    SMALL,
+    Contract,
+    Count,
+    Digest,
+    Identifier,
+    JsonObject,
+    Many,
+    ShortText,
+    Some,
+    Text,
+    Timestamp,
+    Uuid,
+)
+from remit.contracts.browser_errors import ExecutorError
+from remit.untrusted import Bounds
+
+ActionType = Literal["navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase"]
+
+Url = Annotated[str, Field(min_length=1, max_length=8_192)]
+"""As it was given: whether it is one, and where it leads, is decided later."""
+
+Currency = Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")]
+
+Number = Annotated[float, Field(ge=0, le=1e12)]
+
+DomainPattern = Annotated[
+    str, Field(max_length=255, pattern=r"^(?:\*\.)?[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,20}$")
+]
+"""A host name in ASCII, or `*.` and one."""
+
+APPROVAL_SECONDS: Final = 600
+ISSUER: Final = "abos-policy-authority"
+AUDIENCE: Final = "abos-executor"
+
+
+class Amount(Contract):
+    value: Number
+    currency: Currency
+
+
+_ELEMENT_TYPES: Final = frozenset({"click", "type", "submit", "purchase"})
+
+
+class Action(Contract):
+    """One thing to do in the browser. Each type takes exactly the fields it needs.
+
+    An element is given by `selector` or by `ref` (from a snapshot): needed by click, type, submit and purchase, allowed
+    for a screenshot or snapshot of a part. `value` is for type, `amount` for purchase.
+    """
+
+    bounds: ClassVar[Bounds] = SMALL
+
+    action_id: Identifier
+    type: ActionType
+    target: Url
+    selector: Annotated[ShortText, Field(min_length=1)] | None = None
+    ref: Identifier | None = None
+    value: Text | None = None
+    amount: Amount | None = None
+    session: Identifier | None = None
+
+    @model_validator(mode="after")
+    def _check_element(self) -> Self:
+        given = (self.selector is not None) + (self.ref is not None)
+        if given > 1:
+            raise ValueError("give selector or ref, and not both")
+        if self.type in _ELEMENT_TYPES and not given:
+            raise ValueError(f"{self.type} needs a selector or a ref")
+        if self.type == "navigate" and given:
+            raise ValueError("navigate takes no selector and no ref")
+        return self
+
+    @model_validator(mode="after")
+    def _check_value(self) -> Self:
+        if (self.value is not None) != (self.type == "type"):
+            raise ValueError("value belongs to type, and to nothing else")
+        if (self.amount is not None) != (self.type == "purchase"):
+            raise ValueError("amount belongs to purchase, and to nothing else")
+        return self
+
+
+class TokenConstraints(Contract):
+    """What narrows a token. An unknown constraint cannot be checked, so the token is refused."""
+
+    domains: Some[DomainPattern] | None = None
+    max_purchase: Number | Amount | None = None
+    """A bare number is in the configured currency."""
+
+
+class TokenClaims(Contract):
+    """The payload of a capability token, after its signature was verified. Times are seconds since 1970."""
+
+    bounds: ClassVar[Bounds] = SMALL
+
+    iss: Literal["abos-policy-authority"]
+    aud: Literal["abos-executor"]
+    sub: Identifier
+    jti: Identifier
+    iat: Count
+    exp: Count
+    nbf: Count | None = None
+    caps: Many[Identifier]
+    constraints: TokenConstraints = TokenConstraints()
+
+
+FieldMap = Annotated[dict[Annotated[str, Field(max_length=500)], Text], Field(max_length=500)]
+
+
+class PreviewBody(Contract):
+    """The fields of the request: those whose value is masked, and those shown as they are."""
+
+    masked: FieldMap
+    preview: FieldMap
+
+
+class HTTPPreview(Contract):
+    """The request that will be sent, as a person may see it. Typing a password sends none: the method is null."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None
+    url: Url
+    headers: FieldMap
+    body: PreviewBody
+    estimated_effect: Text = Field(alias="estimatedEffect")
+
+
+class ApprovalRequest(Contract):
+    """A question to a person, about exactly one held request."""
+
+    approval_id: Uuid = Field(alias="approvalId")
+    agent_id: Identifier = Field(alias="agentId")
+    token_jti: Identifier = Field(alias="tokenJti")
+    request_digest: Digest = Field(alias="requestDigest")
+    preview: HTTPPreview
+    expires: Timestamp
+
+
+class ApprovalDecision(Contract):
+    """A person's answer, to that request and no other."""
+
+    approval_id: Uuid = Field(alias="approvalId")
+    request_digest: Digest = Field(alias="requestDigest")
+    approved: bool
+    decided_by: Identifier = Field(alias="decidedBy")
+    decided_at: Timestamp = Field(alias="decidedAt")
+
+
+class ActionResult(Contract):
+    """How an action ended: with an output, or with a reason and an error."""
+
+    action_id: Identifier
+    success: bool
+    reason: ShortText | None = None
+    error: ExecutorError | None = None
+    output: JsonObject | None = None
+    content_hash_before: Digest | None = Field(default=None, alias="contentHashBefore")
+    content_hash_after: Digest | None = Field(default=None, alias="contentHashAfter")
+
+    @model_validator(mode="after")
+    def _check_presence(self) -> Self:
+        if (self.error is None) != self.success or (self.reason is None) != self.success:
+            raise ValueError("reason and error are there exactly when the action did not succeed")
+        if self.output is not None and not self.success:
+            raise ValueError("an action that did not succeed has no output")
+        return self
+
+
+class AuditRecord(Contract):
+    """What stays of every action, allowed or not. `target` is masked."""
+
+    timestamp: Timestamp
+    agent_id: Identifier = Field(alias="agentId")
+    action: ActionType
+    target: Url
+    token_jti: Identifier = Field(alias="tokenJti")
+    success: bool
+    content_hash_before: Digest | None = Field(alias="contentHashBefore")
+    content_hash_after: Digest | None = Field(alias="contentHashAfter")

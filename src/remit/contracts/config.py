@@ -1,0 +1,182 @@
+"""The system configuration, `remit.yaml`. Empty means deny; no setting can lift a limit that the product promises.
+
+The description of each field is its documentation.
+"""
+
+from typing import Annotated, ClassVar, Final, Literal, TypeVar
+
+from pydantic import AfterValidator, Field
+
+from remit.contracts.base import AbsolutePath, Contract, Identifier, Many, Name, RelativePath, ShortText
+from remit.contracts.ceilings import (
+    MAX_FILE_OPERATION_SECONDS,
+    MAX_PIPELINE_SECONDS,
+    MAX_SCHEMA_UPDATE_SECONDS,
+    MAX_SQL_SECONDS,
+    MAX_TASK_SECONDS,
+)
+from remit.untrusted import Bounds
+
+V = TypeVar("V")
+
+MIB: Final = 1 << 20
+
+CRITICAL_GLOBS: Final = (".git/**", ".env", ".env.*", "credentials.json", "secrets.*")
+IMPORTANT_GLOBS: Final = ("requirements.txt", "pyproject.toml", "setup.py", ".pre-commit-config.yaml")
+AGENT_SYSTEM_GLOBS: Final = (
+    "agent/agent_rules.md",
+    "agent_inspector/agent_inspector.md",
+    "agent_executor/agent_executor.md",
+)
+
+Glob = Annotated[str, Field(min_length=1, max_length=500)]
+
+EnvironmentName = Annotated[str, Field(max_length=100, pattern=r"^[A-Z_][A-Z0-9_]{0,99}$")]
+
+Registry = Annotated[dict[Name, V], Field(max_length=200)]
+
+
+def _keep_critical(globs: tuple[str, ...]) -> tuple[str, ...]:
+    return _with_built_in(CRITICAL_GLOBS, globs)
+
+
+def _keep_important(globs: tuple[str, ...]) -> tuple[str, ...]:
+    return _with_built_in(IMPORTANT_GLOBS, globs)
+
+
+def _keep_agent_system(globs: tuple[str, ...]) -> tuple[str, ...]:
+    return _with_built_in(AGENT_SYSTEM_GLOBS, globs)
+
+
+def _with_built_in(built_in: tuple[str, ...], globs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*built_in, *globs)))
+
+
+class Protected(Contract):
+    """Files that a plan may touch only with an approval for that very file. A list adds to the built-in one."""
+
+    critical: Annotated[Many[Glob], AfterValidator(_keep_critical)] = Field(
+        default=CRITICAL_GLOBS, description="Version control, environment files and secrets, as globs below the root."
+    )
+    important: Annotated[Many[Glob], AfterValidator(_keep_important)] = Field(
+        default=IMPORTANT_GLOBS, description="Files that decide how the project is built, as globs below the root."
+    )
+    agent_system: Annotated[Many[Glob], AfterValidator(_keep_agent_system)] = Field(
+        default=AGENT_SYSTEM_GLOBS, description="Files that tell agents what to do, as globs below the root."
+    )
+
+
+class Limits(Contract):
+    """How much one task may use. Each can be lowered; none can be raised past its maximum."""
+
+    max_files: Annotated[int, Field(ge=1, le=100)] = Field(default=100, description="Files that one plan may change.")
+    max_file_bytes: Annotated[int, Field(ge=1, le=50 * MIB)] = Field(
+        default=50 * MIB, description="Size of one file that is read or written."
+    )
+    max_backup_bytes: Annotated[int, Field(ge=1, le=500 * MIB)] = Field(
+        default=500 * MIB, description="Size of all backups of one plan."
+    )
+    max_concurrent_operations: Annotated[int, Field(ge=1, le=4)] = Field(
+        default=4, description="Actions of one plan that may run at once."
+    )
+    max_memory_bytes: Annotated[int, Field(ge=32 * MIB, le=4096 * MIB)] = Field(
+        default=512 * MIB, description="Memory of one sandboxed process; past it the process is killed."
+    )
+    max_io_bytes: Annotated[int, Field(ge=1, le=16_384 * MIB)] = Field(
+        default=1024 * MIB, description="Bytes that one sandboxed process may read and write, together."
+    )
+
+
+class Timeouts(Contract):
+    """Wall-clock seconds after which work is stopped, unless a plan asks for another time up to the same maximum."""
+
+    file_operation: Annotated[int, Field(ge=1, le=MAX_FILE_OPERATION_SECONDS)] = Field(
+        default=30, description="One file operation."
+    )
+    schema_update: Annotated[int, Field(ge=1, le=MAX_SCHEMA_UPDATE_SECONDS)] = Field(
+        default=30, description="One edit of a schema file."
+    )
+    sql: Annotated[int, Field(ge=1, le=MAX_SQL_SECONDS)] = Field(default=60, description="One SQL action.")
+    pipeline: Annotated[int, Field(ge=1, le=MAX_PIPELINE_SECONDS)] = Field(
+        default=300, description="One run of a pipeline."
+    )
+    task: Annotated[int, Field(ge=1, le=MAX_TASK_SECONDS)] = Field(
+        default=300, description="A whole plan, all actions together."
+    )
+
+
+class DuckdbConnection(Contract):
+    """A DuckDB database file of the project."""
+
+    type: Literal["duckdb"] = Field(description="The kind of database.")
+    path: RelativePath = Field(description="The database file, below the root.")
+    read_only: bool = Field(default=False, description="Whether statements that write are refused.")
+
+
+class PostgresqlConnection(Contract):
+    """A PostgreSQL database. Its credentials never stand in a configuration."""
+
+    type: Literal["postgresql"] = Field(description="The kind of database.")
+    url_variable: EnvironmentName = Field(description="The environment variable that holds the connection URL.")
+    read_only: bool = Field(default=False, description="Whether statements that write are refused.")
+
+
+Connection = Annotated[DuckdbConnection | PostgresqlConnection, Field(discriminator="type")]
+
+
+class Pipeline(Contract):
+    """A pipeline that plans may run. An approval covers its definition and its code."""
+
+    definition: RelativePath = Field(description="The file that lists the steps, below the root.")
+    code: Many[RelativePath] = Field(default=(), description="Files that the steps run, below the root.")
+    parameters: Many[Name] = Field(default=(), description="Names of the parameters that a plan may give.")
+    timeout_seconds: Annotated[int, Field(ge=1, le=MAX_PIPELINE_SECONDS)] | None = Field(
+        default=None, description="Seconds for this pipeline, instead of `timeouts.pipeline`."
+    )
+    description: ShortText = Field(default="", description="What it does, for the people who approve it.")
+
+
+class Policies(Contract):
+    """What decides beyond the built-in rules."""
+
+    cedar_files: Many[RelativePath] = Field(
+        default=(), description="Cedar policies, below the root. None given: nobody has access through the goal door."
+    )
+    currency: Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")] = Field(
+        default="USD", description="ISO 4217 code of an amount that a token gives as a bare number."
+    )
+
+
+class Tenant(Contract):
+    """One tenant of the goal door; each has a ledger chain of its own."""
+
+    users: Many[Identifier] = Field(default=(), description="Users that may ask. None given: nobody may.")
+    description: ShortText = Field(default="", description="Who this is.")
+
+
+class SystemConfig(Contract):
+    """`remit.yaml`. Its digest is part of every approval, so a change voids the approvals given before it."""
+
+    # What the YAML reader takes a third of a second for.
+    bounds: ClassVar[Bounds] = Bounds(max_bytes=64 << 10, max_items=10_000)
+
+    version: Literal[1] = Field(description="The version of this format.")
+    root: RelativePath = Field(default=".", description="The project root, absolute or relative to the file itself.")
+    base_directories: Many[AbsolutePath] = Field(
+        default=(), description="Absolute directories in which tasks may move, copy and delete files. None given: none."
+    )
+    protected: Protected = Field(default=Protected(), description="Files that need an approval of their own.")
+    limits: Limits = Field(default=Limits(), description="How much one task may use.")
+    timeouts: Timeouts = Field(default=Timeouts(), description="How long work may take, in seconds.")
+    sandbox: Literal["required", "unsafe-none"] = Field(
+        default="required",
+        description="`unsafe-none` lets effects run where the kernel cannot confine them; every result then says so.",
+    )
+    connections: Registry[Connection] = Field(
+        default_factory=dict, description="Databases that plans may use, by name."
+    )
+    pipelines: Registry[Pipeline] = Field(default_factory=dict, description="Pipelines that plans may run, by name.")
+    policies: Policies = Field(default=Policies(), description="What decides beyond the built-in rules.")
+    tenants: Annotated[dict[Identifier, Tenant], Field(max_length=1_000)] = Field(
+        default_factory=dict, description="Tenants of the goal door, by id."
+    )

@@ -1,0 +1,44 @@
+"""The protocol layer's signed approval of one exact plan."""
+
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from remit.contracts.base import LARGE, Contract, Digest, Identifier, KeyId, Many, RelativePath, Signature, Timestamp
+from remit.contracts.plan import Plan
+from remit.untrusted import Bounds
+
+
+class ApprovedInput(Contract):
+    """A file that the plan names but does not contain, or the state of a target before the run."""
+
+    path: RelativePath
+    input_digest: Digest = Field(alias="digest")
+
+
+class Approvals(Contract):
+    """What was allowed on top of the plan, each thing by its name. Empty means refused."""
+
+    protected: Many[RelativePath]
+    executable: Many[RelativePath]
+    content: Many[RelativePath]
+    irreversible: Many[Identifier]
+
+
+class Envelope(Contract):
+    """An approved plan. The signature covers every other field; anything but APPROVED is refused already here."""
+
+    bounds: ClassVar[Bounds] = replace(LARGE, max_bytes=LARGE.max_bytes + (1 << 20))
+
+    envelope_id: Identifier
+    status: Literal["APPROVED"]
+    plan: Plan
+    config_digest: Digest
+    plan_digest: Digest
+    inputs: Many[ApprovedInput]
+    approvals: Approvals
+    issued_at: Timestamp
+    expires_at: Timestamp
+    key_id: KeyId
+    signature: Signature

@@ -1,0 +1,92 @@
+"""The way back from a run of a plan: `rollback_manifest.json`."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from remit.contracts.base import (
+    LARGE,
+    Contract,
+    Count,
+    Digest,
+    Identifier,
+    Many,
+    RelativePath,
+    ShortText,
+    Text,
+    Timestamp,
+    Uuid,
+    Uuid4,
+)
+from remit.contracts.change_log import FileOperation
+from remit.untrusted import Bounds
+
+
+class Checkpoint(Contract):
+    """How to undo one change.
+
+    What was created has no backup; everything else has one, with its hash, size, mode and times. `hash_after` is what
+    the run left behind: a file that no longer has it was changed by somebody else since.
+    """
+
+    checkpoint_id: Uuid
+    file_path: RelativePath
+    file_kind: Literal["file", "directory"] = "file"
+    backup_location: RelativePath | None
+    original_hash: Digest | None
+    original_size: Count | None
+    original_mode: Annotated[str, Field(max_length=4, pattern=r"^[0-7]{4}$")] | None = None
+    original_mtime_ns: Annotated[str, Field(max_length=20, pattern=r"^-?[0-9]{1,19}$")] | None = None
+    """Nanoseconds since 1970, as digits: JSON numbers end at 2^53."""
+    operation_to_reverse: FileOperation
+    new_path: RelativePath | None = None
+    hash_after: Digest | None = None
+    restore_command: ShortText
+    restored_at: Timestamp | None = None
+
+    @model_validator(mode="after")
+    def _check_backup(self) -> Self:
+        known = [value is not None for value in (self.backup_location, self.original_hash, self.original_size)]
+        if self.operation_to_reverse == "CREATE" and any(known):
+            raise ValueError("what was created has no backup, original_hash or original_size")
+        if self.operation_to_reverse != "CREATE" and not all(known):
+            raise ValueError("backup_location, original_hash and original_size are needed to go back")
+        if (self.new_path is not None) != (self.operation_to_reverse == "RENAME"):
+            raise ValueError("new_path belongs to a RENAME, and to nothing else")
+        return self
+
+
+class RollbackManifest(Contract):
+    """`rollback_order` is the order of restoring, and names every checkpoint once.
+
+    EXECUTED means that every checkpoint was restored; a partly restored manifest stays ACTIVE.
+    """
+
+    bounds: ClassVar[Bounds] = LARGE
+
+    manifest_id: Uuid4
+    plan_id: Identifier
+    created_at: Timestamp
+    expires_at: Timestamp | None = None
+    executed_at: Timestamp | None = None
+    status: Literal["ACTIVE", "EXECUTED", "EXPIRED"]
+    checkpoints: Many[Checkpoint]
+    rollback_order: Many[Uuid]
+    auto_rollback_script: RelativePath | None
+    notes: Text
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if sorted(self.rollback_order) != sorted(c.checkpoint_id for c in self.checkpoints):
+            raise ValueError("rollback_order must name every checkpoint exactly once")
+        if len(set(self.rollback_order)) != len(self.rollback_order):
+            raise ValueError("two checkpoints have the same id")
+        return self
+
+    @model_validator(mode="after")
+    def _check_status(self) -> Self:
+        if (self.status == "EXECUTED") != (self.executed_at is not None):
+            raise ValueError("executed_at is there exactly when the status is EXECUTED")
+        if self.status == "EXECUTED" and any(c.restored_at is None for c in self.checkpoints):
+            raise ValueError("an EXECUTED manifest has restored every checkpoint")
+        return self

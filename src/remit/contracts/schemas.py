@@ -1,0 +1,144 @@
+"""The JSON Schemas (draft 2020-12) of the contracts, generated from the models and shipped beside them.
+
+`python -m remit.contracts.schemas --write` makes the files anew; `--check` fails where they differ from the models.
+A schema cannot say everything that a model checks (sums, times, one field against another): valid against the schema
+is necessary, not sufficient.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from remit.contracts.base import Contract, OneOf
+from remit.errors import Misuse, Reason
+
+VERSION: Final = 1
+
+# Where each top-level contract lives; by name, so that reading one schema imports no model.
+CONTRACTS: Final[Mapping[str, str]] = {
+    "task-manifest": "task:TaskManifest",
+    "lease-token": "task:LeaseToken",
+    "execution-result": "result:ExecutionResult",
+    "plan": "plan:Plan",
+    "system-config": "config:SystemConfig",
+    "envelope": "envelope:Envelope",
+    "execution-report": "report:ExecutionReport",
+    "change-log": "change_log:ChangeLog",
+    "rollback-manifest": "rollback_manifest:RollbackManifest",
+    "error-response": "error_response:ErrorResponse",
+    "browser-action": "browser:Action",
+    "token-claims": "browser:TokenClaims",
+    "http-preview": "browser:HTTPPreview",
+    "approval-request": "browser:ApprovalRequest",
+    "approval-decision": "browser:ApprovalDecision",
+    "action-result": "browser:ActionResult",
+    "audit-record": "browser:AuditRecord",
+    "executor-error": "browser_errors:EXECUTOR_ERROR",
+    "finder-packet": "packets:FINDER_PACKET",
+    "agent-goal-request": "goal:AgentGoalRequest",
+    "agent-execution-plan": "goal:AgentExecutionPlan",
+    "agent-step": "goal:AgentStep",
+    "agent-execution-outcome": "goal:AgentExecutionOutcome",
+    "dispatch-envelope": "dispatch:DispatchEnvelope",
+    "simulation-outcome": "dispatch:SimulationOutcome",
+}
+
+_FOLDER: Final = files("remit.contracts") / "schema_files"
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """The shipped schema of one contract."""
+    if name not in CONTRACTS:
+        raise Misuse(
+            Reason.MISUSE, f"there is no contract named {name!r}", next_step=f"Use one of {', '.join(CONTRACTS)}."
+        )
+    schema: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_bytes())
+    return schema
+
+
+def load_contract(name: str) -> type[Contract] | OneOf[Any]:
+    """The model behind a schema."""
+    module, _, attribute = CONTRACTS[name].partition(":")
+    contract: type[Contract] | OneOf[Any] = getattr(import_module(f"remit.contracts.{module}"), attribute)
+    return contract
+
+
+class _Generator(GenerateJsonSchema):
+    """Without a title for every field: it would only repeat the name."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  (the signature is the base's)
+        return False
+
+
+def generate_schema(name: str) -> dict[str, Any]:
+    contract = load_contract(name)
+    adapter: TypeAdapter[Any] = contract.adapter if isinstance(contract, OneOf) else TypeAdapter(contract)
+    body = _without_openapi(adapter.json_schema(schema_generator=_Generator))
+    title = contract.name if isinstance(contract, OneOf) else contract.__name__
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": f"urn:remit:schema:{name}:{VERSION}",
+        "title": title,
+        "description": f"{title} of Remit.",
+    }
+    return {**head, **body}
+
+
+def _without_openapi(node: Any) -> Any:
+    """`discriminator` is OpenAPI's word; JSON Schema does not know it."""
+    if isinstance(node, dict):
+        marked = isinstance(node.get("discriminator"), dict) and "propertyName" in node["discriminator"]
+        return {key: _without_openapi(value) for key, value in node.items() if not (marked and key == "discriminator")}
+    if isinstance(node, list):
+        return [_without_openapi(item) for item in node]
+    return node
+
+
+def render_schema(name: str) -> str:
+    """The text of the file: the same for the same models, whatever machine makes it."""
+    return json.dumps(generate_schema(name), indent=2, ensure_ascii=False) + "\n"
+
+
+def find_drift(folder: Path) -> list[str]:
+    """Files that are missing, differ from the models, or belong to no contract."""
+    wanted = {f"{name}.json": render_schema(name) for name in CONTRACTS}
+    present = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
+    return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
+
+
+def write_schemas(folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    for path in folder.glob("*.json"):
+        path.unlink()
+    for name in CONTRACTS:
+        (folder / f"{name}.json").write_text(render_schema(name), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m remit.contracts.schemas", description="JSON Schemas of the contracts."
+    )
+    choice = parser.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--write", action="store_true", help="make the files anew")
+    choice.add_argument("--check", action="store_true", help="fail if a file differs from its model")
+    given = parser.parse_args(arguments)
+    folder = Path(str(_FOLDER))
+    if given.write:
+        write_schemas(folder)
+        return 0
+    drift = find_drift(folder)
+    for name in drift:
+        sys.stderr.write(f"{name} differs from its model: run python -m remit.contracts.schemas --write\n")
+    return 1 if drift else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The task door: what is asked for (TaskManifest) and by whose authority (LeaseToken)."""
+
+from typing import Any, ClassVar, Final
+
+from pydantic import GetJsonSchemaHandler, ValidationInfo, field_validator
+from pydantic_core import CoreSchema
+
+from remit.contracts.base import (
+    SMALL,
+    AbsolutePath,
+    Contract,
+    Identifier,
+    JsonObject,
+    KeyId,
+    Signature,
+    Timestamp,
+)
+from remit.contracts.by_capability import close_by_capability, narrow_schema
+from remit.untrusted import Bounds
+
+FILE_MOVE: Final = "FILE_MOVE"
+FILE_COPY: Final = "FILE_COPY"
+FILE_DELETE: Final = "FILE_DELETE"
+NO_EFFECT: Final = "NO_EFFECT"
+
+
+class TransferInputs(Contract):
+    """FILE_MOVE and FILE_COPY: from where to where."""
+
+    source_path: AbsolutePath
+    destination_path: AbsolutePath
+
+
+class DeleteInputs(Contract):
+    """FILE_DELETE: which file."""
+
+    source_path: AbsolutePath
+
+
+class NoInputs(Contract):
+    """NO_EFFECT takes an empty object."""
+
+
+TaskInputs = TransferInputs | DeleteInputs | NoInputs | JsonObject
+
+INPUTS_BY_CAPABILITY: Final[dict[str, type[Contract]]] = {
+    FILE_MOVE: TransferInputs,
+    FILE_COPY: TransferInputs,
+    FILE_DELETE: DeleteInputs,
+    NO_EFFECT: NoInputs,
+}
+
+
+class TaskConstraints(Contract):
+    """What the caller insists on."""
+
+    reversible: bool
+
+
+class TaskManifest(Contract):
+    """One task for one executor.
+
+    The inputs of the built-in capabilities are closed here; those of any other are a bounded object, which its executor
+    closes. Whether a capability exists, and whether these inputs may be acted on, is decided later, after the lease.
+    """
+
+    bounds: ClassVar[Bounds] = SMALL
+
+    task_id: Identifier
+    capability_id: Identifier
+    inputs: TaskInputs
+    constraints: TaskConstraints
+
+    @field_validator("inputs", mode="plain", json_schema_input_type=TaskInputs)
+    @classmethod
+    def _close_inputs(cls, value: Any, info: ValidationInfo) -> Contract | dict[str, Any]:
+        return close_by_capability(value, info, INPUTS_BY_CAPABILITY)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return narrow_schema(handler(core), handler, "inputs", INPUTS_BY_CAPABILITY)
+
+
+class LeaseToken(Contract):
+    """The kernel's signed leave to run one task once. The signature covers every other field."""
+
+    bounds: ClassVar[Bounds] = SMALL
+
+    lease_id: Identifier
+    task_id: Identifier
+    capability_id: Identifier
+    executor_id: Identifier
+    issued_at: Timestamp
+    expires_at: Timestamp
+    key_id: KeyId
+    signature: Signature

@@ -1,0 +1,121 @@
+"""The task door: a manifest under a lease, run by a registered executor, answered with a signed result."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from remit.authority.lease import Lease, require_alive, verify_lease
+from remit.authority.results import sign_failure, sign_success
+from remit.authority.signing import Keyring, Signer
+from remit.contracts.base import Contract
+from remit.contracts.result import ExecutionError, ExecutionResult
+from remit.contracts.task import LeaseToken, TaskManifest
+from remit.effects.registry import Capability, Registry
+from remit.errors import Reason, Refused, RemitError, task_code
+from remit.policy.capability import decide_capability
+from remit.policy.decision import Decision
+from remit.road import Door, Preview, Trace
+
+UNKNOWN_EXECUTOR: Final = "remit.unregistered"
+DEFAULT_TENANT: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRequest:
+    """Parsed, and nothing more: nobody has vouched for any of it."""
+
+    manifest: TaskManifest
+    token: LeaseToken
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedTask:
+    """A task whose lease was verified."""
+
+    manifest: TaskManifest
+    lease: Lease
+
+
+class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
+    """Holds the kernel's public key and the executor's private one; never the kernel's private key."""
+
+    def __init__(self, keyring: Keyring, signer: Signer, registry: Registry) -> None:
+        self._keyring = keyring
+        self._signer = signer
+        self._registry = registry
+
+    def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
+        manifest, lease = raw
+        return TaskRequest(TaskManifest.parse(manifest), LeaseToken.parse(lease))
+
+    def trace(self, request: TaskRequest) -> Trace:
+        manifest = request.manifest
+        return Trace(
+            tenant_id=DEFAULT_TENANT,
+            correlation_id=manifest.task_id,
+            door="task",
+            key=manifest.task_id,
+            request_digest=manifest.digest(),
+            task_id=manifest.task_id,
+            capability_id=manifest.capability_id,
+        )
+
+    def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
+        manifest = request.manifest
+        executor_id = self._executor_id(manifest) or request.token.executor_id
+        return LeasedTask(manifest, verify_lease(request.token, manifest, self._keyring, executor_id, now))
+
+    def decide(self, granted: LeasedTask) -> Decision:
+        return decide_capability(granted.manifest.capability_id, tuple(self._registry))
+
+    def preview(self, granted: LeasedTask) -> Preview:
+        manifest = granted.manifest
+        return Preview(f"{manifest.capability_id} as task {manifest.task_id}", manifest.digest())
+
+    def consent(self, granted: LeasedTask, preview: Preview, now: datetime) -> str:
+        """A lease is the kernel's own consent to this one task: nobody else is asked."""
+        return f"lease {granted.lease.lease_id}"
+
+    def checkpoint(self, granted: LeasedTask) -> None:
+        """Nothing that is registered today changes anything."""
+
+    def require_alive(self, granted: LeasedTask, now: datetime) -> None:
+        require_alive(granted.lease, now)
+
+    def effect(self, granted: LeasedTask) -> Contract:
+        return self._capability(granted).run(granted.manifest)
+
+    def verify_effect(self, granted: LeasedTask, made: Contract) -> None:
+        """Nothing was changed, so there is nothing to look at."""
+
+    def succeed(self, request: TaskRequest, made: Contract) -> ExecutionResult:
+        manifest = request.manifest
+        return sign_success(
+            self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, made
+        )
+
+    def fail(self, request: TaskRequest, problem: RemitError) -> ExecutionResult:
+        manifest = request.manifest
+        error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
+        return sign_failure(
+            self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, error
+        )
+
+    def store_outcome(self, outcome: ExecutionResult) -> str:
+        return outcome.canonical().decode()
+
+    def load_outcome(self, stored: str) -> ExecutionResult:
+        return ExecutionResult.parse(stored.encode(), source="stored result")
+
+    def _capability(self, granted: LeasedTask) -> Capability:
+        found = self._registry.get(granted.manifest.capability_id)
+        if found is None:
+            raise Refused(Reason.CAPABILITY_UNSUPPORTED, "the capability vanished from the registry")
+        return found
+
+    def _executor_id(self, manifest: TaskManifest) -> str | None:
+        found = self._registry.get(manifest.capability_id)
+        return found.executor_id if found else None
+
+    def _signed_as(self, manifest: TaskManifest) -> str:
+        return self._executor_id(manifest) or UNKNOWN_EXECUTOR

@@ -1,0 +1,71 @@
+"""Named places where a crash is worth testing. Costs one comparison unless a test has armed it.
+
+`REMIT_FAULT=name`, `name:3` (the third time) or `name:1:error` arms one point for this process. The default action is
+SIGKILL on ourselves: nothing runs after it, no `finally`, no flush, as in a real crash.
+"""
+
+import errno
+import itertools
+import os
+import signal
+from typing import Final
+
+# Every durable step is listed here, so that the kill tests can walk the list and no point is forgotten.
+FAULT_POINTS: Final = frozenset(
+    {
+        "append.begun",
+        "append.inserted",
+        "append.signed",
+        "append.before_commit",
+        "append.committed",
+        "append.anchored",
+        "migration.begun",
+        "migration.statement",
+        "migration.before_commit",
+        "migration.committed",
+        "durable.written",
+        "durable.synced",
+        "durable.renamed",
+        "durable.directory_synced",
+        "keys.private_written",
+        "keys.keyring_written",
+        "claim.before_commit",
+        "road.intent_recorded",
+        "road.effect_done",
+        "road.outcome_recorded",
+    }
+)
+
+
+class FaultInjected(OSError):
+    """Raised at an armed point whose action is `error`, as a full disk would."""
+
+
+def _armed(setting: str | None) -> tuple[str, int, str] | None:
+    if not setting:
+        return None
+    name, _, rest = setting.partition(":")
+    count, _, action = rest.partition(":")
+    if name not in FAULT_POINTS:
+        raise ValueError(f"REMIT_FAULT names no fault point: {name!r}")
+    if action not in {"", "kill", "error"} or int(count or 1) < 1:
+        raise ValueError(f"REMIT_FAULT is not name, name:count or name:count:error: {setting!r}")
+    return name, int(count or 1), action or "kill"
+
+
+_target = _armed(os.environ.get("REMIT_FAULT"))
+_times = itertools.count(1)  # its `next` is atomic: two threads never see the same number
+
+
+def reach(name: str) -> None:
+    """Mark that execution is here. Does nothing unless armed for this name."""
+    if _target is not None and _target[0] == name:
+        _fire(_target)
+
+
+def _fire(target: tuple[str, int, str]) -> None:
+    if next(_times) != target[1]:
+        return
+    if target[2] == "error":
+        raise FaultInjected(errno.ENOSPC, "fault injected", target[0])
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,93 @@
+"""Walking a chain: the checks that need nothing but the entries in order. Used on a store and on a bundle alike."""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from remit.ledger.entry import GENESIS, Entry
+from remit.ledger.findings import Fault, Verdict
+
+MAX_SUSPECTS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An entry as the walk sees it: its place, and whether its content fits its hash."""
+
+    tenant_id: str
+    seq: int
+    created_at: str
+    prev_hash: str
+    hash: str
+    intact: bool
+
+
+class ChainWalk:
+    """Feed it one chain's links in order; it keeps a few values, however long the chain.
+
+    A walk may start in the middle: then the first link's predecessor is taken as given, and the signed head at the end
+    is what vouches for it.
+    """
+
+    def __init__(self, verdict: Verdict, tenant_id: str, first_seq: int = 1) -> None:
+        self._verdict = verdict
+        self._tenant_id = tenant_id
+        self._expected = first_seq
+        self.hash = GENESIS if first_seq == 1 else ""
+        self._created_at = ""
+        self.length = first_seq - 1
+
+    def step(self, link: Link) -> None:
+        self._verdict.entries += 1
+        if link.seq < self._expected:
+            self._report(Fault.FORKED, link.seq, "two entries claim this place in the chain")
+            return
+        if link.seq > self._expected:
+            gone = link.seq - self._expected
+            plural = "entry is" if gone == 1 else "entries are"
+            self._report(Fault.MISSING, self._expected, f"{gone} {plural} gone, up to number {link.seq - 1}")
+        elif self.hash and link.prev_hash != self.hash and link.intact:
+            self._report(
+                Fault.BROKEN_LINK,
+                link.seq,
+                f"this entry does not continue entry {link.seq - 1}: that one was replaced, or this one inserted",
+            )
+        if link.created_at < self._created_at:
+            self._report(Fault.CLOCK_REVERSED, link.seq, "this entry claims to be older than the one before it")
+        self._expected = link.seq + 1
+        self.length = link.seq
+        self.hash = link.hash
+        self._created_at = link.created_at
+
+    def _report(self, fault: Fault, seq: int, what: str) -> None:
+        self._verdict.report(fault, self._tenant_id, seq, what)
+
+
+class Suspects:
+    """Entries whose content does not fit their hash. Comparing them tells a swap from an edit."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._more: list[tuple[str, int]] = []
+
+    def add(self, entry: Entry) -> None:
+        if len(self._entries) < MAX_SUSPECTS:
+            self._entries.append(entry)
+        else:
+            self._more.append((entry.tenant_id, entry.seq))
+            del self._more[MAX_SUSPECTS:]
+
+    def report_to(self, verdict: Verdict) -> None:
+        for entry in self._entries:
+            fault, what = self._explain(entry)
+            verdict.report(fault, entry.tenant_id, entry.seq, what)
+        for tenant_id, seq in self._more:
+            verdict.report(Fault.EDITED, tenant_id, seq, "the content does not fit the hash")
+
+    def _explain(self, entry: Entry) -> tuple[Fault, str]:
+        for other in self._entries:
+            moved = replace(entry, tenant_id=other.tenant_id, seq=other.seq)
+            if other is not entry and moved.expected_hash() == entry.hash:
+                if other.tenant_id != entry.tenant_id:
+                    return Fault.FOREIGN, f"this entry was written as number {other.seq} of tenant {other.tenant_id!r}"
+                return Fault.REORDERED, f"this entry was written as number {other.seq}"
+        return Fault.EDITED, "the content does not fit the hash: it was changed after it was written"

@@ -1,0 +1,96 @@
+"""An entry and its hash. Pure: the same columns give the same hash on any machine, for ever."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.canonical import canonical_bytes, digest_bytes
+
+GENESIS: Final = "sha256:" + "0" * 64
+_DOMAIN: Final = b"remit.ledger.entry.v1\0"
+
+COLUMNS: Final = (
+    "tenant_id, seq, entry_id, created_at, kind, correlation_id,"
+    " task_id, capability_id, actor, payload, prev_hash, hash"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a room wants recorded. The payload must be masked already: the ledger is for ever."""
+
+    tenant_id: str
+    kind: str
+    correlation_id: str
+    payload: dict[str, Any]
+    task_id: str | None = None
+    capability_id: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the ledger, in column order. `payload` is canonical JSON text."""
+
+    tenant_id: str
+    seq: int
+    entry_id: str
+    created_at: str
+    kind: str
+    correlation_id: str
+    task_id: str | None
+    capability_id: str | None
+    actor: str | None
+    payload: str
+    prev_hash: str
+    hash: str
+
+    @property
+    def ref(self) -> str:
+        """How other records point here: the id, and the hash that proves it."""
+        return f"{self.entry_id}@{self.hash}"
+
+    def expected_hash(self) -> str:
+        return entry_hash(
+            self.tenant_id,
+            self.seq,
+            self.entry_id,
+            self.created_at,
+            self.kind,
+            self.correlation_id,
+            self.task_id,
+            self.capability_id,
+            self.actor,
+            digest_bytes(self.payload.encode()),
+            self.prev_hash,
+        )
+
+
+def entry_hash(  # noqa: PLR0913 - the columns, spelled out so that none can be forgotten
+    tenant_id: str,
+    seq: int,
+    entry_id: str,
+    created_at: str,
+    kind: str,
+    correlation_id: str,
+    task_id: str | None,
+    capability_id: str | None,
+    actor: str | None,
+    payload_digest: str,
+    prev_hash: str,
+) -> str:
+    """The payload enters by its digest, so a bundle can prove the chain without disclosing every payload."""
+    covered = {
+        "actor": actor,
+        "capability_id": capability_id,
+        "correlation_id": correlation_id,
+        "created_at": created_at,
+        "entry_id": entry_id,
+        "kind": kind,
+        "payload_digest": payload_digest,
+        "prev_hash": prev_hash,
+        "seq": seq,
+        "task_id": task_id,
+        "tenant_id": tenant_id,
+    }
+    return "sha256:" + hashlib.sha256(_DOMAIN + canonical_bytes(covered)).hexdigest()

@@ -1,0 +1,73 @@
+"""What verification can find, by name, and the report it gives."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Fault(StrEnum):
+    """Each way a record can be wrong. Names are stable: scripts match on them."""
+
+    EDITED = "edited"
+    MISSING = "missing"
+    REORDERED = "reordered"
+    FOREIGN = "foreign"
+    BROKEN_LINK = "broken_link"
+    FORKED = "forked"
+    CLOCK_REVERSED = "clock_reversed"
+    TRUNCATED = "truncated"
+    UNSIGNED_TAIL = "unsigned_tail"
+    HEAD_FORGED = "head_forged"
+    HEAD_UNKNOWN_KEY = "head_unknown_key"
+    ROW_EDITED = "row_edited"
+    ROW_MISSING = "row_missing"
+    ROW_WITHOUT_EVIDENCE = "row_without_evidence"
+    PROJECTION_DRIFT = "projection_drift"
+    GUARD_MISSING = "guard_missing"
+    ANCHOR_UNREADABLE = "anchor_unreadable"
+    STORE_DAMAGED = "store_damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    fault: Fault
+    tenant_id: str
+    seq: int | None
+    what: str
+
+    def as_json(self) -> dict[str, str | int | None]:
+        return {"fault": self.fault.value, "tenant_id": self.tenant_id, "seq": self.seq, "what": self.what}
+
+
+MAX_FINDINGS = 1_000
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was looked at and what was wrong with it. Nothing wrong is the empty list."""
+
+    entries: int = 0
+    heads: int = 0
+    tenants: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    suppressed: int = 0
+
+    @property
+    def holds(self) -> bool:
+        return not self.findings
+
+    def report(self, fault: Fault, tenant_id: str, seq: int | None, what: str) -> None:
+        """Bounded: a ledger that is wrong in every row must not exhaust memory."""
+        if len(self.findings) < MAX_FINDINGS:
+            self.findings.append(Finding(fault, tenant_id, seq, what))
+        else:
+            self.suppressed += 1
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "holds": self.holds,
+            "entries": self.entries,
+            "heads": self.heads,
+            "tenants": self.tenants,
+            "findings": [finding.as_json() for finding in self.findings],
+            "suppressed": self.suppressed,
+        }

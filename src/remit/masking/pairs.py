@@ -1,0 +1,174 @@
+"""Values that stand beside a secret's name: query strings, JSON, YAML, environments, command lines, headers, XML.
+
+The name decides that there is a secret, the shape around it where it ends; in doubt the mask takes more. Limits: a
+value on another line than its name, and a short option such as `-p`, are not found.
+"""
+
+import re
+from typing import NamedTuple
+
+from remit.masking.names import Kind, counts_tokens, kind_of_name
+from remit.masking.patterns import QUOTE, pattern
+from remit.masking.prose import is_prose, spoken_kind
+from remit.masking.table import named_mask
+
+_NAME = r"\w.$\[\]-"
+_PAIR = (
+    rf"(?<![{_NAME}])(?P<name>[{_NAME}]++)"
+    rf"(?:{QUOTE}[\s,]*+{QUOTE}?+value{QUOTE}?+[ \t]*+[:=]|{QUOTE}?+(?:\]|%5[Dd]){{0,2}}+[ \t]*+"
+    r"(?P<sign>=>|:=|={1,3}|:(?!:)|%3[AaDd]))[ \t]*+(?:\s*+(?=[\"']))?"
+)
+_ARGUMENT = (
+    rf"(?i)(?<![\w-])(?P<name>--?[A-Za-z][\w-]*+(?=[ \t]|{QUOTE})|"
+    rf"(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]{{2,40}})(?={QUOTE}))"
+    rf"(?P<sign>[ \t]++|{QUOTE}\s*+,\s*+(?={QUOTE}))"
+)
+_ELEMENT = r"(<(?:[\w.-]+:)?([\w.-]++)(?:\s[^<>]*+)?>(?:<!\[CDATA\[)?)([^<\]]++)(?=\]\]>|</)"
+
+_OPENING = rf"({QUOTE})"
+_NEXT_NAME = rf"[\"'\\]*+[A-Za-z_$][{_NAME}]*+[\"'\\]*+[ \t]*+[=:]"
+_AFTER_QUOTE = r"[\s,)}\]:;>\\&/]|\Z"
+_BARE_VALUE = rf"(?:[^\s&,;\"'`<]|[&,;](?!\s|\Z|amp;|{_NEXT_NAME})|[\"'`](?!{_AFTER_QUOTE})|<(?!/|br))++"
+_ENCODED_VALUE = r"(?:(?!%26|%22|%2[Cc]|%7[Dd])[^\s&\"'<>])++"
+_HEADER_VALUE = r"(?:[^\s\"'`,;\\]|\\(?![rn\"']))++"
+_LINE = r"(?:[^\r\n\\]|\\(?![rn]))*+"
+_DIGITS = r"\d(?:[ -]?\d){7,}+"
+_SCALAR_BLOCK = r"[|>][+-]?\d?[ \t]*+\r?\n(?:[ \t]*+\n|[ \t]++\S[^\n]*+(?:\n|\Z))++"
+_TRAILING = ")]}>,;.!?:\\"
+_PLACEHOLDER = r"(?:\$\{[A-Za-z_]\w*\}|\{\{[^{}\n]{0,100}\}\}|\$[A-Z_]{3,})(?=[\s\"'`&,;)\]}]|\Z)"
+_HEADER_SCHEME = r"(?i)(?:bearer|basic|token|apikey|api-key|negotiate|ntlm|dpop)[ \t]+"
+_LINE_START_REACH = 64
+
+
+class _Span(NamedTuple):
+    start: int
+    end: int
+
+
+def _closing(text: str, opening: str, start: int) -> int:
+    """Where the quoted value that starts here ends. Deeper escaped quotes belong to it; the text's end closes it."""
+    quote = opening[-1]
+    if quote in "27;":  # %22, %27, &quot;
+        end = text.find(opening, start)
+        return len(text) if end < 0 else end
+    depth = len(opening) - 1
+    doubled = "''|" if opening == "'" else ""  # how YAML and SQL write a quote inside quotes
+    for found in pattern(rf"{doubled}(?<!\\)(\\*+){quote}").finditer(text, start):
+        if found[1] is None:
+            continue
+        escapes = len(found[1])
+        if depth == 0 and escapes % 2 == 0:
+            return found.end() - 1
+        if depth and escapes <= depth:
+            return found.start()
+    return len(text)
+
+
+def _bracketed(text: str, start: int) -> _Span:
+    """The inside of a list or object, up to its first closing bracket."""
+    end = text.find("]" if text[start] == "[" else "}", start)
+    return _Span(start + 1, len(text) if end < 0 else end)
+
+
+def _starts_line(text: str, start: int) -> bool:
+    before = text[max(0, start - _LINE_START_REACH) : start]
+    if "\n" not in before and len(before) < start:
+        return False
+    return before.rpartition("\n")[2].strip(" \t-") in {"", "export"}
+
+
+def _header_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
+    """A header's value: one token after a known scheme, else the line, or up to the quote that opened the header."""
+    start = found.end()
+    scheme = pattern(_HEADER_SCHEME).match(text, start)
+    token = pattern(_HEADER_VALUE).match(text, scheme.end()) if scheme and kind is Kind.AUTHORIZATION else None
+    if token:
+        return _Span(start, token.end())
+    line = pattern(_LINE).match(text, start)
+    end = line.end() if line else start
+    opened_by = text[found.start() - 1 : found.start()]
+    if opened_by and opened_by in "\"'`":
+        closed = text.find(opened_by, start, end)
+        end = end if closed < 0 else closed
+    return _Span(start, end)
+
+
+def _bare_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
+    """A value without quotes."""
+    start, sign = found.end(), found["sign"] or ""
+    if kind in {Kind.AUTHORIZATION, Kind.COOKIE} and sign == ":":
+        return _header_span(text, found, kind)
+    if kind in {Kind.CARD, Kind.SSN} and (digits := pattern(_DIGITS).match(text, start)):
+        return _Span(start, digits.end())
+    if sign == ":" and text[start - 1] in " \t" and _starts_line(text, found.start()):
+        source = _LINE
+    elif sign == "=" and found["name"].isupper() and _starts_line(text, found.start()):
+        source = r"\S*"  # an environment: whatever stands there is the value
+    else:
+        source = _ENCODED_VALUE if sign.startswith("%") else _BARE_VALUE
+    value = pattern(source).match(text, start)
+    end = value.end() if value else start
+    return _Span(start, start + len(text[start:end].rstrip(_TRAILING + " \t")))
+
+
+def _value_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
+    start = found.end()
+    if opening := pattern(_OPENING).match(text, start):
+        return _Span(opening.end(), _closing(text, opening[0], opening.end()))
+    if placeholder := pattern(_PLACEHOLDER).match(text, start):
+        return _Span(start, placeholder.end())
+    if text[start : start + 1] in {"[", "{"}:
+        return _bracketed(text, start)
+    if block := pattern(_SCALAR_BLOCK).match(text, start):
+        return _Span(start, start + len(block[0].rstrip()))
+    return _bare_span(text, found, kind)
+
+
+def _stays(text: str, found: re.Match[str], kind: Kind, span: _Span) -> bool:
+    """Whether what stands beside the name is no secret: nothing, a placeholder, a count, or a sentence about it."""
+    value = text[span.start : span.end]
+    if not value or pattern(_PLACEHOLDER).fullmatch(value):
+        return True
+    if counts_tokens(found["name"]) and value.isdecimal():
+        return True
+    return span.start == found.end() and is_prose(text, found, kind)
+
+
+def _kind_at(text: str, found: re.Match[str]) -> Kind | None:
+    name, before = found["name"], text[max(0, found.start() - 2) : found.start()]
+    if before.endswith("\\") and name[0] in "nrt":
+        name = name[1:]  # the letter belongs to an escaped line break
+    if before == "//" or (before.endswith("/") and name == "passwd"):
+        return None  # a user of that name in a URL, whose password is masked by then; the file /etc/passwd
+    return kind_of_name(name) or spoken_kind(text, found)
+
+
+def _mask_beside(text: str, source: str) -> str:
+    out, done, position = [], 0, 0
+    while found := pattern(source).search(text, position):
+        position = found.end("name")
+        kind = _kind_at(text, found)
+        if kind is None:
+            continue
+        span = _value_span(text, found, kind)
+        position = max(position, span.start)
+        if _stays(text, found, kind, span):
+            continue
+        out += [text[done : span.start], named_mask(kind, text[span.start : span.end])]
+        done = position = span.end
+    return "".join(out) + text[done:]
+
+
+def _element(found: re.Match[str]) -> str:
+    kind = kind_of_name(found[2])
+    return found[1] + named_mask(kind, found[3]) if kind and found[3].strip() else found[0]
+
+
+def mask_pairs(text: str) -> str:
+    if "=" in text or ":" in text or "value" in text or "%3" in text:
+        text = _mask_beside(text, _PAIR)
+    if "-" in text or ("uthorization" in text or "ookie" in text):
+        text = _mask_beside(text, _ARGUMENT)
+    if "</" in text:
+        text = pattern(_ELEMENT).sub(_element, text)
+    return text

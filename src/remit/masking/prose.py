@@ -1,0 +1,114 @@
+"""Telling a secret from a sentence about secrets: "token expired", "the password field", "Unexpected token: }"."""
+
+import re
+from typing import Final
+
+from remit.masking.names import Kind, kind_of_name
+from remit.masking.patterns import pattern, vocabulary
+from remit.masking.table import named_mask
+
+# What a message, a schema or a signature says after `password:`, instead of a password.
+_REMARK = (
+    r"(?i)(?:(?:(?:has|is|was|will|does|should|must|may|cannot|can't|too|already|never) )?"
+    r"(?:not [a-z]+|accepted|already|cannot|denied|empty|expected|expired|false|granted|hidden|incorrect|invalid|"
+    r"malformed|masked|mismatch|mismatched|missing|must|nil|none|null|optional|redacted|refused|rejected|required|revoked|"
+    r"should|true|undefined|unexpected|unknown|unset|unsupported|wrong)|too [a-z]+|"
+    r"any|bool|boolean|bytes|int|integer|number|object|secretstr|str|string)(?=[\s.,;:)\]}'\"|]|\Z)"
+)
+_TWO_WORDS = r"[a-z]{2,}[,;]? (?:[a-z]{2,}|a)\b"
+_CODE_EXPRESSION = r"(?:await )?[A-Za-z_][\w.]*[(\[]"
+_AFTER_OPTION = (
+    r"-|(?:and|are|as|can|flag|for|from|if|in|is|must|needs|on|option|or|requires|should|takes|to|was|when|with)\b"
+)
+_WORD_BEFORE = r"([A-Za-z]+)[ _]\Z"
+_STATUS: Final = vocabulary("bad expired invalid malformed missing rejected refused revoked unknown unsupported wrong")
+_OF_A_PARSER: Final = vocabulary("expected lookahead next unexpected")
+_STATUS_CODE = r"(?:BAD|EXPIRED|INVALID|MISSING|REVOKED|UNKNOWN|WRONG)_[A-Z_]+"
+
+# Names of two words, of which only the second stands at the separator: "API key: ...", "card number = ...".
+_SECOND_WORDS: Final = vocabulary("code header key keys no num number pan phrase")
+_WORDS_BEFORE = r"(?:[A-Za-z]+ ){1,3}\Z"
+_REACH = 40
+
+_SPOKEN = (
+    r"(?i)(?<![A-Za-z0-9])(?P<word>password|passwd|passphrase|passcode|secret|token|credential|"
+    r"(?:api|access|secret|private)[ _-]?key|identified by)"
+    r"(?P<link>\s{1,4}(?:(?:is|was|are)\s{1,4})?)"
+    r"(?:(?P<quote>[\"'`])(?P<quoted>[^\"'`\n]{1,512})(?P=quote)|(?P<bare>[^\s\"'`<>]{6,}+))"
+)
+_SPOKEN_HINTS = ("pass", "secret", "token", "credential", "key", "identified")
+_NETRC = r"(?i)(?<![A-Za-z0-9])(login\s{1,4}\S{1,256}\s{1,4}password\s{1,4})(\S++)"
+_ALWAYS_QUOTED_SECRET: Final = frozenset({"password", "passwd", "passphrase", "passcode", "secret", "identified by"})
+_TRAILING = ")]}>,;.!?:\\"
+_OPAQUE = r"[A-Za-z0-9/+=_.~-]{16,}"
+_DRAWN_SEGMENT = r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{12}"
+_AWS_SECRET_SIZE = 40
+_PATH_OR_ID = r"[./~]|.*\.[a-z]{1,5}\Z|[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}\Z|[a-z0-9]+:"
+
+
+def _word_before(text: str, start: int) -> str:
+    found = pattern(_WORD_BEFORE).search(text[max(0, start - _REACH) : start])
+    return found[1].lower() if found else ""
+
+
+def is_prose(text: str, found: re.Match[str], kind: Kind) -> bool:
+    """Whether an unquoted value beside a secret's name reads as a remark about the secret rather than as the secret."""
+    start, sign, name = found.end(), found["sign"] or "", found["name"]
+    if name.startswith("-") and sign.isspace():
+        return bool(pattern(_AFTER_OPTION).match(text, start))
+    if pattern(_REMARK).match(text, start):
+        return True
+    if sign == "=" and text[start - 1] == " " and pattern(_CODE_EXPRESSION).match(text, start):
+        return True
+    if sign != ":":
+        return False
+    before = _word_before(text, found.start())
+    if before in _OF_A_PARSER or pattern(_STATUS_CODE).fullmatch(name):
+        return True
+    two_words = pattern(_TWO_WORDS).match(text, start)
+    return bool(two_words) and (kind is Kind.KEY or before in _STATUS)
+
+
+def spoken_kind(text: str, found: re.Match[str]) -> Kind | None:
+    """What a name written as several words says ("API key"), when its last word alone says nothing."""
+    if found["name"].lower() not in _SECOND_WORDS:
+        return None
+    before = pattern(_WORDS_BEFORE).search(text[max(0, found.start() - _REACH) : found.start()])
+    return kind_of_name(before[0] + found["name"]) if before else None
+
+
+def _is_opaque(token: str) -> bool:
+    """Drawn at random, by its looks: prose, paths, UUIDs and named digests are not."""
+    if not pattern(_OPAQUE).fullmatch(token) or pattern(_PATH_OR_ID).match(token):
+        return False
+    mixed = not (token.islower() or token.isupper())
+    return bool(pattern(_DRAWN_SEGMENT).search(token)) or (len(token) == _AWS_SECRET_SIZE and mixed)
+
+
+def _is_spoken_secret(found: re.Match[str], token: str) -> bool:
+    drawn = any(c.isdecimal() for c in token) and any(c.isalpha() for c in token)
+    if found["quote"]:
+        return found["word"].lower() in _ALWAYS_QUOTED_SECRET or (drawn and len(token) > len("unknown"))
+    if not found["link"].isspace():
+        return drawn and not pattern(_PATH_OR_ID).match(token)
+    return _is_opaque(token)
+
+
+def _spoken(found: re.Match[str]) -> str:
+    token = found["quoted"] or found["bare"].rstrip(_TRAILING)
+    before = _word_before(found.string, found.start())
+    if before in _OF_A_PARSER or not _is_spoken_secret(found, token):
+        return found[0]
+    kind = kind_of_name(found["word"]) or Kind.PASSWORD
+    start = found.start("quoted" if found["quote"] else "bare") - found.start()
+    return found[0][:start] + named_mask(kind, token) + found[0][start + len(token) :]
+
+
+def mask_spoken(text: str) -> str:
+    """Secrets that a sentence names: "the password is ...", "PASSWORD '...'", "secret access key AKI...", .netrc."""
+    lowered = text.lower()
+    if not any(hint in lowered for hint in _SPOKEN_HINTS):
+        return text
+    if "login" in lowered:
+        text = pattern(_NETRC).sub(r"\1********", text)
+    return pattern(_SPOKEN).sub(_spoken, text)

@@ -1,0 +1,38 @@
+"""All masks of free text, in their order."""
+
+from remit.masking.addresses import mask_emails, mask_passwords_in_addresses
+from remit.masking.names import kind_of_name
+from remit.masking.numbers import mask_cards, mask_ssns
+from remit.masking.pairs import mask_pairs
+from remit.masking.prose import mask_spoken
+from remit.masking.shapes import mask_private_keys, mask_shapes
+from remit.masking.table import named_mask
+
+# What a name says goes before what a shape says, and the wider shape before the narrower: a later mask never turns
+# its surroundings into something an earlier one would have masked, so masking twice is masking once.
+_MASKS = (
+    mask_private_keys,
+    mask_passwords_in_addresses,
+    mask_pairs,
+    mask_spoken,
+    mask_shapes,
+    mask_ssns,
+    mask_cards,
+    mask_emails,
+)
+
+
+def mask_text(text: str) -> str:
+    """The text with every secret in it masked; all else stays as it is. Linear in the text's length, idempotent.
+
+    Limit: a secret is found by a name beside it or by its shape. One that is encrypted, encoded or spelled out is not.
+    """
+    for mask in _MASKS:
+        text = mask(text)
+    return text
+
+
+def mask_field(name: str, value: str) -> str:
+    """The value of a named field, masked whole if the name says it is a secret, else by what is found in it."""
+    kind = kind_of_name(name)
+    return named_mask(kind, value) if kind else mask_text(value)

@@ -1,0 +1,141 @@
+"""Where Remit keeps what no agent may reach: keys, the ledger, snapshots, idempotency records.
+
+The state directory lies outside every root, because a sandbox that was granted a root cannot be refused a part of it.
+Its name is derived from the workspace's own path, never read from the workspace: a hostile repository cannot point
+Remit at somebody else's keys.
+"""
+
+import hashlib
+import os
+import pwd
+import re
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from remit.errors import EnvironmentFailed, Reason, Refused
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """The layout of one workspace's state."""
+
+    path: Path
+
+    @property
+    def keys(self) -> Path:
+        return self.path / "keys"
+
+    @property
+    def database(self) -> Path:
+        return self.path / "ledger.sqlite3"
+
+    @property
+    def anchors(self) -> Path:
+        return self.path / "anchors"
+
+    @property
+    def settings(self) -> Path:
+        return self.path / "workspace.json"
+
+
+def locate_state(root: Path, environ: Mapping[str, str]) -> StateDirectory:
+    """The state directory of the workspace at `root`. Refuses one that lies beneath the root, or above it.
+
+    Links are followed before the comparison. Limit: two mounts of one folder are not seen to be the same.
+    """
+    root = _resolved(root)
+    home = _state_home(environ)
+    state = home / workspace_id(root)
+    real = _resolved(state)
+    if any(place.is_relative_to(root) or root.is_relative_to(place) for place in (home, state, real)):
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            "the state directory and the workspace overlap, so an agent at work could reach the keys",
+            where=str(state),
+            next_step="Set REMIT_STATE to a folder outside the workspace.",
+        )
+    return StateDirectory(state)
+
+
+def workspace_id(root: Path) -> str:
+    """A readable, unique folder name for an absolute path."""
+    readable = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-")[:32] or "root"
+    return f"{readable}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
+
+
+def require_private(path: Path, *, what: str) -> os.stat_result:
+    """The file or folder must be ours and closed to everybody else. Does not follow a link."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING, f"{what} is missing", where=str(path), next_step="Run `remit init` in the workspace."
+        ) from None
+    except OSError as problem:
+        raise unreadable(what, path, problem) from None
+    why = privacy_problem(found)
+    if why:
+        raise EnvironmentFailed(
+            Reason.STATE_UNSAFE,
+            f"{what} {why}",
+            where=str(path),
+            next_step=f"Find out who changed it, then: chmod go-rwx '{path}' and chown it to yourself.",
+        )
+    return found
+
+
+def unreadable(what: str, path: Path, problem: OSError) -> EnvironmentFailed:
+    why = os.strerror(problem.errno) if problem.errno else type(problem).__name__
+    return EnvironmentFailed(
+        Reason.STATE_UNSAFE,
+        f"{what} cannot be read: {why}",
+        where=str(path),
+        next_step="Run Remit as the user who owns the state directory.",
+    )
+
+
+def privacy_problem(found: os.stat_result) -> str:
+    """Why this is not private to us, or an empty string."""
+    if stat.S_ISLNK(found.st_mode):
+        return "is a symbolic link"
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid}, not to user {os.geteuid()}"
+    if found.st_mode & 0o077:
+        return f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
+    return ""
+
+
+def _state_home(environ: Mapping[str, str]) -> Path:
+    chosen = environ.get("REMIT_STATE")
+    if chosen:
+        if not Path(chosen).is_absolute():
+            raise Refused(
+                Reason.STATE_UNSAFE,
+                "REMIT_STATE is not an absolute path",
+                where=chosen,
+                next_step="Give the full path: a relative one would change with the folder you stand in.",
+            )
+        return _resolved(Path(chosen))
+    base = environ.get("XDG_STATE_HOME", "")
+    # The XDG specification says to ignore a relative path; a relative HOME would change with the folder, too.
+    home = Path(base) if Path(base).is_absolute() else _home(environ) / ".local" / "state"
+    return _resolved(home / "remit")
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    named = Path(environ.get("HOME", ""))
+    return named if named.is_absolute() else Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a loop of links is a RuntimeError here
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            "this path cannot be followed to its end: its links go in a circle, or a folder is closed to us",
+            where=str(path),
+            next_step="Give a path without links.",
+        ) from None

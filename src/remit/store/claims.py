@@ -1,0 +1,90 @@
+"""Idempotency: who may do a thing, decided once, by one row.
+
+A claim is won by inserting the row; everybody else is told what stands there. The winner's outcome is stored with the
+claim, in the transaction that records it, and is what every later caller gets, byte for byte. A claim carries a token:
+whoever lost it to recovery (a paused process that wakes up late) can no longer finish it.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from remit.errors import Reason, Refused
+from remit.faultpoints import reach
+from remit.store.connection import Connection
+
+_INSERT = """INSERT INTO claims (tenant_id, scope, key, request_digest, claim_token, claimed_at, state)
+  VALUES (?, ?, ?, ?, ?, ?, 'CLAIMED') ON CONFLICT (tenant_id, scope, key) DO NOTHING"""
+_FIND = "SELECT request_digest, claim_token, state, result FROM claims WHERE tenant_id = ? AND scope = ? AND key = ?"
+_FINISH = """UPDATE claims SET state = 'DONE', result = ?, finished_at = ?
+  WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimKey:
+    tenant_id: str
+    scope: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """This caller, and nobody else, does the work."""
+
+    key: ClaimKey
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Somebody else claimed it and has not finished."""
+
+    key: ClaimKey
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It was done before; this is what came of it."""
+
+    key: ClaimKey
+    result: str
+
+
+def claim(connection: Connection, key: ClaimKey, request_digest: str, at: str) -> Won | Running | Done:
+    """Win the key, or learn who did. The same key for another request is refused."""
+    token = secrets.token_hex(16)
+    won = connection.execute(_INSERT, (key.tenant_id, key.scope, key.key, request_digest, token, at))
+    reach("claim.before_commit")
+    if won == 1:
+        return Won(key, token)
+    found = find_claim(connection, key, request_digest)
+    if found is None:
+        raise AssertionError("a claim that conflicted is not there")
+    return found
+
+
+def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> Running | Done | None:
+    """What stands under a key, without claiming it."""
+    row = connection.one(_FIND, (key.tenant_id, key.scope, key.key))
+    if row is None:
+        return None
+    known_digest, _, state, result = row
+    if known_digest != request_digest:
+        raise Refused(
+            Reason.IDEMPOTENCY_CONFLICT,
+            "this id was used before for a different request",
+            where=f"{key.scope} {key.key}",
+            next_step="Give the new request an id of its own.",
+        )
+    return Done(key, result) if state == "DONE" else Running(key)
+
+
+def finish_claim(connection: Connection, won: Won, result: str, at: str) -> None:
+    """Store the outcome for ever. Fails if the claim was finished, or taken over, in the meantime."""
+    key = won.key
+    if connection.execute(_FINISH, (result, at, key.tenant_id, key.scope, key.key, won.token)) != 1:
+        raise Refused(
+            Reason.IDEMPOTENCY_CONFLICT,
+            "this claim is no longer ours: recovery took it over, or it is finished",
+            where=f"{key.scope} {key.key}",
+            next_step="Read the stored outcome instead.",
+        )

@@ -1,0 +1,92 @@
+"""What a room may ask of a database: the same few verbs on SQLite and PostgreSQL."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Literal
+
+Row = tuple[Any, ...]
+Dialect = Literal["sqlite", "postgresql"]
+
+
+class Conflict(Exception):
+    """A unique index said no: somebody else wrote this row first. For the caller to handle, never shown to a user."""
+
+
+class Guarded(Exception):
+    """A trigger or grant refused to change an append-only table."""
+
+
+class Connection(ABC):
+    """One database session, used by one thread at a time. Foreign exceptions are translated here and only here."""
+
+    dialect: Dialect
+
+    @abstractmethod
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run one statement; the number of rows it changed."""
+
+    @abstractmethod
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+        """A result of modest size."""
+
+    @abstractmethod
+    def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
+        """A result of any size, in bounded memory. Only within a transaction."""
+
+    @abstractmethod
+    def script(self, sql: str) -> None:
+        """Run one migration statement, which may hold semicolons and any character."""
+
+    @abstractmethod
+    def begin(self, *, write: bool) -> None:
+        """Start a transaction. A writing one on SQLite waits here for the database's write lock."""
+
+    @abstractmethod
+    def lock_schema(self) -> None:
+        """Until this transaction ends, nobody else migrates. Makes room for the tables if there is none yet."""
+
+    @abstractmethod
+    def has_table(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def lock_chain(self, tenant_id: str) -> None:
+        """Until this transaction ends, nobody else appends to this tenant's chain."""
+
+    @abstractmethod
+    def lock_keys(self, *, exclusive: bool) -> None:
+        """Writers share this lock; a key rotation holds it alone, so no head is signed by a key just retired."""
+
+    @abstractmethod
+    def lock_projection(self) -> None:
+        """Until this transaction ends, nobody else moves a projection."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
+        return next(self.rows(sql, parameters), None)
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self.execute("ROLLBACK")
+
+
+class Store(ABC):
+    """A place to connect to."""
+
+    dialect: Dialect
+
+    @abstractmethod
+    def connect(self) -> Connection:
+        """A new session. Fails with what to do when the database cannot be reached."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Connection]:
+        """A session in a read-only transaction: one consistent view until it closes."""
+
+    @abstractmethod
+    def describe(self) -> str:
+        """For people: which database this is. Never holds a password."""

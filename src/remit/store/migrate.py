@@ -1,0 +1,109 @@
+"""Bring a store's tables up to date, on request, one transaction a step.
+
+Each migration is a pair of SQL files, one a dialect, in `migrations/`. Its digest is recorded when it is applied; a
+changed file, a gap or a newer database than this program is refused. Both databases have transactional DDL, so a crash
+leaves each migration either done or not begun.
+"""
+
+import re
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import resources
+
+from remit.canonical import digest_bytes
+from remit.errors import EnvironmentFailed, Reason
+from remit.faultpoints import reach
+from remit.ids import Clock, render_time
+from remit.store.connection import Connection, Dialect, Store
+
+FILE_NAME = re.compile(r"(\d{4})_(\w+)\.(sqlite|postgresql)\.sql")
+SEPARATOR = "\n--;;\n"
+CREATE_HISTORY = """CREATE TABLE IF NOT EXISTS schema_migrations (
+  version INTEGER PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at TEXT NOT NULL)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    digest: str
+    statements: tuple[str, ...]
+
+
+def shipped_migrations(dialect: Dialect) -> list[Migration]:
+    """What this program knows, in order, without a gap."""
+    found = []
+    for item in resources.files("remit.store").joinpath("migrations").iterdir():
+        match = FILE_NAME.fullmatch(item.name)
+        if match and match[3] == dialect:
+            text = item.read_text("utf-8")
+            found.append(Migration(int(match[1]), match[2], digest_bytes(text.encode()), tuple(text.split(SEPARATOR))))
+    found.sort(key=lambda migration: migration.version)
+    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
+        raise AssertionError("migrations must be numbered without a gap")
+    return found
+
+
+def migrate(store: Store, clock: Clock) -> list[str]:
+    """Apply what is missing; the names of what was applied. Safe to run twice, and by two hosts at once."""
+    applied = []
+    with closing(store.connect()) as connection:
+        for migration in shipped_migrations(store.dialect):
+            connection.begin(write=True)
+            reach("migration.begun")
+            connection.lock_schema()
+            connection.script(CREATE_HISTORY)
+            if _recorded(connection, migration) is None:
+                _apply(connection, migration, clock)
+                applied.append(f"{migration.version:04d}_{migration.name}")
+            reach("migration.before_commit")
+            connection.commit()
+            reach("migration.committed")
+        require_current(connection)
+    return applied
+
+
+def require_current(connection: Connection) -> None:
+    """Refuse a store whose tables are not exactly the ones this program was written for."""
+    shipped = shipped_migrations(connection.dialect)
+    recorded = _history(connection)
+    for migration in shipped:
+        known = recorded.pop(migration.version, None)
+        if known is None:
+            raise EnvironmentFailed(
+                Reason.STORE_OUTDATED,
+                f"the store lacks migration {migration.version:04d}_{migration.name}",
+                next_step="Run `remit migrate`, after a backup.",
+            )
+        if known != migration.digest:
+            raise EnvironmentFailed(
+                Reason.STORE_OUTDATED,
+                f"migration {migration.version:04d}_{migration.name} differs from the one this store was built with",
+                next_step="Use the version of Remit that made this store, or restore a backup.",
+            )
+    if recorded:
+        raise EnvironmentFailed(
+            Reason.STORE_OUTDATED,
+            f"the store is newer than this program (it has migration {max(recorded)})",
+            next_step="Update Remit on this machine.",
+        )
+
+
+def _apply(connection: Connection, migration: Migration, clock: Clock) -> None:
+    for statement in migration.statements:
+        connection.script(statement)
+        reach("migration.statement")
+    connection.execute(
+        "INSERT INTO schema_migrations (version, name, digest, applied_at) VALUES (?, ?, ?, ?)",
+        (migration.version, migration.name, migration.digest, render_time(clock())),
+    )
+
+
+def _recorded(connection: Connection, migration: Migration) -> str | None:
+    return _history(connection).get(migration.version)
+
+
+def _history(connection: Connection) -> dict[int, str]:
+    if not connection.has_table("schema_migrations"):
+        return {}
+    return {version: digest for version, digest in connection.rows("SELECT version, digest FROM schema_migrations")}

@@ -1,0 +1,206 @@
+"""JSON from strangers: RFC 8259 and no more, one value for each key, no surprises for a second parser.
+
+The bytes are scanned once for shape (depth, item count, unfinished strings) before a parser builds anything: a million
+brackets cost as much as the first thirty-three. The most a document within the bounds can cost is some nine times its
+size (one character past U+FFFF makes Python hold every character of a text in four bytes, once in the decoded document
+and once in the value), plus some 200 bytes an item.
+"""
+
+import json
+import re
+from typing import IO, Any, Final, NoReturn
+
+from remit.errors import Reason, Refused
+from remit.untrusted.bounds import Bounds
+
+# Possessive quantifiers: an unfinished string fails once, in linear time, and its quote then matches alone.
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{},]', re.DOTALL)
+_COLON: Final = re.compile(rb"[ \t\r\n]*:")
+_STRING_OR_NUMBER: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|NaN|-?Infinity|-?[0-9][0-9.eE+-]*+', re.DOTALL)
+_SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+# Everything up to the first half pair, in a JSON text already known to be valid.
+_WHOLE_CHARACTERS: Final = re.compile(
+    rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+", re.DOTALL
+)
+_DEFAULT: Final = Bounds()
+
+
+def read_bounded(stream: IO[bytes], bounds: Bounds = _DEFAULT, *, source: str = "input") -> bytes:
+    """Read a whole stream, but never more than the bound and one byte."""
+    raw = stream.read(bounds.max_bytes + 1)
+    _refuse_oversize(raw, bounds, source)
+    return raw
+
+
+def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") -> Any:
+    """Bytes to dict, list, str, int, float, bool or None.
+
+    Refused: more bytes, depth or items than the bounds; invalid UTF-8; a byte-order mark; duplicate keys; NaN and
+    infinities; numbers too large for their kind; lone surrogates; anything after the value.
+    """
+    _refuse_oversize(raw, bounds, source)
+    _scan_shape(raw, bounds, source)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        _refuse("this is not UTF-8", f"{source}, byte {problem.start}", "Save the file as UTF-8.")
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=lambda pairs: _object_without_duplicates(pairs, bounds, source),
+            parse_constant=_no_constant,
+            parse_int=lambda digits: _integer(digits, bounds),
+            parse_float=_finite_float,
+        )
+    except _DuplicateKey as duplicate:
+        _refuse(
+            f"the key {duplicate.key!r} stands twice in one object",
+            f"{source}, {_locate_duplicate(raw)}",
+            "Keep one of the two: readers disagree on which one counts.",
+        )
+    except _BadNumber as number:
+        place = _locate_number(raw, number.text)
+        _refuse(number.why, f"{source}, {place}", "Use a finite number; send very large integers as strings.")
+    except json.JSONDecodeError as problem:
+        _refuse(f"this is not JSON: {problem.msg}", f"{source}, line {problem.lineno}, column {problem.colno}")
+    except RecursionError:  # the scan bounds the depth; this is for bounds set past the interpreter's own
+        raise Refused(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
+    if _SURROGATE_ESCAPE.search(raw):
+        _refuse_lone_surrogates(raw, source)
+    return value
+
+
+class _DuplicateKey(Exception):
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+class _BadNumber(Exception):
+    def __init__(self, why: str, text: str) -> None:
+        self.why = why
+        self.text = text
+
+
+def _refuse(what: str, where: str, next_step: str = "") -> NoReturn:
+    raise Refused(Reason.MALFORMED, what, where=where, next_step=next_step) from None
+
+
+def _refuse_oversize(raw: bytes, bounds: Bounds, source: str) -> None:
+    if len(raw) > bounds.max_bytes:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"the input is larger than {bounds.max_bytes:,} bytes",
+            where=source,
+            next_step="Split it, or send less.",
+        )
+
+
+def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
+    depth = items = strings = 0
+    for match in _TOKEN.finditer(raw):
+        first = raw[match.start()]
+        if first in b"[{":
+            depth += 1
+            items += 1
+            if depth > bounds.max_depth:
+                raise Refused(
+                    Reason.TOO_DEEP,
+                    f"the nesting is deeper than {bounds.max_depth} levels",
+                    where=f"{source}, byte {match.start()}",
+                    next_step="Flatten the document.",
+                )
+        elif first in b"]}":
+            depth -= 1
+            if depth < 0:
+                _refuse("a bracket closes what nothing opened", f"{source}, byte {match.start()}")
+        elif first == 0x2C:  # a comma
+            items += 1
+        elif match.end() == match.start() + 1:
+            _refuse("a string has no closing quote", f"{source}, byte {match.start()}")
+        else:
+            strings += 1
+        # A valid document has at most two strings an item; without this, a run of quotes would be walked to its end.
+        if items > bounds.max_items or strings > 2 * bounds.max_items + 1:
+            raise Refused(
+                Reason.TOO_LARGE,
+                f"there are more than {bounds.max_items:,} values",
+                where=f"{source}, byte {match.start()}",
+                next_step="Split the document.",
+            )
+
+
+def _object_without_duplicates(pairs: list[tuple[str, Any]], bounds: Bounds, source: str) -> dict[str, Any]:
+    if len(pairs) > bounds.max_members:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"an object has more than {bounds.max_members:,} members",
+            where=f"{source}, the object that begins with the key {pairs[0][0][:100]!r}",
+            next_step="Split the object.",
+        )
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _DuplicateKey(key)
+            seen.add(key)
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _BadNumber(f"{name} is not JSON", name)
+
+
+def _integer(digits: str, bounds: Bounds) -> int:
+    if len(digits) > bounds.max_number_digits:
+        raise _BadNumber(f"an integer has more than {bounds.max_number_digits} digits", digits)
+    return int(digits)
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise _BadNumber("a number is too large for IEEE 754", text)
+    return number
+
+
+def _refuse_lone_surrogates(raw: bytes, source: str) -> None:
+    whole = _WHOLE_CHARACTERS.match(raw)
+    end = whole.end() if whole else 0
+    if end < len(raw):
+        place = _line_and_column(raw, end)
+        _refuse("a string holds half a surrogate pair", f"{source}, {place}", "Send the whole character.")
+
+
+def _locate_duplicate(raw: bytes) -> str:
+    """Line and column of the second of two equal keys. Only walked once the parser has met a duplicate.
+
+    The parser speaks of the first object that closes with one, so this does too: up to there the text is valid JSON.
+    """
+    open_objects: list[tuple[set[str], list[int]]] = []
+    for match in _TOKEN.finditer(raw):
+        first = raw[match.start()]
+        if first in b"[{":
+            open_objects.append((set(), []))
+        elif first in b"]}":
+            _, repeated = open_objects.pop()
+            if repeated:
+                return _line_and_column(raw, repeated[0])
+        elif first == 0x22 and _COLON.match(raw, match.end()):
+            keys, repeated = open_objects[-1]
+            key = json.loads(match.group())
+            if key in keys:
+                repeated.append(match.start())
+            keys.add(key)
+    return "an object"
+
+
+def _locate_number(raw: bytes, text: str) -> str:
+    wanted = text.encode()
+    place = next((m.start() for m in _STRING_OR_NUMBER.finditer(raw) if m.group() == wanted), 0)
+    return _line_and_column(raw, place)
+
+
+def _line_and_column(raw: bytes, place: int) -> str:
+    newline = b"\n"
+    return f"line {raw.count(newline, 0, place) + 1}, column {place - raw.rfind(newline, 0, place)}"

@@ -1,0 +1,266 @@
+"""A workspace: a folder with a remit.yaml, and its state directory with keys, store and ledger.
+
+`Workspace.open(path)` is the Python API's front door. Each key is loaded when, and only when, something must be signed
+with it.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from remit.authority.keys import create_keys, load_keyring, load_signer, rotate_key
+from remit.authority.lease import issue_lease
+from remit.authority.signing import Keyring, PublicKey, Role, Signer
+from remit.contracts.base import Contract, Timestamp
+from remit.contracts.config import EnvironmentName, SystemConfig
+from remit.contracts.ledger import LedgerHead
+from remit.contracts.result import ExecutionResult
+from remit.contracts.task import LeaseToken, TaskManifest
+from remit.doors.task import DEFAULT_TENANT, UNKNOWN_EXECUTOR, TaskDoor
+from remit.durable import make_private_directory, write_durably
+from remit.effects import no_effect
+from remit.effects.registry import Registry
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.ids import Clock, parse_time, render_time, system_clock
+from remit.ledger.append import Batch, Ledger
+from remit.ledger.entry import Event
+from remit.ledger.findings import Verdict
+from remit.ledger.heads import Anchors
+from remit.ledger.verify import verify_store
+from remit.road import Preview, travel
+from remit.state import StateDirectory, locate_state, require_private, workspace_id
+from remit.store.connection import Store
+from remit.store.migrate import migrate
+from remit.store.sqlite import SqliteStore
+from remit.untrusted.yaml_text import parse_yaml
+
+CONFIG_NAME: Final = "remit.yaml"
+DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
+CONFIG_TEMPLATE: Final = """\
+# What Remit may do here. Every setting: docs/reference/settings.md
+version: 1
+root: .
+"""
+
+
+class WorkspaceSettings(Contract):
+    """`workspace.json` in the state directory: what `remit init` decided. Never a password, only where to find it."""
+
+    version: Literal[1]
+    created_at: Timestamp
+    store: Literal["sqlite", "postgresql"]
+    url_variable: EnvironmentName | None = None
+
+
+class Workspace:
+    """One open workspace. Close it, or use it as a context manager."""
+
+    def __init__(
+        self, root: Path, state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str], clock: Clock
+    ) -> None:
+        self.root = root
+        self.state = state
+        self.settings = settings
+        self.clock = clock
+        self._environ = environ
+        self.registry = Registry([no_effect.CAPABILITY])
+
+    @classmethod
+    def open(
+        cls, path: Path | str = ".", *, environ: Mapping[str, str] | None = None, clock: Clock = system_clock
+    ) -> Self:
+        """The workspace that `path` lies in. Refuses when there is none, or its state is not safe to use."""
+        environ = os.environ if environ is None else environ
+        root = find_root(Path(path))
+        state = locate_state(root, environ)
+        require_private(state.path, what="the state directory of this workspace")
+        settings = WorkspaceSettings.parse(state.settings.read_bytes(), source=str(state.settings))
+        return cls(root, state, settings, environ, clock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+
+    @cached_property
+    def config(self) -> SystemConfig:
+        path = self.root / CONFIG_NAME
+        return SystemConfig.from_tree(
+            parse_yaml(path.read_bytes(), SystemConfig.bounds, source=str(path)), source=str(path)
+        )
+
+    @cached_property
+    def keyring(self) -> Keyring:
+        return load_keyring(self.state.keys)
+
+    @cached_property
+    def store(self) -> Store:
+        return open_store(self.root, self.state, self.settings, self._environ)
+
+    @cached_property
+    def anchors(self) -> Anchors:
+        return Anchors(self.state.anchors)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.store, _current_signer(self.state.keys, "audit"), self.anchors, self.clock)
+
+    def issue_lease(self, manifest: bytes, *, life: timedelta = DEFAULT_LEASE_LIFE) -> LeaseToken:
+        """The kernel's side: sign a lease for this manifest and record that it was issued."""
+        parsed = TaskManifest.parse(manifest)
+        known = self.registry.get(parsed.capability_id)
+        signer = load_signer(self.state.keys, "kernel")
+        executor_id = known.executor_id if known else UNKNOWN_EXECUTOR
+        lease = issue_lease(signer, parsed, executor_id, self.clock(), life)
+        self.ledger.append(
+            Event(
+                DEFAULT_TENANT,
+                "lease.issued",
+                parsed.task_id,
+                {"lease_id": lease.lease_id, "expires_at": lease.expires_at, "manifest_digest": parsed.digest()},
+                task_id=parsed.task_id,
+                capability_id=parsed.capability_id,
+            )
+        )
+        return lease
+
+    def execute_task(self, manifest: bytes, lease: bytes) -> ExecutionResult:
+        """Run one leased task. Whatever happens after parsing comes back as a signed result."""
+        outcome = travel(self._task_door(), (manifest, lease), self.ledger, self.clock)
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        return outcome
+
+    def preview_task(self, manifest: bytes, lease: bytes) -> ExecutionResult | Preview:
+        """The same road, stopped after the preview: nothing is claimed, recorded or done."""
+        return travel(self._task_door(), (manifest, lease), self.ledger, self.clock, dry_run=True)
+
+    def verify_ledger(self, *, tenant_id: str | None = None, known_heads: tuple[LedgerHead, ...] = ()) -> Verdict:
+        return verify_store(self.store, self.keyring, self.anchors, tenant_id=tenant_id, known_heads=known_heads)
+
+    def rotate_key(self, role: Role, *, revoke: bool = False) -> tuple[PublicKey, PublicKey]:
+        """A new key for a role, recorded in the ledger. No writer signs with the old one once this returns."""
+
+        def work(batch: Batch) -> tuple[PublicKey, PublicKey]:
+            batch.store.lock_keys(exclusive=True)
+            newest = batch.store.one("SELECT max(signed_at) FROM ledger_heads")
+            # Never earlier than what the old key already signed, whatever the clock says.
+            now = max(batch.clock(), parse_time(newest[0])) if newest and newest[0] else batch.clock()
+            old, new = rotate_key(self.state.keys, role, lambda: now, revoke=revoke)
+            batch.append(
+                Event(
+                    DEFAULT_TENANT,
+                    "key.revoked" if revoke else "key.rotated",
+                    new.key_id,
+                    {"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id},
+                )
+            )
+            return old, new
+
+        result = self.ledger.transact(work)
+        self.__dict__.pop("keyring", None)
+        return result
+
+    def _task_door(self) -> TaskDoor:
+        return TaskDoor(self.keyring, load_signer(self.state.keys, "executor"), self.registry)
+
+
+def initialise(
+    directory: Path, environ: Mapping[str, str], clock: Clock, *, url_variable: str | None = None
+) -> tuple[Workspace, bool]:
+    """Make a workspace, or complete one that a crash left half-made. The flag tells whether it was new."""
+    directory = directory.resolve()
+    state = locate_state(directory, environ)
+    make_private_directory(state.path)
+    require_private(state.path, what="the state directory")
+    fresh = not state.settings.exists()
+    if fresh:
+        settings = WorkspaceSettings(
+            version=1,
+            created_at=render_time(clock()),
+            store="postgresql" if url_variable else "sqlite",
+            url_variable=url_variable,
+        )
+        write_durably(state.settings, settings.canonical() + b"\n")
+    settings = WorkspaceSettings.parse(state.settings.read_bytes(), source=str(state.settings))
+    if url_variable and settings.url_variable != url_variable:
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            f"this workspace already keeps its ledger in {settings.store}",
+            where=str(state.settings),
+            next_step="A ledger does not move by itself; start a workspace in another folder.",
+        )
+    create_keys(state.keys, clock)
+    if settings.store == "sqlite":
+        SqliteStore.create(state.database)
+    migrate(open_store(directory, state, settings, environ), clock)
+    config = directory / CONFIG_NAME
+    if not config.exists():
+        write_durably(config, CONFIG_TEMPLATE.encode(), mode=0o644, replace=False)
+    workspace = Workspace(directory, state, settings, environ, clock)
+    if fresh:
+        keys = {key.role: key.key_id for key in workspace.keyring}
+        workspace.ledger.append(Event(DEFAULT_TENANT, "workspace.created", workspace_id(directory), {"keys": keys}))
+    return workspace, fresh
+
+
+def find_root(start: Path) -> Path:
+    """The nearest folder, from `start` upwards, that holds a remit.yaml."""
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / CONFIG_NAME).is_file():
+            return folder
+    raise Refused(
+        Reason.STATE_MISSING,
+        f"there is no {CONFIG_NAME} here or in any folder above",
+        where=str(start),
+        next_step="Run `remit init` in the folder that agents shall work in.",
+    )
+
+
+def open_store(root: Path, state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str]) -> Store:
+    if settings.store == "sqlite":
+        return SqliteStore(state.database)
+    variable = settings.url_variable or ""
+    url = environ.get(variable, "")
+    if not url:
+        raise EnvironmentFailed(
+            Reason.STORE_UNAVAILABLE,
+            f"this workspace keeps its ledger in PostgreSQL, and the variable {variable} that names it is not set",
+            where=str(state.settings),
+            next_step=f"Set it, for example: export {variable}=postgresql://user@host/database",
+        )
+    try:
+        # The driver is an extra, and loading it takes longer than most commands.
+        from remit.store.postgresql import PostgresStore  # noqa: PLC0415
+    except ImportError:
+        raise EnvironmentFailed(
+            Reason.STORE_UNAVAILABLE,
+            "the PostgreSQL driver is not installed",
+            next_step="Install it with: pip install 'remit[postgres]'",
+        ) from None
+    return PostgresStore(url, "remit_" + workspace_id(root).replace("-", "_"))
+
+
+def _current_signer(folder: Path, role: Role) -> Callable[[], Signer]:
+    """Loads the key again when the keyring changed: a long-lived process notices a rotation by another one."""
+    held: list[tuple[tuple[int, int, int], Signer]] = []
+
+    def signer() -> Signer:
+        found = os.stat(folder / "keyring.json")
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        if not held or held[0][0] != stamp:
+            held[:] = [(stamp, load_signer(folder, role))]
+        return held[0][1]
+
+    return signer
+
+

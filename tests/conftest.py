@@ -1,0 +1,76 @@
+"""What every test may ask for: a fresh PostgreSQL database. And the rule that requirement markers name known ids."""
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from scripts.conformance import read_promises
+from tests.postgres_server import ServerUnavailableError, shared_server_url, stop_server
+
+SERVER_DIRECTORY = pytest.StashKey[Path]()
+OWNER_PID = pytest.StashKey[int]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The process that collects for itself owns the server's directory; xdist workers are told where it is."""
+    told: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if told is None:
+        # Below /tmp, whatever TMPDIR says: a Unix socket's path may have at most 107 bytes.
+        config.stash[SERVER_DIRECTORY] = Path(tempfile.mkdtemp(prefix="remit-pg-", dir="/tmp"))
+        config.stash[OWNER_PID] = os.getpid()
+    else:
+        config.stash[SERVER_DIRECTORY] = Path(told["postgres_directory"])
+        config.stash[OWNER_PID] = told["postgres_owner_pid"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:  # xdist gives its WorkerController no public type
+    node.workerinput["postgres_directory"] = str(node.config.stash[SERVER_DIRECTORY])
+    node.workerinput["postgres_owner_pid"] = node.config.stash[OWNER_PID]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if config.stash[OWNER_PID] == os.getpid():
+        stop_server(config.stash[SERVER_DIRECTORY])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A marker with a mistyped id would prove nothing: refuse to run with one."""
+    known = read_promises().keys()
+    for item in items:
+        for marker in item.iter_markers("req"):
+            unknown = [requirement for requirement in marker.args if requirement not in known]
+            if unknown or not marker.args or marker.kwargs:
+                raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.req takes known requirement ids, not {unknown}")
+
+
+@pytest.fixture(scope="session")
+def postgres_admin_url(pytestconfig: pytest.Config) -> str:
+    """A server where databases may be made: REMIT_TEST_POSTGRES_URL, else a private one. Without either: a failure."""
+    given = os.environ.get("REMIT_TEST_POSTGRES_URL")
+    if given:
+        return given
+    try:
+        return shared_server_url(pytestconfig.stash[SERVER_DIRECTORY], pytestconfig.stash[OWNER_PID])
+    except ServerUnavailableError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def postgres_url(postgres_admin_url: str) -> Iterator[str]:
+    """The URL of an empty database that only this test uses; it is dropped afterwards, open connections or not."""
+    name = f"remit_{secrets.token_hex(8)}"
+    quoted = sql.Identifier(name)
+    with psycopg.connect(postgres_admin_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(quoted))
+    yield urlsplit(postgres_admin_url)._replace(path=f"/{name}").geturl()
+    with psycopg.connect(postgres_admin_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(quoted))

@@ -1,0 +1,144 @@
+"""A plan with every action, operation and rule, and a configuration with every setting."""
+
+from typing import Any
+
+DIGEST = "sha256:" + "ab" * 32
+
+WORKED_EXAMPLE: dict[str, Any] = {
+    "plan_id": "plan-001",
+    "action_plan": [
+        {
+            "action_id": "a001",
+            "action_type": "FILE_MODIFY",
+            "target": "esquemas/esquema_bd.json",
+            "operation": {
+                "type": "json_add_property",
+                "path": "$.properties",
+                "key": "new_field",
+                "value": {"type": "string"},
+            },
+        }
+    ],
+}
+
+_EDITS: list[dict[str, Any]] = [
+    {"type": "text_replace", "pattern": "a", "replacement": "b", "regex": True, "count": 2},
+    {"type": "line_insert", "line_number": 1, "content": "first\n"},
+    {"type": "line_delete", "start_line": 1, "end_line": 2},
+    {"type": "json_add_property", "path": "$", "key": "k", "value": [1, {"a": None}]},
+    {"type": "json_remove_property", "path": "$", "key": "k"},
+    {"type": "json_update_value", "path": "$.k", "value": None},
+    {"type": "yaml_update", "path": "$.k", "value": "v"},
+    {"type": "replace_content", "content": "all new\n", "mode": "0755"},
+]
+
+
+def _action(identity: str, kind: str, operation: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "action_id": identity,
+        "action_type": kind,
+        "target": f"docs/{identity}.txt",
+        "operation": operation,
+        "depends_on": [],
+        "reversible": True,
+        "risk_level": "LOW",
+        "timeout_seconds": 30,
+        "expected_hash_before": DIGEST,
+        "expected_hash_after": DIGEST,
+        **more,
+    }
+
+
+FULL_PLAN: dict[str, Any] = {
+    "plan_id": "plan-002",
+    "action_plan": [
+        _action("create", "FILE_CREATE", {"type": "write", "content": "hello\n", "mode": "0644"}),
+        _action("create-bytes", "FILE_CREATE", {"type": "write", "content_base64": "AAEC"}),
+        *(_action(f"edit-{n}", "FILE_MODIFY", edit, depends_on=["create"]) for n, edit in enumerate(_EDITS)),
+        _action("delete", "FILE_DELETE", {"type": "delete"}),
+        _action("rename", "FILE_RENAME", {"type": "rename", "new_path": "docs/other.txt"}),
+        _action("schema", "SCHEMA_UPDATE", {"type": "json_update_value", "path": "$.title", "value": "T"}),
+        _action(
+            "sql",
+            "SQL_EXECUTE",
+            {
+                "type": "sql_execute",
+                "query_file": "queries/query.sql",
+                "parameters": {"since": "2026-01-01"},
+                "connection": "duckdb",
+                "expect_results": True,
+                "save_results_to": "out/result.parquet",
+            },
+        ),
+        _action("sql-text", "SQL_EXECUTE", {"type": "sql_execute", "query": "SELECT 1"}),
+        _action(
+            "pipe",
+            "PIPELINE_RUN",
+            {"type": "pipeline_run", "pipeline": "nightly", "parameters": {"day": 1}},
+            reversible=False,
+        ),
+    ],
+    "execution_instructions": {
+        "execution_order": "parallel",
+        "stop_on_error": False,
+        "rollback_on_failure": False,
+        "preserve_permissions": False,
+        "verify_hashes": False,
+        "timeout_seconds": 3600,
+    },
+    "validation_rules": [
+        {"type": "file_exists", "path": "docs/create.txt"},
+        {"type": "file_absent", "path": "docs/delete.txt"},
+        {"type": "hash", "path": "docs/create.txt", "digest": DIGEST},
+        {"type": "json_schema", "path": "a.json", "schema_file": "a.schema.json"},
+        {"type": "json_schema", "path": "a.json", "schema": {"type": "object"}},
+        {"type": "json_path", "path": "a.json", "expression": "$.k", "expected": 1},
+        {
+            "type": "sql_expect",
+            "query": "SELECT count(*) FROM t",
+            "parameters": {"a": 1},
+            "connection": "duckdb",
+            "expected": [[3]],
+        },
+    ],
+}
+
+FULL_CONFIG: dict[str, Any] = {
+    "version": 1,
+    "root": ".",
+    "base_directories": ["/srv/inbox"],
+    "protected": {
+        "critical": [".git/**", ".env", ".env.*", "credentials.json", "secrets.*", "vault/**"],
+        "important": ["requirements.txt", "pyproject.toml", "setup.py", ".pre-commit-config.yaml"],
+        "agent_system": [
+            "agent/agent_rules.md",
+            "agent_inspector/agent_inspector.md",
+            "agent_executor/agent_executor.md",
+        ],
+    },
+    "limits": {
+        "max_files": 10,
+        "max_file_bytes": 1_000_000,
+        "max_backup_bytes": 1_000_000,
+        "max_concurrent_operations": 2,
+        "max_memory_bytes": 64 << 20,
+        "max_io_bytes": 1 << 30,
+    },
+    "timeouts": {"file_operation": 120, "schema_update": 60, "sql": 300, "pipeline": 3600, "task": 3600},
+    "sandbox": "required",
+    "connections": {
+        "duckdb": {"type": "duckdb", "path": "data/main.duckdb", "read_only": True},
+        "warehouse": {"type": "postgresql", "url_variable": "WAREHOUSE_URL", "read_only": False},
+    },
+    "pipelines": {
+        "nightly": {
+            "definition": "pipelines/nightly.yaml",
+            "code": ["pipelines/steps.py"],
+            "parameters": ["day"],
+            "timeout_seconds": 600,
+            "description": "Rebuilds the totals",
+        }
+    },
+    "policies": {"cedar_files": ["policies/access.cedar"], "currency": "EUR"},
+    "tenants": {"acme": {"users": ["ada"], "description": "The first customer"}},
+}

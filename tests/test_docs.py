@@ -1,0 +1,116 @@
+"""The documentation is true: its commands work, its links lead somewhere. And the runner that says so can say no."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.docs_examples import ROOT, Command, ExampleError, parse_commands, run_commands
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MAKEFILE = (ROOT / "Makefile").read_text()
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+SAMPLE = """
+Text with a `$ remit nowhere` in a line.
+
+```console
+$ printf 'hello' > greeting
+$ cat greeting
+hello
+$ cat missing  # exit: 1
+$ printf '%s' \\
+>     joined > other
+$ cat > plan.json <<'END'
+{"not": "a command"}
+$ neither is this
+END
+```
+
+```python
+$ not a shell
+```
+
+1. A list:
+
+   ```sh
+   $ cd sub
+   $ ls
+   ```
+"""
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path: Path) -> None:
+    commands = parse_commands(page.read_text(encoding="utf-8"))
+    run_commands(commands, tmp_path, MAKEFILE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_every_relative_link_on_the_page_leads_to_a_file(page: Path) -> None:
+    targets = [found["target"].partition("#")[0] for found in LINK.finditer(page.read_text(encoding="utf-8"))]
+    broken = [t for t in targets if t and "://" not in t and not (page.parent / t).exists()]
+    assert broken == []
+
+
+def _variables(text: str) -> set[str]:
+    return set(re.findall(r"\bREMIT_[A-Z_]*[A-Z]\b", text))
+
+
+def test_every_environment_variable_in_the_code_is_documented_and_the_other_way_round() -> None:
+    documented = _variables((ROOT / "docs/reference/settings.md").read_text())
+    code = [*(ROOT / "src").rglob("*.py"), ROOT / "tests/conftest.py"]
+    assert _variables("\n".join(path.read_text(encoding="utf-8") for path in code)) == documented
+
+
+def test_design_page_lists_the_layers_that_the_import_check_enforces() -> None:
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    enforced = [", ".join(room.strip(" ()") for room in layer.split(":")) for layer in contract["layers"]]
+    assert "\n".join(enforced) in (ROOT / "docs/design.md").read_text(encoding="utf-8")
+
+
+def test_commands_are_read_with_line_numbers_exit_codes_and_continuations() -> None:
+    assert parse_commands(SAMPLE) == [
+        Command("printf 'hello' > greeting", 5),
+        Command("cat greeting", 6),
+        Command("cat missing", 8, exit_code=1),
+        Command("printf '%s' \\\n    joined > other", 9),
+        Command('cat > plan.json <<\'END\'\n{"not": "a command"}\n$ neither is this\nEND', 11),
+        Command("cd sub", 24),
+        Command("ls", 25),
+    ]
+
+
+def test_commands_of_one_page_share_a_workspace_and_run_in_order(tmp_path: Path) -> None:
+    page = "```console\n$ mkdir sub\n$ printf one > sub/file\n$ cd sub\n$ cat file\n```\n"
+    assert run_commands(parse_commands(page), tmp_path, "") == 3
+    assert (tmp_path / "workspace/sub/file").read_text() == "one"
+
+
+def test_state_and_home_lie_beside_the_workspace_not_in_it(tmp_path: Path) -> None:
+    run_commands([Command('printf "%s %s" "$REMIT_STATE" "$HOME" > seen', 1)], tmp_path, "")
+    assert (tmp_path / "workspace/seen").read_text() == f"{tmp_path}/state {tmp_path}/home"
+
+
+@pytest.mark.parametrize(
+    "command, why",
+    [
+        (Command("cat nothing-here", 1), "exited 1, not 0"),
+        (Command("echo fine", 1, exit_code=2), "exited 0, not 2"),
+        (Command("make no-such-target", 1), "there is no `make no-such-target`"),
+        (Command("curl somewhere", 1), "nobody said whether `curl` is to be run"),
+        (Command("remit no-such-command", 1), "exited"),
+    ],
+)
+def test_an_example_that_lies_is_caught(command: Command, why: str, tmp_path: Path) -> None:
+    with pytest.raises(ExampleError, match=re.escape(why)):
+        run_commands([command], tmp_path, MAKEFILE)
+
+
+def test_a_make_target_that_exists_is_accepted_and_not_run(tmp_path: Path) -> None:
+    assert run_commands([Command("make test WORKERS=1", 1)], tmp_path, MAKEFILE) == 0

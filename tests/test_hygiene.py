@@ -1,0 +1,38 @@
+"""The hygiene check can fail: a registry, an index option or a private folder, planted in a file, is found."""
+
+from pathlib import Path
+
+import pytest
+
+from scripts.check_hygiene import find_violations, machine_patterns
+
+PATTERNS = machine_patterns(Path("/srv/build/checkout"), Path("/srv/people/sam"))
+
+
+def _found(tmp_path: Path, text: str) -> list[str]:
+    (tmp_path / "file.txt").write_text(text)
+    return list(find_violations(tmp_path, ["file.txt"], PATTERNS))
+
+
+@pytest.mark.parametrize(
+    "pieces, what",
+    [
+        (("see https://py", "pi.org/project/x"), "a package registry"),
+        (("https://files.python", "hosted.org/packages/x.whl"), "a package registry"),
+        (("FROM gh", "cr.io/x/y"), "a package registry"),
+        (("--extra-", "index-url https://mirror.example"), "an index option"),
+        (("cd /ro", "ot/.venv"), "a folder of somebody's machine"),
+        (("cd /home/", "carol/remit"), "a folder of somebody's machine"),
+        (("cd /srv/build/", "checkout/src"), "a folder of somebody's machine"),
+        (("cd /srv/people/", "sam"), "a folder of somebody's machine"),
+    ],
+)
+def test_a_planted_violation_is_found_with_its_line(tmp_path: Path, pieces: tuple[str, ...], what: str) -> None:
+    assert _found(tmp_path, "first line\n" + "".join(pieces) + "\n") == [f"file.txt:2: names {what}"]
+
+
+@pytest.mark.parametrize(
+    "innocent", ["/home/alice/notes.txt is an example", "the index-url option", "the /root- prefix", "copy.org"]
+)
+def test_innocent_text_passes(tmp_path: Path, innocent: str) -> None:
+    assert _found(tmp_path, innocent) == []
