@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from remit.canonical import digest_bytes
 from remit.errors import Reason, Refused, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.ids import Clock, render_time
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
+from remit.masking import mask_json
 from remit.policy.decision import Decision
 from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim
 
@@ -179,7 +181,9 @@ def _record_intent(ledger: Ledger, trace: Trace, decision: Decision, preview: Pr
 
 def _record_outcome(ledger: Ledger, trace: Trace, won: Won, stored: str) -> None:
     def work(batch: Batch) -> None:
-        batch.append(_event(trace, "outcome", {"outcome": json.loads(stored), "request_digest": trace.request_digest}))
+        # Masked here, exact in the claim; the digest ties the two.
+        shown = {"outcome": json.loads(stored), "outcome_digest": digest_bytes(stored.encode())}
+        batch.append(_event(trace, "outcome", {**shown, "request_digest": trace.request_digest}))
         finish_claim(batch.store, won, stored, render_time(batch.clock()))
 
     ledger.transact(work)
@@ -190,11 +194,13 @@ def _claim_key(trace: Trace) -> ClaimKey:
 
 
 def _event(trace: Trace, what: str, payload: dict[str, Any]) -> Event:
+    """Masked: what the ledger holds can never be taken out again."""
+    shown: Any = mask_json(payload)
     return Event(
         trace.tenant_id,
         f"{trace.door}.{what}",
         trace.correlation_id,
-        payload,
+        shown,
         task_id=trace.task_id,
         capability_id=trace.capability_id,
     )

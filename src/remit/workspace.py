@@ -89,6 +89,8 @@ class Workspace:
     def close(self) -> None:
         if "ledger" in self.__dict__:
             self.ledger.close()
+        if "store" in self.__dict__:
+            self.store.close()
 
     @cached_property
     def config(self) -> SystemConfig:
@@ -206,10 +208,19 @@ def initialise(
     if not config.exists():
         write_durably(config, CONFIG_TEMPLATE.encode(), mode=0o644, replace=False)
     workspace = Workspace(directory, state, settings, environ, clock)
-    if fresh:
-        keys = {key.role: key.key_id for key in workspace.keyring}
-        workspace.ledger.append(Event(DEFAULT_TENANT, "workspace.created", workspace_id(directory), {"keys": keys}))
+    _record_creation(workspace)
     return workspace, fresh
+
+
+def _record_creation(workspace: Workspace) -> None:
+    """The first entry names the first keys. A workspace that was killed before it wrote it writes it now."""
+
+    def work(batch: Batch) -> None:
+        if batch.store.one("SELECT 1 FROM ledger_entries LIMIT 1") is None:
+            keys = {key.role: key.key_id for key in workspace.keyring}
+            batch.append(Event(DEFAULT_TENANT, "workspace.created", workspace_id(workspace.root), {"keys": keys}))
+
+    workspace.ledger.transact(work)
 
 
 def find_root(start: Path) -> Path:

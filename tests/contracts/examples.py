@@ -6,15 +6,8 @@ from typing import Any
 from remit.contracts.base import Contract, OneOf
 from remit.contracts.schemas import CONTRACTS, load_contract
 from tests.contracts import plan_examples as plans
-
-TIME = "2026-11-15T09:30:00Z"
-LATER = "2026-11-15T09:30:01.250000Z"
-DIGEST = "sha256:" + "0f" * 32
-UUID4 = "7f1c0a4e-52aa-4a0b-9d3c-1b2f6a7c8d90"
-OTHER_UUID4 = "0c9d5d0e-93b1-4f57-8f0e-52a1d3a6b7c8"
-UUID7 = "019a8b3c-7d2e-7f10-8a4b-1c2d3e4f5a6b"
-KEY_ID = "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
-SIGNATURE = "A" * 85 + "w"
+from tests.contracts.door_examples import BROWSER, GOALS
+from tests.contracts.values import DIGEST, KEY_ID, LATER, OTHER_UUID4, SIGNATURE, TIME, UUID4, UUID7
 
 
 @dataclass(frozen=True)
@@ -204,190 +197,6 @@ _REPORTS: dict[str, dict[str, Any]] = {
     },
 }
 
-_PREVIEW: dict[str, Any] = {
-    "method": "POST",
-    "url": "https://shop.example/pay",
-    "headers": {"content-type": "application/json"},
-    "body": {"masked": {"card": "****-****-****-1234"}, "preview": {"item": "tea"}},
-    "estimatedEffect": "Buys tea",
-}
-
-_BROWSER: dict[str, dict[str, Any]] = {
-    "browser-action/navigate": {"action_id": "b1", "type": "navigate", "target": "https://a.example/", "session": "s"},
-    "browser-action/type": {
-        "action_id": "b1",
-        "type": "type",
-        "target": "https://a.example/",
-        "selector": "#q",
-        "value": "x",
-    },
-    "browser-action/purchase": {
-        "action_id": "b1",
-        "type": "purchase",
-        "target": "https://a.example/",
-        "ref": "e7",
-        "amount": {"value": 49.99, "currency": "EUR"},
-    },
-    "token-claims": {
-        "iss": "abos-policy-authority",
-        "aud": "abos-executor",
-        "sub": "agent-1",
-        "jti": UUID7,
-        "iat": 1763199000,
-        "exp": 1763202600,
-        "nbf": 1763199000,
-        "caps": ["browser.navigate", "browser.click"],
-        "constraints": {"domains": ["*.a.example", "b.example"], "max_purchase": {"value": 50, "currency": "EUR"}},
-    },
-    "http-preview": _PREVIEW,
-    "http-preview/no-request": {**_PREVIEW, "method": None},
-    "approval-request": {
-        "approvalId": UUID7,
-        "agentId": "agent-1",
-        "tokenJti": UUID7,
-        "requestDigest": DIGEST,
-        "preview": _PREVIEW,
-        "expires": LATER,
-    },
-    "approval-decision": {
-        "approvalId": UUID7,
-        "requestDigest": DIGEST,
-        "approved": True,
-        "decidedBy": "ada",
-        "decidedAt": LATER,
-    },
-    "action-result": {
-        "action_id": "b1",
-        "success": True,
-        "output": {"title": "A"},
-        "contentHashBefore": DIGEST,
-        "contentHashAfter": DIGEST,
-    },
-    "action-result/failure": {
-        "action_id": "b1",
-        "success": False,
-        "reason": "User denied",
-        "error": {"code": "APPROVAL_DENIED", "message": "denied by ada"},
-    },
-    "audit-record": {
-        "timestamp": TIME,
-        "agentId": "agent-1",
-        "action": "click",
-        "target": "https://a.example/",
-        "tokenJti": UUID7,
-        "success": True,
-        "contentHashBefore": DIGEST,
-        "contentHashAfter": None,
-    },
-    **{
-        f"executor-error/{code}": {"code": code, "message": "why"}
-        for code in (
-            "TOKEN_INVALID",
-            "TOKEN_EXPIRED",
-            "TOKEN_REVOKED",
-            "APPROVAL_DENIED",
-            "APPROVAL_TIMEOUT",
-            "KERNEL_ERROR",
-        )
-    },
-    "executor-error/CAPABILITY_MISSING": {"code": "CAPABILITY_MISSING", "required": "browser.click"},
-    "executor-error/CONSTRAINT_VIOLATED": {"code": "CONSTRAINT_VIOLATED", "constraint": "Domain not allowed"},
-    "executor-error/ELEMENT_NOT_FOUND": {"code": "ELEMENT_NOT_FOUND", "selector": "#buy"},
-}
-
-
-def _packet(kind: str, **more: Any) -> dict[str, Any]:
-    return {
-        "packet_type": kind,
-        "packet_id": "p1",
-        "correlation_id": "c1",
-        "catalog_snapshot_ref": DIGEST,
-        "finder_version": "1.0.0",
-        "proof_ref": DIGEST,
-        "idempotency_key": "k1",
-        **more,
-    }
-
-
-_MATCH = _packet("match", candidates=[{"simulation_id": "sim.a", "score": 0.5}, {"simulation_id": "s"}], fields={"n": 1})
-
-_STEP = {
-    "step_id": "s1",
-    "simulation_id": "sim.a",
-    "required_fields": ["n"],
-    "required_fields_fingerprint": DIGEST,
-    "policy_snapshot_version": "7",
-    "confirmation_required": True,
-    "access_action": "pay",
-    "idempotency_key_recipe": [
-        "correlation_id",
-        "step_id",
-        "simulation_id",
-        "required_fields_fingerprint",
-        "policy_snapshot_version",
-    ],
-    "retry_policy": {"max_attempts": 3, "backoff_ms": [100, 200]},
-    "rollback_plan_ref": "sim.undo-a",
-}
-
-_OUTCOME = {"payload": {"ok": True}, "reason_code": "OK", "audit_refs": ["e1"], "proof_refs": [DIGEST]}
-
-_GOALS: dict[str, dict[str, Any]] = {
-    "finder-packet/match": _MATCH,
-    "finder-packet/clarify": _packet("clarify", question="How many?", field="n", attempt=1),
-    "finder-packet/refuse": _packet("refuse", reason_code="OUT_OF_SCOPE"),
-    "finder-packet/missing": _packet("missing", intent="fly to the moon"),
-    "agent-goal-request": {
-        "correlation_id": "c1",
-        "tenant_id": "acme",
-        "user_id": "ada",
-        "thread_id": "th1",
-        "raw_user_utterance": "pay the bill",
-        "language_tag": "en-GB",
-        "normalized_intent": "pay_bill",
-        "sim_finder_packet": _MATCH,
-        "confirm_state": {"status": "ANSWERED", "answer": "yes"},
-        "idempotency_key": "k1",
-        "attempt_counter": 0,
-    },
-    "agent-execution-plan": {
-        "plan_id": "p1",
-        "finder_packet_ref": DIGEST,
-        "ordered_steps": [_STEP],
-        "required_confirmations": ["s1"],
-        "risk_level": "HIGH",
-        "access_actions_required": ["pay"],
-        "policy_snapshot_ref": DIGEST,
-        "created_at": TIME,
-    },
-    "agent-step": _STEP,
-    "agent-execution-outcome": {
-        "step_id": "s1",
-        "simulation_outcome": _OUTCOME,
-        "audit_event_id": "e1",
-        "proof_refs": [DIGEST],
-        "dispatch_decision_hash": DIGEST,
-        "next_step": None,
-        "reason_code": "OK",
-        "user_visible_text": "Paid.",
-    },
-    "dispatch-envelope": {
-        "correlation_id": "c1",
-        "tenant_id": "acme",
-        "user_id": "ada",
-        "step_id": "s1",
-        "simulation_id": "sim.a",
-        "required_fields": {"n": 1},
-        "confirmation_proof_ref": DIGEST,
-        "access_action": "pay",
-        "idempotency_key": "k1",
-        "policy_snapshot_ref": DIGEST,
-        "artifact_fingerprint_bundle_ref": DIGEST,
-        "rollback_plan_ref": "sim.undo-a",
-    },
-    "simulation-outcome": _OUTCOME,
-}
-
 _PLANS = {
     "plan": plans.FULL_PLAN,
     "plan/worked-example": plans.WORKED_EXAMPLE,
@@ -410,7 +219,7 @@ _PLANS = {
 
 EXAMPLES = [
     Example(label, label.partition("/")[0], document)
-    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **_BROWSER, **_GOALS}.items()
+    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **BROWSER, **GOALS}.items()
 ]
 
 BY_LABEL = {example.label: example for example in EXAMPLES}

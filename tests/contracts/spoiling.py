@@ -64,7 +64,7 @@ def with_missing_fields(model: Contract) -> Iterator[Spoiled]:
 def with_wrong_types(model: Contract) -> Iterator[Spoiled]:
     for place, part in closed_objects(model):
         for name, field in type(part).model_fields.items():
-            if name in FREE_FIELDS and isinstance(part, Contract) and _is_free(field):
+            if _is_free(name, field):
                 continue
             wire_name = field.alias or name
             present = _at(model.tree(), place)[wire_name]
@@ -78,7 +78,7 @@ def string_fields(model: Contract) -> Iterator[tuple[Place, str]]:
     """Every string of a closed model that is a field's own value."""
     for place, part in closed_objects(model):
         for name, field in type(part).model_fields.items():
-            if isinstance(getattr(part, name), str) and not _is_free(field):
+            if isinstance(getattr(part, name), str) and not _is_free(name, field):
                 yield place, field.alias or name
 
 
@@ -102,8 +102,10 @@ def _wrong_values(present: Any, field: FieldInfo) -> Iterator[Any]:
     for kind, value in (("string", "7"), ("number", 7.25), ("boolean", True), ("array", [[]]), ("object", {"?": 1})):
         if kind not in accepted:
             yield value
-    if present is not None and "number" in accepted and isinstance(present, int):
-        yield str(present)
+    if "number" not in accepted:  # to Python, 0 and 1 equal false and true
+        yield from (0, 1)
+    if "number" in accepted and isinstance(present, int):
+        yield from (str(present), present + 0.5)
 
 
 def _json_kinds(annotation: Any) -> set[str]:
@@ -127,5 +129,5 @@ def _nullable(annotation: Any) -> bool:
     return annotation is NoneType or NoneType in get_args(annotation)
 
 
-def _is_free(field: FieldInfo) -> bool:
-    return "JsonValue" in repr(field.annotation) and get_origin(field.annotation) is not dict
+def _is_free(name: str, field: FieldInfo) -> bool:
+    return name in FREE_FIELDS and "JsonValue" in repr(field.annotation)

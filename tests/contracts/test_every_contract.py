@@ -21,28 +21,7 @@ from tests.contracts.spoiling import (
     with_wrong_types,
 )
 
-TASK_DOOR = {"task-manifest", "lease-token", "execution-result"}
-GOAL_DOOR = {
-    "finder-packet",
-    "agent-goal-request",
-    "agent-execution-plan",
-    "agent-step",
-    "agent-execution-outcome",
-    "dispatch-envelope",
-    "simulation-outcome",
-}
-
-
-def _parameter(example: Example) -> Any:
-    marks = []
-    if example.name in TASK_DOOR:
-        marks.append(pytest.mark.req("EI-02"))
-    if example.name in GOAL_DOOR:
-        marks.append(pytest.mark.req("AC-01"))
-    return pytest.param(example, id=example.label, marks=marks)
-
-
-every_example = pytest.mark.parametrize("example", [_parameter(example) for example in EXAMPLES])
+every_example = pytest.mark.parametrize("example", [pytest.param(example, id=example.label) for example in EXAMPLES])
 
 
 def _refuse_to_fetch(uri: str) -> Any:
@@ -71,6 +50,7 @@ def test_canonical_form_is_stable(example: Example) -> None:
     assert canonical_bytes(json.loads(first)) == first
 
 
+@pytest.mark.req("EI-02", "AC-01")
 @every_example
 def test_unknown_field_is_refused_at_every_level(example: Example) -> None:
     for spoiled in with_unknown_fields(example.parse(example.document)):
@@ -80,6 +60,7 @@ def test_unknown_field_is_refused_at_every_level(example: Example) -> None:
         assert "surprise" in refusal.value.where, spoiled.label
 
 
+@pytest.mark.req("EI-02", "AC-01")
 @every_example
 def test_missing_required_field_is_refused_by_name(example: Example) -> None:
     for spoiled in with_missing_fields(example.parse(example.document)):
@@ -89,22 +70,20 @@ def test_missing_required_field_is_refused_by_name(example: Example) -> None:
         assert str(spoiled.place[-1]) in told, spoiled.label
 
 
+@pytest.mark.req("EI-02", "AC-01")
 @every_example
 def test_value_of_another_type_is_refused_never_converted(example: Example) -> None:
     tried = 0
     for spoiled in with_wrong_types(example.parse(example.document)):
-        with pytest.raises(Refused):
-            example.parse(spoiled.document)
-            pytest.fail(f"{spoiled.label} was accepted")
+        assert not _accepts(example, spoiled.document), spoiled.label
         tried += 1
     assert tried > 0
 
 
 @every_example
 def test_document_that_is_no_object_is_refused(example: Example) -> None:
-    for wrong in (None, [], "x", 1, True):
-        with pytest.raises(Refused):
-            example.parse(wrong)
+    wrong_documents: list[Any] = [None, [], [1], "x", 1, True]
+    assert not any(_accepts(example, wrong) for wrong in wrong_documents)
 
 
 @every_example
@@ -120,9 +99,7 @@ def test_overlong_string_is_refused(example: Example) -> None:
     model = example.parse(example.document)
     endless = "x" * (8 << 20)
     for place, name in string_fields(model):
-        with pytest.raises(Refused):
-            example.parse(replaced(model, place, name, endless))
-            pytest.fail(f"{place} {name} takes 8 MiB")
+        assert not _accepts(example, replaced(model, place, name, endless)), (place, name)
 
 
 @every_example
@@ -151,8 +128,16 @@ def test_every_string_list_and_mapping_has_a_limit(name: str) -> None:
 def test_every_contract_bounds_its_bytes_within_what_stays_under_100_mb(name: str) -> None:
     contract = load_contract(name)
     assert isinstance(contract, OneOf) or issubclass(contract, Contract)
-    assert contract.bounds.max_bytes <= 7 << 20
+    assert contract.bounds.max_bytes <= 6 << 20
     assert contract.bounds.max_depth <= 32
+
+
+def _accepts(example: Example, document: Any) -> bool:
+    try:
+        example.parse(document)
+    except Refused:
+        return False
+    return True
 
 
 def _pruned(tree: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:

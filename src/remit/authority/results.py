@@ -9,7 +9,9 @@ from remit.contracts.result import ExecutionError, ExecutionResult
 _UNSIGNED: Final = frozenset({"signature"})
 
 
-def sign_success(signer: Signer, executor_id: str, task_id: str, capability_id: str, output: Contract) -> ExecutionResult:
+def sign_success(
+    signer: Signer, executor_id: str, task_id: str, capability_id: str, output: Contract
+) -> ExecutionResult:
     return _signed(
         signer,
         {

@@ -6,6 +6,7 @@ waiting for a person.
 """
 
 import importlib
+import os
 import sys
 from typing import Any, Final
 
@@ -45,8 +46,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, click.ClickException):
-            raise
+        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
+            raise  # click's own; and a reader such as `head` that has seen enough
         except Exception as problem:  # noqa: BLE001 - the one place where an error becomes text
             failing = importlib.import_module("remit.cli.failing")
             ctx.exit(failing.report(problem))
@@ -58,12 +59,20 @@ class LazyGroup(click.Group):
     epilog="Start with `remit demo`, then `remit init` in a folder of your own.",
 )
 @click.version_option(__version__, prog_name="remit", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Hands for AI agents that stay within their remit.
 
     An agent proposes; nothing happens without signed authority, a decision and, where it matters, a person's yes. What
     happens is recorded in a signed ledger that anybody with the public key can check.
     """
+    if level := os.environ.get("REMIT_LOG"):
+        logs = importlib.import_module("remit.observe.logs")
+        logs.configure_logging(sys.stderr, logs.parse_level(level))
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+    elif os.environ.get("FORCE_COLOR"):
+        ctx.color = True
 
 
 if __name__ == "__main__":

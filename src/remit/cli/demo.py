@@ -118,6 +118,6 @@ def _expect(result: ExecutionResult, code: str) -> None:
     _require(result.error is not None and result.error.error_code == code, f"expected {code}, got {result.tree()}")
 
 
-def _require(holds: bool, otherwise: str) -> None:
+def _require(holds: object, otherwise: str) -> None:
     if not holds:
         raise EnvironmentFailed(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")

@@ -19,9 +19,9 @@ from remit.workspace import initialise
 )
 @json_option
 def init(directory: Path, database_variable: str | None, as_json: bool) -> None:
-    """Make a workspace: remit.yaml in DIRECTORY, keys and ledger in the state directory.
+    """Make a workspace: remit.yaml here, keys and ledger in the state directory.
 
-    Running it again completes what is missing and changes nothing else.
+    With DIRECTORY, there instead of here. Running it again completes what is missing and changes nothing else.
     """
     directory.mkdir(parents=True, exist_ok=True)
     workspace, fresh = initialise(directory, os.environ, system_clock, url_variable=database_variable)

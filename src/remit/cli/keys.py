@@ -7,7 +7,7 @@ import click
 
 from remit.authority.keys import render_public_pem
 from remit.authority.signing import PublicKey, Role
-from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option
 from remit.errors import Reason, Refused
 from remit.workspace import Workspace
 
@@ -32,12 +32,13 @@ def list_keys(directory: Path, as_json: bool) -> None:
     if as_json:
         show_json([{"role": k.role, "key_id": k.key_id, "state": _state(k), "created_at": k.created_at} for k in found])
         return
-    show_table(("role", "key id", "state", "since"), [(k.role, k.key_id, _state(k), k.created_at) for k in found])
+    rows = [(key.role, key.key_id, _state(key), key.created_at[:19] + "Z") for key in found]
+    show_table(("role", "key id", "state", "since"), rows)
 
 
 @keys.command()
 @click.argument("role", type=ROLE)
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output if none.")
+@output_option
 @workspace_option
 @json_option
 def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> None:
@@ -45,7 +46,7 @@ def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> N
     with Workspace.open(directory) as workspace:
         found = [key for key in workspace.keyring if key.role == role and not key.revoked_at]
     if not found:
-        raise Refused(Reason.STATE_MISSING, f"there is no {role} key", next_step="`remit keys list` shows what there is.")
+        raise Refused(Reason.STATE_MISSING, f"there is no {role} key", next_step="See what there is: remit keys list")
     text = "".join(render_public_pem(key) for key in found)
     if output is not None:
         output.write_text(text)
@@ -76,5 +77,5 @@ def rotate(role: Role, revoke: bool, directory: Path, as_json: bool) -> None:
 
 def _state(key: PublicKey) -> str:
     if key.revoked_at:
-        return f"revoked at {key.revoked_at}"
-    return f"retired at {key.retired_at}" if key.retired_at else "active"
+        return f"revoked {key.revoked_at[:19]}Z"
+    return f"retired {key.retired_at[:19]}Z" if key.retired_at else "active"

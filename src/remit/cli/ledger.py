@@ -9,7 +9,7 @@ import click
 
 from remit.authority.keys import parse_public_pem
 from remit.authority.signing import Keyring
-from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option
 from remit.contracts.ledger import LedgerHead
 from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused
@@ -17,7 +17,6 @@ from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Verdict
 from remit.ledger.projections import rebuild as rebuild_projection
-from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
@@ -94,8 +93,9 @@ def show(
     if not entries:
         click.echo(f"No entries of tenant {tenant_id!r} match.")
         return
-    rows = [(e.seq, e.created_at, e.kind, e.correlation_id, _short(e.payload)) for e in entries]
-    show_table(("seq", "time", "kind", "correlation", "payload"), rows)
+    rows = [(e.seq, e.created_at[:19] + "Z", e.kind, _short(e.correlation_id), e.payload[:500]) for e in entries]
+    show_table(("seq", "time", "kind", "correlation", "payload"), rows, cut="payload")
+    click.echo("`--json` shows them whole.")
 
 
 @ledger.command()
@@ -115,7 +115,7 @@ def rebuild(directory: Path, as_json: bool) -> None:
 
 @ledger.command()
 @tenant_option
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="Where to write it.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file.")
 @click.option("--correlation", "correlation_id", help="Disclose only this correlation; others appear as digests.")
 @workspace_option
 @json_option
@@ -132,7 +132,7 @@ def export(tenant_id: str, output: Path, correlation_id: str | None, directory: 
 
 @ledger.command()
 @tenant_option
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output if none.")
+@output_option
 @workspace_option
 @json_option
 def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) -> None:
@@ -192,9 +192,9 @@ def _as_document(entry: Entry) -> dict[str, Any]:
     return document
 
 
-def _short(payload: str) -> str:
-    most = 120
-    return payload if len(payload) <= most else payload[:most] + "..."
+def _short(text: str) -> str:
+    most = 24
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _show_verdict(verdict: Verdict) -> None:

@@ -13,7 +13,10 @@ from remit.workspace import Workspace
 @workspace_option
 @json_option
 def migrate(directory: Path, as_json: bool) -> None:
-    """Bring the store's tables up to date. Nothing else in Remit ever changes them."""
+    """Bring the store's tables up to date.
+
+    Nothing else in Remit ever changes them: after an update, commands refuse to work until this has run.
+    """
     with Workspace.open(directory) as workspace:
         applied = migrate_store(workspace.store, workspace.clock)
     if as_json:

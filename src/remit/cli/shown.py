@@ -25,23 +25,43 @@ def workspace_option(command: F) -> F:
     )(command)
 
 
+def output_option(command: F) -> F:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="A file to write to (default: standard output).",
+    )(command)
+
+
 def show_json(document: Any) -> None:
     click.echo(json.dumps(document, ensure_ascii=False, indent=2))
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-    """A table for people. Loads `rich` only here, so that `--help` and `--json` stay quick."""
-    from rich.console import Console  # noqa: PLC0415 - a heavy import, wanted only for tables
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: str = "") -> None:
+    """A table for people, as wide as the terminal. The column named `cut` is shortened to fit; others wrap.
+
+    Loads `rich` only here, so that `--help` and `--json` stay quick.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 - a heavy import, wanted only for tables
+    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        # Text, not str: a value such as "[red]" is somebody's data, never markup; escapes are made visible.
-        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row))
-    Console().print(table)
+    # Text, not str: a value such as "[red]" is somebody's data, never markup; escapes are made visible.
+    cells = [[cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row] for row in rows]
+    console = Console()
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    widths = [max(cell_len(name), *(row[i].cell_len for row in cells), 0) for i, name in enumerate(columns)]
+    for name, width in zip(columns, widths, strict=True):
+        if name == cut:
+            others = sum(widths) - width + 2 * len(columns)
+            table.add_column(name, no_wrap=True, overflow="ellipsis", width=max(12, min(width, console.width - others)))
+        else:
+            table.add_column(name, overflow="fold", min_width=width if cut else None)
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
 
 
 def printable(text: str) -> str:

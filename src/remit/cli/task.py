@@ -6,7 +6,7 @@ from typing import IO
 
 import click
 
-from remit.cli.shown import json_option, show_json, workspace_option
+from remit.cli.shown import json_option, output_option, show_json, workspace_option
 from remit.contracts.task import LeaseToken, TaskManifest
 from remit.road import Preview
 from remit.untrusted import read_bounded
@@ -20,7 +20,7 @@ def task() -> None:
 
 @task.command()
 @click.argument("manifest", type=click.File("rb"))
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="A file; standard output if none.")
+@output_option
 @click.option("--minutes", type=click.IntRange(1, 60), default=5, show_default=True, help="How long the lease lives.")
 @workspace_option
 @json_option

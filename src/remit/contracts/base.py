@@ -1,8 +1,8 @@
 """What all wire models share: the closed-world rule, the bounds, and the way from bytes to a model.
 
 Every string, list and mapping has a limit of its own, so a model built inside Remit is bounded too; `Contract.bounds`
-limits the bytes before anything is built from them. The largest bound (`LARGE`) is chosen so that the worst document
-of that size still parses within 100 MB, see `remit.untrusted.json_text`.
+limits the bytes before anything is built from them. The largest bounds (`LARGE`, and 1 MiB more for an envelope around
+a plan) are chosen so that the worst document of that size is still read by a process of less than 100 MB.
 """
 
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
@@ -18,7 +18,7 @@ from remit.untrusted import Bounds, parse_json
 T = TypeVar("T")
 
 SMALL: Final = Bounds(max_bytes=64 << 10, max_items=2_000)
-LARGE: Final = Bounds(max_bytes=6 << 20)
+LARGE: Final = Bounds(max_bytes=5 << 20)
 
 MAX_JSON_DEPTH: Final = 24
 MAX_JSON_VALUES: Final = 20_000

@@ -1,8 +1,8 @@
 """The browser door: one action, the token that allows it, the preview a person sees, the record that stays."""
 
-from typing import Annotated, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from remit.contracts.base import (
     SMALL,
@@ -86,12 +86,21 @@ class Action(Contract):
         return self
 
 
+def _limit_kind(value: Any) -> str:
+    return "amount" if isinstance(value, dict | Amount) else "number"
+
+
+PurchaseLimit = Annotated[
+    Annotated[Number, Tag("number")] | Annotated[Amount, Tag("amount")], Discriminator(_limit_kind)
+]
+"""A bare number is in the configured currency."""
+
+
 class TokenConstraints(Contract):
     """What narrows a token. An unknown constraint cannot be checked, so the token is refused."""
 
     domains: Some[DomainPattern] | None = None
-    max_purchase: Number | Amount | None = None
-    """A bare number is in the configured currency."""
+    max_purchase: PurchaseLimit | None = None
 
 
 class TokenClaims(Contract):

@@ -1,11 +1,39 @@
 """The ledger on the wire: entries, signed heads and evidence bundles, as an auditor receives them."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, JsonValue
 
-from remit.contracts.base import Contract, Digest, Identifier, JsonObject, KeyId, Signature, Timestamp
+from remit.canonical import MAX_SAFE_INTEGER
+from remit.contracts.base import Contract, Digest, Identifier, KeyId, Signature, Timestamp
 from remit.untrusted import Bounds
+
+# Wider than what any document inside a payload may have, so that wrapping one never makes it unrecordable.
+MAX_PAYLOAD_DEPTH: Final = 40
+MAX_PAYLOAD_VALUES: Final = 90_000
+
+
+def _check_payload(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    pending: list[tuple[JsonValue, int]] = [(payload, 0)]
+    seen = 0
+    while pending:
+        item, depth = pending.pop()
+        seen += 1
+        if depth > MAX_PAYLOAD_DEPTH:
+            raise ValueError(f"the nesting is deeper than {MAX_PAYLOAD_DEPTH} levels")
+        if isinstance(item, dict):
+            pending.extend((child, depth + 1) for child in item.values())
+        elif isinstance(item, list):
+            pending.extend((child, depth + 1) for child in item)
+        elif isinstance(item, int) and abs(item) > MAX_SAFE_INTEGER:
+            raise ValueError("an integer is past 2^53-1; record it as a string")
+        if seen + len(pending) > MAX_PAYLOAD_VALUES:
+            raise ValueError(f"there are more than {MAX_PAYLOAD_VALUES:,} values")
+    return payload
+
+
+Payload = Annotated[dict[str, JsonValue], AfterValidator(_check_payload)]
+"""Any JSON object with a canonical form, at most 40 deep, with at most 90,000 values."""
 
 Kind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]{0,99}$")]
 Sequence = Annotated[int, Field(ge=1, le=2**53 - 1)]
@@ -22,10 +50,24 @@ class LedgerHead(Contract):
     signature: Signature
 
 
-class LedgerEntry(Contract):
-    """One event. In a bundle about one correlation, other entries carry their payload's digest in its place."""
+class LedgerEvent(Contract):
+    """What may be recorded: the part of an entry that its writer chooses."""
 
-    bounds: ClassVar[Bounds] = Bounds(max_bytes=4 << 20)
+    tenant_id: Identifier
+    kind: Kind
+    correlation_id: Identifier
+    task_id: Identifier | None
+    capability_id: Identifier | None
+    actor: Identifier | None
+    payload: Payload
+
+
+class LedgerEntry(Contract):
+    """One event in its place. In a bundle about one correlation, other entries carry their payload's digest only."""
+
+    bounds: ClassVar[Bounds] = Bounds(
+        max_bytes=4 << 20, max_depth=MAX_PAYLOAD_DEPTH + 2, max_members=MAX_PAYLOAD_VALUES
+    )
 
     tenant_id: Identifier
     seq: Sequence
@@ -36,7 +78,7 @@ class LedgerEntry(Contract):
     task_id: Identifier | None
     capability_id: Identifier | None
     actor: Identifier | None
-    payload: JsonObject | None
+    payload: Payload | None
     payload_digest: Digest
     prev_hash: Digest
     hash: Digest

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, field_validator, model_validator
+from pydantic import Discriminator, Field, GetJsonSchemaHandler, Tag, ValidationInfo, field_validator, model_validator
 from pydantic_core import CoreSchema
 
 from remit.contracts.base import (
@@ -60,6 +60,10 @@ class Nothing(Contract):
     """An empty object: there is nothing to say, or nothing to undo."""
 
 
+def _copy_undo_kind(value: Any) -> str:
+    return "nothing" if value == {} or isinstance(value, Nothing) else "copy"
+
+
 class MoveOutput(Contract):
     """Always says where the file was, whether or not the caller asked for reversibility."""
 
@@ -75,7 +79,9 @@ class CopyOutput(Contract):
     task_id: Identifier
     capability_id: Literal["FILE_COPY"]
     result_summary: TransferSummary
-    undo_metadata: CopyUndo | Nothing
+    undo_metadata: Annotated[
+        Annotated[CopyUndo, Tag("copy")] | Annotated[Nothing, Tag("nothing")], Discriminator(_copy_undo_kind)
+    ]
 
 
 class DeleteOutput(Contract):

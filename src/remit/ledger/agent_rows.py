@@ -16,6 +16,7 @@ from remit.ledger.findings import Fault, Verdict
 from remit.store.connection import Conflict, Connection, Row
 
 SOURCE: Final = "PH1.AGENT_EXECUTION"
+MAX_WORD: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +93,15 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
     """Write a row and its chain entry together. A second dispatch of the same step is refused by the database."""
     table = TABLE_OF[type(row)]
     values = asdict(row)
-    entry = batch.append(Event(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id")))
+    _require_words(table, values)
+    entry = batch.append_for_row(
+        Event(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id"))
+    )
     columns = ["tenant_id", "entry_seq", "created_at", *values]
     marks = ", ".join("?" * len(columns))
     try:
-        batch.store.execute(
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})",  # noqa: S608 - names from our own table
+        batch.insert(
+            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})",
             (tenant_id, entry.seq, entry.created_at, *values.values()),
         )
     except Conflict:
@@ -108,6 +112,18 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
             next_step="Read its outcome in the ledger; it will not run twice.",
         ) from None
     return entry
+
+
+def _require_words(table: str, values: dict[str, str | None]) -> None:
+    """Columns hold ids and names: short, printable, never empty."""
+    for name, value in values.items():
+        if value is not None and not (0 < len(value) <= MAX_WORD and value.isprintable()):
+            raise Refused(
+                Reason.MALFORMED,
+                f"{name} must have 1 to {MAX_WORD} printable characters",
+                where=table,
+                next_step="Record a reference or a digest, and keep the text elsewhere.",
+            )
 
 
 class AgentRowsCheck:
@@ -149,12 +165,14 @@ class AgentRowsCheck:
 def _stream(connection: Connection, table: str, tenant_id: str) -> Iterator[Row]:
     columns = ", ".join(("entry_seq", "created_at", *_FIELDS[table]))
     return connection.stream(
-        f"SELECT {columns} FROM {table} WHERE tenant_id = ? ORDER BY entry_seq",  # noqa: S608 - names from our own table
+        f"SELECT {columns} FROM {table} WHERE tenant_id = ? ORDER BY entry_seq",
         (tenant_id,),
     )
 
 
-def _as_payload(table: str, row: Row) -> str:
-    return canonical_bytes(dict(zip(_FIELDS[table], row[2:], strict=True))).decode()
-
-
+def _as_payload(table: str, row: Row) -> str | None:
+    """None for a row with text that only somebody else can have put there."""
+    try:
+        return canonical_bytes(dict(zip(_FIELDS[table], row[2:], strict=True))).decode()
+    except Refused:
+        return None

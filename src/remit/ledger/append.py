@@ -1,50 +1,61 @@
 """Writing to the ledger: one transaction for many callers, a hash chain for each tenant, a signed head at the end."""
 
+import json
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import asdict
+from typing import Any, Final, TypeVar
 
 from remit.authority.signing import Signer
 from remit.canonical import canonical_bytes, digest_bytes
-from remit.contracts.ledger import LedgerHead
-from remit.errors import Reason, Refused
+from remit.contracts.ledger import LedgerEvent, LedgerHead
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import Clock, render_time, uuid7
+from remit.ledger.continuity import Continuity, Tip
 from remit.ledger.entry import COLUMNS, GENESIS, Entry, Event, entry_hash
 from remit.ledger.heads import Anchors, sign_head
-from remit.store.connection import Connection, Store
+from remit.store.connection import Conflict, Connection, Guarded, Store
 from remit.store.group import GroupCommit
 from remit.store.migrate import require_current
 
 T = TypeVar("T")
-MAX_PAYLOAD = 1 << 20
+MAX_PAYLOAD: Final = 1 << 20
+# Such an entry stands for a row of an agent table and is written together with it, or verification would miss the row.
+ROW_KINDS: Final = frozenset({"agent.step", "agent.confirmation", "agent.access"})
 
 _INSERT = f"INSERT INTO ledger_entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_HEAD = "INSERT INTO ledger_heads (tenant_id, seq, hash, signed_at, key_id, signature) VALUES (?, ?, ?, ?, ?, ?)"
 _TIP = "SELECT seq, hash, created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 
 
-class Tip(NamedTuple):
-    """The end of a chain."""
-
-    seq: int
-    hash: str
-    created_at: str
-
-
 class Batch:
     """One transaction on the store, seen from the ledger: rows may be written and events appended together."""
 
-    def __init__(self, store: Connection, signer: Callable[[], Signer], clock: Clock, anchors: Anchors) -> None:
+    def __init__(
+        self,
+        store: Connection,
+        signer: Callable[[], Signer],
+        clock: Clock,
+        anchors: Anchors,
+        continuity: Continuity,
+    ) -> None:
         self.store = store
         self.clock = clock
         self._signer = signer
         self._anchors = anchors
+        self._continuity = continuity
         self._tips: dict[str, Tip] = {}
         self._written: dict[str, Tip] = {}
         self._heads: list[LedgerHead] = []
 
     def append(self, event: Event) -> Entry:
         """Add an event to its tenant's chain. It is durable when the transaction returns, not before."""
+        if event.kind in ROW_KINDS:
+            raise Misuse(Reason.MISUSE, f"{event.kind} entries are written with their row: append_agent_row")
+        return self.append_for_row(event)
+
+    def append_for_row(self, event: Event) -> Entry:
+        """The same, for an entry whose row in an agent table the caller writes in this very transaction."""
         payload = canonical_bytes(event.payload)
         if len(payload) > MAX_PAYLOAD:
             raise Refused(
@@ -53,6 +64,8 @@ class Batch:
                 where=event.kind,
                 next_step="Record a digest and keep the data elsewhere.",
             )
+        # What could not be exported and checked again must not get in.
+        LedgerEvent.from_tree({**asdict(event), "payload": json.loads(payload)}, source="the event to record")
         tip = self._tip(event.tenant_id)
         now = self.clock()
         # A clock that was set back must not make the record run backwards.
@@ -86,7 +99,7 @@ class Batch:
             tip.hash,
             hashed,
         )
-        self.store.execute(_INSERT, _row(entry))
+        self._insert_next(_INSERT, _row(entry))
         self._tips[event.tenant_id] = self._written[event.tenant_id] = Tip(seq, hashed, created_at)
         reach("append.inserted")
         return entry
@@ -100,27 +113,44 @@ class Batch:
     def seal(self) -> None:
         if not self._written:
             return
-        self.store.lock_keys(exclusive=False)
         signer = self._signer()
         for tenant_id, tip in self._written.items():
+            self._anchors.prepare(tenant_id)
             head = sign_head(signer, tenant_id, tip.seq, tip.hash, max(render_time(self.clock()), tip.created_at))
             self._heads.append(head)
-            self.store.execute(
+            self._insert_next(
                 _INSERT_HEAD, (head.tenant_id, head.seq, head.hash, head.signed_at, head.key_id, head.signature)
             )
         reach("append.signed")
 
     def committed(self) -> None:
         for head in self._heads:
+            self._continuity.advance(head.tenant_id, self._written[head.tenant_id])
             self._anchors.record(head)
         reach("append.anchored")
+
+    def insert(self, sql: str, values: tuple[Any, ...]) -> None:
+        """Insert one row. One that a guard refuses, or a foreign trigger swallows: somebody changed the tables."""
+        try:
+            written = self.store.execute(sql, values)
+        except Guarded as problem:
+            raise _tampered(f"the place of a new row is taken ({problem})") from problem
+        if written != 1:
+            raise _tampered("the database did not keep a new row")
+
+    def _insert_next(self, sql: str, values: tuple[Any, ...]) -> None:
+        try:
+            self.insert(sql, values)
+        except Conflict as problem:
+            raise _tampered(f"the place of a new row is taken ({problem})") from problem
 
     def _tip(self, tenant_id: str) -> Tip:
         tip = self._tips.get(tenant_id)
         if tip is None:
-            self.store.lock_chain(tenant_id)
             row = self.store.one(_TIP, (tenant_id,))
-            tip = self._tips[tenant_id] = Tip(*row) if row else Tip(0, GENESIS, "")
+            tip = Tip(*row) if row else Tip(0, GENESIS, "")
+            self._continuity.require(self.store, tenant_id, tip)
+            self._tips[tenant_id] = tip
         return tip
 
 
@@ -130,7 +160,8 @@ class Ledger:
     def __init__(self, store: Store, signer: Callable[[], Signer], anchors: Anchors, clock: Clock) -> None:
         self.store = store
         self.anchors = anchors
-        self._group = GroupCommit(store, lambda connection: Batch(connection, signer, clock, anchors))
+        continuity = Continuity(anchors)
+        self._group = GroupCommit(store, lambda connection: Batch(connection, signer, clock, anchors, continuity))
         with store.reading() as connection:
             require_current(connection)
 
@@ -148,6 +179,14 @@ class Ledger:
 
     def close(self) -> None:
         self._group.close()
+
+
+def _tampered(what: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EVIDENCE_INVALID,
+        f"the ledger's tables were changed by somebody else: {what}",
+        next_step="Keep the database as it is and run `remit ledger verify`.",
+    )
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:

@@ -2,15 +2,17 @@
 
 JSON lines: a header, the entries, a trailer with the signed head. A bundle about one correlation still holds every
 entry of the chain from its first one on, but only digests of the payloads that are not its business.
+
+What it proves: nothing between its first and its last entry was changed, left out or added. What it cannot prove by
+itself: that nothing about the correlation came before the first entry, or after the head. A full bundle starts at the
+chain's beginning, and a head kept elsewhere (`known_heads`) tells whether the end is the end.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Final, TypeVar
 
 from remit.authority.signing import Keyring
-from remit.canonical import canonical_bytes, digest, digest_bytes
+from remit.canonical import canonical_bytes, digest
 from remit.contracts.base import Contract
 from remit.contracts.ledger import BundleHeader, BundleTrailer, LedgerEntry, LedgerHead
 from remit.errors import Reason, Refused, RemitError
@@ -18,7 +20,7 @@ from remit.ids import Clock, render_time
 from remit.ledger.chain import ChainWalk, Link
 from remit.ledger.entry import COLUMNS, Entry, entry_hash
 from remit.ledger.findings import Fault, Verdict
-from remit.ledger.heads import verify_head
+from remit.ledger.heads_check import head_fault
 from remit.store.connection import Connection, Store
 
 M = TypeVar("M", bound=Contract)
@@ -61,73 +63,113 @@ def write_bundle(
         for row in connection.stream(_FROM, (tenant_id, first, head.seq)):
             entry = Entry(*row)
             shown = correlation_id is None or entry.correlation_id == correlation_id
-            out.write(canonical_bytes(_as_wire(entry, shown=shown)) + b"\n")
+            out.write(canonical_bytes(entry.as_wire(shown=shown)) + b"\n")
             count += 1
         trailer = BundleTrailer(entries=count, head=head)
         out.write(trailer.canonical() + b"\n")
     return trailer
 
 
-def verify_bundle(stream: IO[bytes], keyring: Keyring, *, source: str) -> Verdict:
+def verify_bundle(
+    stream: IO[bytes], keyring: Keyring, *, source: str, known_heads: tuple[LedgerHead, ...] = ()
+) -> Verdict:
     """Check a bundle with nothing but public keys. Reads it once, one line in memory at a time."""
     verdict = Verdict(tenants=1)
     lines = _lines(stream, source)
     header = _parse(BundleHeader, next(lines, b""), source, 1)
-    walk = ChainWalk(verdict, header.tenant_id, header.first_seq)
+    check = _BundleCheck(header, _trusted(known_heads, header, keyring, verdict), verdict)
     previous: bytes | None = None
     number = 1
     for line in lines:
         if previous is not None:
-            _check_entry(_parse(LedgerEntry, previous, source, number), header, walk, verdict)
+            check.pass_entry(_parse(LedgerEntry, previous, source, number))
         previous, number = line, number + 1
-    trailer = _parse(BundleTrailer, previous or b"", source, number)
-    _check_head(trailer, walk, header, keyring, verdict)
+    check.finish(_parse(BundleTrailer, previous or b"", source, number), keyring)
     return verdict
 
 
-def _check_entry(entry: LedgerEntry, header: BundleHeader, walk: ChainWalk, verdict: Verdict) -> None:
-    if entry.tenant_id != header.tenant_id:
-        verdict.report(Fault.FOREIGN, header.tenant_id, entry.seq, f"this entry belongs to tenant {entry.tenant_id!r}")
-    intact = entry.hash == entry_hash(
-        entry.tenant_id,
-        entry.seq,
-        entry.entry_id,
-        entry.created_at,
-        entry.kind,
-        entry.correlation_id,
-        entry.task_id,
-        entry.capability_id,
-        entry.actor,
-        entry.payload_digest,
-        entry.prev_hash,
-    )
-    if not intact or (entry.payload is not None and digest(entry.payload) != entry.payload_digest):
-        verdict.report(Fault.EDITED, entry.tenant_id, entry.seq, "the content does not fit the hash")
-    walk.step(Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact))
+class _BundleCheck:
+    """One bundle's entries as they pass by, and the head at their end."""
 
+    def __init__(self, header: BundleHeader, witnesses: list[LedgerHead], verdict: Verdict) -> None:
+        self._header = header
+        self._witnesses = witnesses
+        self._verdict = verdict
+        self._walk = ChainWalk(verdict, header.tenant_id, header.first_seq)
+        if header.correlation_id is None and header.first_seq != 1:
+            self._report(Fault.MISSING, 1, f"a full bundle begins at entry 1, this one at {header.first_seq}")
 
-def _check_head(
-    trailer: BundleTrailer, walk: ChainWalk, header: BundleHeader, keyring: Keyring, verdict: Verdict
-) -> None:
-    head = trailer.head
-    verdict.heads = 1
-    try:
-        verify_head(head, keyring)
-    except Refused as problem:
-        unknown = problem.reason in {Reason.KEY_UNKNOWN, Reason.KEY_RETIRED}
-        verdict.report(
-            Fault.HEAD_UNKNOWN_KEY if unknown else Fault.HEAD_FORGED, header.tenant_id, head.seq, str(problem)
+    def pass_entry(self, entry: LedgerEntry) -> None:
+        if entry.tenant_id != self._header.tenant_id:
+            self._report(Fault.FOREIGN, entry.seq, f"this entry belongs to tenant {entry.tenant_id!r}")
+        self._check_disclosure(entry)
+        intact = entry.hash == entry_hash(
+            entry.tenant_id,
+            entry.seq,
+            entry.entry_id,
+            entry.created_at,
+            entry.kind,
+            entry.correlation_id,
+            entry.task_id,
+            entry.capability_id,
+            entry.actor,
+            entry.payload_digest,
+            entry.prev_hash,
         )
-    if head.tenant_id != header.tenant_id:
-        verdict.report(Fault.FOREIGN, header.tenant_id, head.seq, f"the head is of tenant {head.tenant_id!r}")
-    if head.seq > walk.length or trailer.entries > verdict.entries:
-        what = f"the signed head proves {head.seq} entries, the bundle ends at {walk.length}"
-        verdict.report(Fault.TRUNCATED, header.tenant_id, walk.length + 1, what)
-    elif head.seq < walk.length:
-        what = f"entries {head.seq + 1} to {walk.length} are covered by no signed head: an old head was put here"
-        verdict.report(Fault.UNSIGNED_TAIL, header.tenant_id, head.seq + 1, what)
-    elif head.hash != walk.hash:
-        verdict.report(Fault.FORKED, header.tenant_id, head.seq, "the signed head names another last entry")
+        if not intact or (entry.payload is not None and digest(entry.payload) != entry.payload_digest):
+            self._report(Fault.EDITED, entry.seq, "the content does not fit the hash")
+        self._walk.step(Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact))
+        for witness in self._witnesses:
+            if witness.seq == entry.seq and witness.hash != entry.hash:
+                self._report(Fault.FORKED, entry.seq, "the head you gave names another entry at this place")
+
+    def finish(self, trailer: BundleTrailer, keyring: Keyring) -> None:
+        head, length = trailer.head, self._walk.length
+        self._verdict.heads = 1
+        fault = head_fault(head, keyring)
+        if fault is not None:
+            self._report(fault[0], head.seq, fault[1])
+        if head.tenant_id != self._header.tenant_id:
+            self._report(Fault.FOREIGN, head.seq, f"the head is of tenant {head.tenant_id!r}")
+        if head.seq < length:
+            what = f"entries {head.seq + 1} to {length} are covered by no signed head: an old head was put here"
+            self._report(Fault.UNSIGNED_TAIL, head.seq + 1, what)
+        elif head.seq == length and head.hash != self._walk.hash:
+            self._report(Fault.FORKED, head.seq, "the signed head names another last entry")
+        proven = max(head.seq, *(witness.seq for witness in self._witnesses), 0)
+        if proven > length:
+            self._report(Fault.TRUNCATED, length + 1, f"a head proves {proven} entries, the bundle ends at {length}")
+        if trailer.entries != self._verdict.entries:
+            what = f"the last line speaks of {trailer.entries} entries, there are {self._verdict.entries}"
+            self._report(Fault.MISSING, length + 1, what)
+
+    def _check_disclosure(self, entry: LedgerEntry) -> None:
+        """A payload can be taken out without breaking the chain; so what should be shown must be there."""
+        topic = self._header.correlation_id
+        if entry.payload is None and topic in {None, entry.correlation_id}:
+            self._report(Fault.WITHHELD, entry.seq, "the payload of this entry was taken out of the bundle")
+        if entry.seq == self._header.first_seq and topic not in {None, entry.correlation_id}:
+            self._report(Fault.MISSING, entry.seq, f"the first entry is not about the correlation {topic!r}")
+
+    def _report(self, fault: Fault, seq: int, what: str) -> None:
+        self._verdict.report(fault, self._header.tenant_id, seq, what)
+
+
+def _trusted(
+    known_heads: tuple[LedgerHead, ...], header: BundleHeader, keyring: Keyring, verdict: Verdict
+) -> list[LedgerHead]:
+    """The heads given for this tenant, as far as their signatures are good."""
+    trusted = []
+    for head in known_heads:
+        if head.tenant_id != header.tenant_id:
+            continue
+        fault = head_fault(head, keyring)
+        if fault is not None:
+            verdict.report(fault[0], head.tenant_id, head.seq, f"the head you gave: {fault[1]}")
+        else:
+            trusted.append(head)
+    verdict.anchored = 1 if trusted else 0
+    return trusted
 
 
 def _first_entry(connection: Connection, tenant_id: str, correlation_id: str | None) -> int:
@@ -143,17 +185,15 @@ def _first_entry(connection: Connection, tenant_id: str, correlation_id: str | N
     return int(row[0])
 
 
-def _as_wire(entry: Entry, *, shown: bool) -> dict[str, Any]:
-    tree = asdict(entry)
-    tree["payload"] = json.loads(entry.payload) if shown else None
-    tree["payload_digest"] = digest_bytes(entry.payload.encode())
-    return tree
-
-
 def _lines(stream: IO[bytes], source: str) -> Iterator[bytes]:
     while line := stream.readline(MAX_LINE + 1):
         if len(line) > MAX_LINE:
-            raise Refused(Reason.TOO_LARGE, f"a line is longer than {MAX_LINE:,} bytes", where=source)
+            raise Refused(
+                Reason.TOO_LARGE,
+                f"this is no evidence bundle: a line is longer than {MAX_LINE:,} bytes",
+                where=source,
+                next_step="Export it again: remit ledger export -o FILE",
+            )
         yield line
 
 

@@ -65,28 +65,24 @@ class ChainWalk:
 class Suspects:
     """Entries whose content does not fit their hash. Comparing them tells a swap from an edit."""
 
-    def __init__(self) -> None:
+    def __init__(self, verdict: Verdict) -> None:
+        self._verdict = verdict
         self._entries: list[Entry] = []
-        self._more: list[tuple[str, int]] = []
 
     def add(self, entry: Entry) -> None:
         if len(self._entries) < MAX_SUSPECTS:
             self._entries.append(entry)
         else:
-            self._more.append((entry.tenant_id, entry.seq))
-            del self._more[MAX_SUSPECTS:]
+            self._verdict.report(Fault.EDITED, entry.tenant_id, entry.seq, "the content does not fit the hash")
 
-    def report_to(self, verdict: Verdict) -> None:
+    def report(self) -> None:
         for entry in self._entries:
             fault, what = self._explain(entry)
-            verdict.report(fault, entry.tenant_id, entry.seq, what)
-        for tenant_id, seq in self._more:
-            verdict.report(Fault.EDITED, tenant_id, seq, "the content does not fit the hash")
+            self._verdict.report(fault, entry.tenant_id, entry.seq, what)
 
     def _explain(self, entry: Entry) -> tuple[Fault, str]:
         for other in self._entries:
-            moved = replace(entry, tenant_id=other.tenant_id, seq=other.seq)
-            if other is not entry and moved.expected_hash() == entry.hash:
+            if other is not entry and replace(entry, tenant_id=other.tenant_id, seq=other.seq).is_intact():
                 if other.tenant_id != entry.tenant_id:
                     return Fault.FOREIGN, f"this entry was written as number {other.seq} of tenant {other.tenant_id!r}"
                 return Fault.REORDERED, f"this entry was written as number {other.seq}"

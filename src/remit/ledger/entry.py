@@ -1,10 +1,12 @@
 """An entry and its hash. Pure: the same columns give the same hash on any machine, for ever."""
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from remit.canonical import canonical_bytes, digest_bytes
+from remit.errors import Reason, Refused
 
 GENESIS: Final = "sha256:" + "0" * 64
 _DOMAIN: Final = b"remit.ledger.entry.v1\0"
@@ -50,6 +52,28 @@ class Entry:
         """How other records point here: the id, and the hash that proves it."""
         return f"{self.entry_id}@{self.hash}"
 
+    def is_intact(self) -> bool:
+        """Does the content fit the hash? No, too, for content that only somebody else can have put there."""
+        try:
+            return self.expected_hash() == self.hash
+        except (Refused, UnicodeError, AttributeError, TypeError):
+            return False
+
+    def as_wire(self, *, shown: bool = True) -> dict[str, Any]:
+        """The entry as an auditor receives it; not shown, its payload is represented by the digest alone."""
+        tree = asdict(self)
+        try:
+            tree["payload"] = json.loads(self.payload) if shown else None
+            tree["payload_digest"] = digest_bytes(self.payload.encode())
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            raise Refused(
+                Reason.EVIDENCE_INVALID,
+                "the payload of this entry is not what Remit wrote",
+                where=f"tenant {self.tenant_id}, entry {self.seq}",
+                next_step="`remit ledger verify` tells what else was changed.",
+            ) from None
+        return tree
+
     def expected_hash(self) -> str:
         return entry_hash(
             self.tenant_id,
@@ -66,7 +90,7 @@ class Entry:
         )
 
 
-def entry_hash(  # noqa: PLR0913 - the columns, spelled out so that none can be forgotten
+def entry_hash(  # noqa: PLR0913, PLR0917 - the columns, spelled out so that none can be forgotten
     tenant_id: str,
     seq: int,
     entry_id: str,

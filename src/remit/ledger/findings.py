@@ -22,7 +22,9 @@ class Fault(StrEnum):
     ROW_MISSING = "row_missing"
     ROW_WITHOUT_EVIDENCE = "row_without_evidence"
     PROJECTION_DRIFT = "projection_drift"
+    WITHHELD = "withheld"
     GUARD_MISSING = "guard_missing"
+    GUARD_FOREIGN = "guard_foreign"
     ANCHOR_UNREADABLE = "anchor_unreadable"
     STORE_DAMAGED = "store_damaged"
 
@@ -48,6 +50,8 @@ class Verdict:
     entries: int = 0
     heads: int = 0
     tenants: int = 0
+    anchored: int = 0
+    """Tenants whose chain was measured against a head kept outside the database."""
     findings: list[Finding] = field(default_factory=list)
     suppressed: int = 0
 
@@ -68,6 +72,7 @@ class Verdict:
             "entries": self.entries,
             "heads": self.heads,
             "tenants": self.tenants,
+            "anchored": self.anchored,
             "findings": [finding.as_json() for finding in self.findings],
             "suppressed": self.suppressed,
         }

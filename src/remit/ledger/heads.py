@@ -6,6 +6,7 @@ or power cut can spoil only that slot, and an append costs no second fsync. A lo
 a false one: it is always written after the commit that it speaks of.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -16,11 +17,12 @@ from typing import Any, Final
 from remit.authority.signing import Keyring, Signer
 from remit.canonical import canonical_bytes
 from remit.contracts.ledger import LedgerHead
-from remit.durable import make_private_directory, write_durably
-from remit.errors import RemitError
+from remit.durable import disk_failure, make_private_directory, write_durably
+from remit.errors import EnvironmentFailed, RemitError
 
 SLOT: Final = 4096
 SEQ_WIDTH: Final = 20
+BLANK: Final = b"\n" * (2 * SLOT)
 _UNSIGNED: Final = frozenset({"signature"})
 
 
@@ -44,18 +46,59 @@ def verify_head(head: LedgerHead, keyring: Keyring) -> None:
 
 
 class Anchors:
-    """One anchor file a tenant, in a folder of the state directory."""
+    """One anchor file a tenant, in a folder of the state directory. Used by one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._owed: dict[str, LedgerHead] = {}
 
-    def record(self, head: LedgerHead) -> None:
-        """Remember the head, unless a newer one is already there."""
-        path = self._path(head.tenant_id)
+    def prepare(self, tenant_id: str) -> None:
+        """Before the commit, while failing is still possible: the file is there, and no earlier head is owed to it."""
+        path = self._path(tenant_id)
         if not path.exists():
             make_private_directory(self._folder)
-            write_durably(path, b"\n" * (2 * SLOT))
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                write_durably(path, BLANK, replace=False)
+            except EnvironmentFailed:
+                if not path.exists():  # else somebody else was faster: just as good
+                    raise
+        if tenant_id in self._owed:
+            try:
+                self._write(self._owed[tenant_id])
+            except OSError as problem:
+                raise disk_failure(problem, path) from problem
+            del self._owed[tenant_id]
+
+    def record(self, head: LedgerHead) -> None:
+        """After the commit: remember the head, unless a newer one is there. A failure is made good before the next."""
+        try:
+            self._write(head)
+        except OSError:
+            self._owed[head.tenant_id] = head
+
+    def read(self, tenant_id: str) -> LedgerHead | None:
+        """The newest head recorded for this tenant; None when there is none, or none that can be read."""
+        path = self._path(tenant_id)
+        head = _newest(_read(path))
+        return head if head is not None and self._path(head.tenant_id) == path else None
+
+    def __iter__(self) -> Iterator[tuple[str, LedgerHead | None]]:
+        """Every anchor in use by file name; None where it holds no head of the tenant it is named after.
+
+        One that is still blank is left out: it was made for a commit that a crash may have prevented.
+        """
+        if self._folder.is_dir():
+            for path in sorted(self._folder.glob("*.anchor")):
+                raw = _read(path)
+                if raw != BLANK:
+                    head = _newest(raw)
+                    yield path.name, head if head is not None and self._path(head.tenant_id) == path else None
+
+    def where(self, tenant_id: str) -> str:
+        return str(self._path(tenant_id))
+
+    def _write(self, head: LedgerHead) -> None:
+        descriptor = os.open(self._path(head.tenant_id), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             first, second = (_slot_seq(os.pread(descriptor, SEQ_WIDTH, offset)) for offset in (0, SLOT))
@@ -65,18 +108,19 @@ class Anchors:
         finally:
             os.close(descriptor)
 
-    def read(self, tenant_id: str) -> LedgerHead | None:
-        path = self._path(tenant_id)
-        return _newest(path.read_bytes()) if path.exists() else None
-
-    def __iter__(self) -> Iterator[tuple[str, LedgerHead | None]]:
-        """Every anchor by file name; None where neither slot can be read."""
-        if self._folder.is_dir():
-            for path in sorted(self._folder.glob("*.anchor")):
-                yield path.name, _newest(path.read_bytes())
-
     def _path(self, tenant_id: str) -> Path:
         return self._folder / f"{hashlib.sha256(tenant_id.encode()).hexdigest()[:32]}.anchor"
+
+
+def _read(path: Path) -> bytes:
+    """The two slots, or nothing when the file cannot be read."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return os.pread(descriptor, 2 * SLOT, 0)
+        finally:
+            os.close(descriptor)
+    return b""
 
 
 def _newest(raw: bytes) -> LedgerHead | None:
@@ -90,6 +134,7 @@ def _slot_seq(raw: bytes) -> int:
 
 def _slot(raw: bytes) -> LedgerHead | None:
     try:
-        return LedgerHead.parse(raw[SEQ_WIDTH:].strip())
+        head = LedgerHead.parse(raw[SEQ_WIDTH:].strip())
     except RemitError:
         return None
+    return head if head.seq == _slot_seq(raw[:SEQ_WIDTH]) else None

@@ -43,6 +43,7 @@ _UPSERT: Final = """INSERT INTO agent_execution_current
   event = excluded.event, idempotency_key = excluded.idempotency_key, reason_code = excluded.reason_code,
   entry_seq = excluded.entry_seq, updated_at = excluded.updated_at"""
 
+
 @dataclass(frozen=True, slots=True)
 class Current:
     """One row of the projection, in column order."""
@@ -65,14 +66,15 @@ class Current:
     def name(self) -> str:
         return f"step {self.step_id} of plan {self.plan_id}"
 
+
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
     rows: int
     drift: tuple[str, ...]
 
+
 def append_step(batch: Batch, tenant_id: str, row: StepRow) -> Entry:
     """Record a step's event and move its projection, in one transaction. An event out of order is refused."""
-    batch.store.lock_chain(tenant_id)
     found = batch.store.one(
         "SELECT event FROM agent_execution_current WHERE tenant_id = ? AND plan_id = ? AND step_id = ?",
         (tenant_id, row.plan_id, row.step_id),
@@ -101,6 +103,7 @@ def append_step(batch: Batch, tenant_id: str, row: StepRow) -> Entry:
     batch.store.execute(_UPSERT, _row(current))
     return entry
 
+
 def projection_drift(connection: Connection, tenant_id: str | None = None) -> Iterator[tuple[str, int, str]]:
     """(tenant, entry, what) for each step whose projection differs from the ledger, and each illegal history."""
     where, parameters = ("WHERE tenant_id = ?", (tenant_id,)) if tenant_id is not None else ("", ())
@@ -124,11 +127,11 @@ def projection_drift(connection: Connection, tenant_id: str | None = None) -> It
         yield held.tenant_id, held.entry_seq, f"{held.name} has no event in the ledger"
         held = next(current, None)
 
+
 def rebuild(ledger: Ledger) -> Rebuilt:
     """Throw the projection away and derive it again, in one transaction. Says what had drifted."""
 
     def work(batch: Batch) -> Rebuilt:
-        batch.store.lock_projection()
         drift = tuple(what for _, _, what in projection_drift(batch.store))
         batch.store.execute("DELETE FROM agent_execution_current")
         count = 0
@@ -139,6 +142,7 @@ def rebuild(ledger: Ledger) -> Rebuilt:
         return Rebuilt(count, drift)
 
     return ledger.transact(work)
+
 
 def _fold(events: Iterator[Current]) -> Iterator[tuple[Current, str]]:
     """The last event of each step, and what was illegal on the way to it. Keeps one step in memory."""
@@ -154,6 +158,7 @@ def _fold(events: Iterator[Current]) -> Iterator[tuple[Current, str]]:
         last = event
     if last is not None:
         yield last, illegal
+
 
 def _row(current: Current) -> tuple[str | int | None, ...]:
     return (

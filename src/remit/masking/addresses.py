@@ -1,6 +1,7 @@
 """Secrets in addresses: passwords in URLs and data source names, and e-mail addresses."""
 
 import re
+from itertools import zip_longest
 
 from remit.masking.patterns import pattern
 from remit.masking.table import MASK
@@ -18,7 +19,8 @@ _LONG_USER = 16  # a user of this length with a digit in it is a token that stan
 
 _LOCAL = r"\w.+*~!#$^-"
 _AT = r"(?:@|\uff20|%40|\\u0040|&\#64;)"
-_DOMAIN = r"[\w-][\w.-]*?\.[^\W\d_]{2}[\w.-]*+"
+_ENCODED = r"%(?!40)[0-9A-Fa-f]{2}|\\++u(?!0040)[0-9A-Fa-f]{4}"
+_DOMAIN = rf"(?:[\w-]|{_ENCODED})(?:[\w.-]|{_ENCODED})*?\.[^\W\d_]{{2}}[\w.-]*+"
 _EMAIL = (
     rf"(?:(?<![%{_LOCAL}])|(?<=%40)|(?<=\\u0040))(\"[^\"\n]{{1,64}}\"|(?:[{_LOCAL}]++|%(?!40))++)(?={_AT}({_DOMAIN}))"
 )
@@ -39,16 +41,18 @@ def _mask_authority(address: str) -> str:
     size = authority.end() if authority else 0
     at = address.rfind("@", 0, size)
     colon = address.find(":", 0, size)
-    if 0 <= colon and (colon < at or not pattern(_PORT).match(address, colon + 1)):
-        at = max(at, address.rfind("@", 0, address.find("?", size)))
+    if 0 <= colon < at:
+        at = max(at, address.partition("?")[0].rfind("@"))
+    elif colon == 0 or (colon > 0 and not pattern(_PORT).match(address, colon + 1)):
+        at = address.rfind("@")
     return address if at < 0 else _mask_userinfo(address[:at]) + address[at:]
 
 
 def _mask_urls(text: str) -> str:
     out, done = [], 0
     ends = list(pattern(_SCHEME_END).finditer(text))
-    stops = [*(found.start() for found in ends[1:]), len(text)]
-    for start, stop in zip((found.end() for found in ends), stops, strict=True):
+    for found, following in zip_longest(ends, ends[1:]):
+        start, stop = found.end(), following.start() if following else len(text)
         if address := pattern(_ADDRESS).match(text, start, stop):
             out += [text[done:start], _mask_authority(address[0])]
             done = address.end()
@@ -56,7 +60,7 @@ def _mask_urls(text: str) -> str:
 
 
 def mask_passwords_in_addresses(text: str) -> str:
-    if "@" in text and "://" in text.replace("\\", ""):
+    if "@" in text and ":" in text:
         text = _mask_urls(text)
     if "%40" in text:
         text = pattern(_ENCODED_USER).sub(rf"\1{MASK}", text)

@@ -7,7 +7,7 @@ card; digests, UUIDs, decimal fractions, epoch times and dates are not.
 
 import re
 import unicodedata
-from typing import NamedTuple
+from itertools import accumulate
 
 from remit.masking.patterns import pattern
 from remit.masking.table import card_mask, ssn_mask
@@ -15,12 +15,24 @@ from remit.masking.table import card_mask, ssn_mask
 _SHORTEST, _LONGEST = 13, 19
 _UATP = 15  # the only cards that start with 1; epoch times in milli-, micro- and nanoseconds have 13, 16 or 19 digits
 
-_ESCAPED = r"%[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}"  # its digits are not the number's
+_HEX = "[0-9A-Fa-f]"
+_ESCAPES = (("%", 2), (r"\\x", 2), (r"\\u", 4))  # %22, \x1b, \u0022: their digits are not the number's
+# The first digit of a number. A pattern that starts with a digit is many times faster than one that starts by looking
+# back, so the digit is taken first and looked back from.
+_IS_FIRST = (
+    r"(?<!\*\*-\d)"  # the shown end of a number that is masked already
+    + "".join(rf"(?<!{mark}{_HEX}{{{n}}}\d)" for mark, size in _ESCAPES for n in range(size))
+    + r"(?:(?<!\d\d)"
+    + "".join(rf"|(?<={mark}{_HEX}{{{size}}}\d)" for mark, size in _ESCAPES)
+    + ")"
+)
 _DASH = r"[-\u2010-\u2015\u2212]"
 _SPACE = r"[ \t\u00a0\u2007-\u200a\u202f]"
-_SEPARATOR = rf"(?:{_SPACE}?{_DASH}{_SPACE}?|{_SPACE}{{1,2}}|[_+.]|%20|%2[Dd]|\\t|\\xa0|\\u20[0-9a-f]{{2}})"
-# A group after `**-` is the shown end of a number that is masked already.
-_RUN = rf"(?:{_ESCAPED}|(?<!\d)(?<!\*\*-))(\d++(?:{_SEPARATOR}\d++)*+)"
+_SEPARATOR = (
+    rf"(?:{_SPACE}?{_DASH}{_SPACE}?|{_SPACE}{{1,2}}|[_+.]|"
+    rf"%20|%2[Dd]|%C2%A0|%E2%80%{_HEX}{{2}}|\\{{1,4}}(?:t|xa0|u00a0|u20{_HEX}{{2}}))"
+)
+_RUN = rf"\d{_IS_FIRST}\d*+(?:{_SEPARATOR}\d++)*+"
 _GROUP = rf"(\d+)({_SEPARATOR})?"
 _UUID = r"((?<![0-9A-Fa-f])[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?![0-9A-Fa-f]))"
 _HEX_DIGITS = "0123456789abcdefABCDEF"
@@ -28,23 +40,23 @@ _HEX_REACH = 64
 _SPAN_ID, _OBJECT_ID = 16, 20  # hexadecimal ids of 16 characters, and digests and ids of 20 and more
 
 # How cards are printed, as sizes of groups.
-_LAYOUTS = frozenset({(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 5), *((4, 4, 4, 4, n) for n in (1, 2, 3)),
-                      *((4, 4, 4, n) for n in (1, 2, 3)), *((n,) for n in range(_SHORTEST, _LONGEST + 1))})  # fmt: skip
-_LAYOUT_LENGTHS = (1, 3, 4, 5)
+_LAYOUTS = frozenset({
+    (4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 5), (4, 8, 4), (4, 4, 8),
+    *((4, 4, 4, 4, n) for n in (1, 2, 3)), *((4, 4, 4, n) for n in (1, 2, 3)),
+    *((n,) for n in range(_SHORTEST, _LONGEST + 1)),
+})  # fmt: skip
+_USUAL_GROUP = 4
+_LAYOUT_LENGTHS = (3, 4, 5)
 _DOTTED_LAYOUT = (4, 4, 4, 4)  # any other dotted number is more likely a decimal fraction or a version
 _SMALLEST_GROUP = 3
 
 _LUHN_DOUBLED = str.maketrans("0123456789", "0246813579")
 
-_SSN = rf"({_ESCAPED}|(?<!\d))(\d{{3}}){_DASH}(\d{{2}}){_DASH}(\d{{4}})(?!\d)"
+_SSN = rf"(\d(?=\d\d{_DASH}){_IS_FIRST}\d\d){_DASH}(\d\d){_DASH}(\d{{4}})(?!\d)"
 _FIRST_UNUSED_AREA = 900
 
 
-class _Group(NamedTuple):
-    start: int
-    end: int
-    digits: str
-    separator: str  # after it
+_Group = tuple[str, str]  # digits, and the separator after them
 
 
 def passes_luhn(digits: str) -> bool:
@@ -59,8 +71,8 @@ def is_card(digits: str) -> bool:
     return (digits[0] != "1" or len(digits) == _UATP) and passes_luhn(digits)
 
 
-def _ascii_digits(digits: str) -> str:
-    return digits if digits.isascii() else "".join(str(unicodedata.decimal(c)) for c in digits)
+def _ascii_digits(run: str) -> str:
+    return run if run.isascii() else "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in run)
 
 
 def _inside_hex(text: str, start: int, end: int) -> bool:
@@ -77,43 +89,41 @@ def _inside_hex(text: str, start: int, end: int) -> bool:
     return size == _SPAN_ID or size >= _OBJECT_ID
 
 
-def _is_fraction(text: str, start: int) -> bool:
-    return start > 1 and text[start - 1] == "." and text[start - 2].isdecimal()
-
-
 def _joined(groups: list[_Group]) -> str:
-    return "".join(group.digits for group in groups)
+    return "".join([digits for digits, _ in groups])
 
 
 def _uniform(groups: list[_Group]) -> bool:
-    return len({group.separator for group in groups[:-1]}) <= 1
+    return len({separator for _, separator in groups[:-1]}) <= 1
 
 
-def _printed_as_card(text: str, groups: list[_Group], layout: tuple[int, ...]) -> bool:
-    if len(layout) == 1 and _is_fraction(text, groups[0].start):
+def _printed_as_card(groups: list[_Group], *, fraction: bool) -> bool:
+    if len(groups) == 1:
+        return not fraction and is_card(groups[0][0])
+    if groups[0][1] == "." and tuple(len(digits) for digits, _ in groups) != _DOTTED_LAYOUT:
         return False
-    if len(layout) > 1 and groups[0].separator == "." and layout != _DOTTED_LAYOUT:
-        return False
-    return _uniform(groups) and is_card(_joined(groups))
+    return is_card(_joined(groups)) and _uniform(groups)
 
 
 def _grouped_oddly(groups: list[_Group]) -> bool:
     """The whole stretch is one card in unusual groups. Lists of small numbers and decimal fractions are not."""
-    sizes = [len(group.digits) for group in groups]
+    sizes = [len(digits) for digits, _ in groups]
     if len(groups) == 1 or sum(sizes) > _LONGEST or sizes[0] <= _SMALLEST_GROUP or min(sizes[:-1]) < _SMALLEST_GROUP:
         return False
-    return groups[0].separator != "." and _uniform(groups) and is_card(_joined(groups))
+    return groups[0][1] != "." and _uniform(groups) and is_card(_joined(groups))
 
 
-def _card_spans(text: str, groups: list[_Group]) -> list[tuple[int, int]]:
+def _card_spans(groups: list[_Group], *, fraction: bool) -> list[tuple[int, int]]:
     """Index ranges of the groups that are cards: usual layouts first (overlapping ones as one), then what is left."""
-    sizes = tuple(len(group.digits) for group in groups)
+    sizes = tuple([len(digits) for digits, _ in groups])
     spans: list[tuple[int, int]] = []
-    for first in range(len(groups)):
-        for length in _LAYOUT_LENGTHS:
-            layout = sizes[first : first + length]
-            last = first + len(layout)
-            if layout not in _LAYOUTS or not _printed_as_card(text, groups[first:last], layout):
+    for first, size in enumerate(sizes):
+        for length in _LAYOUT_LENGTHS if size == _USUAL_GROUP else (1,):
+            last = first + length
+            if last > len(sizes) or sizes[first:last] not in _LAYOUTS:
+                continue
+            follows_dot = groups[first - 1][1] == "." if first else fraction
+            if not _printed_as_card(groups[first:last], fraction=follows_dot):
                 continue
             if spans and spans[-1][1] > first:
                 spans[-1] = (spans[-1][0], max(last, spans[-1][1]))
@@ -127,15 +137,19 @@ def _card_spans(text: str, groups: list[_Group]) -> list[tuple[int, int]]:
 def _mask_cards_between_uuids(text: str) -> str:
     out, done = [], 0
     for run in pattern(_RUN).finditer(text):
-        start, end = run.span(1)
-        if end - start < _SHORTEST:
+        start = run.start()
+        if run.end() - start < _SHORTEST:
             continue
-        found = pattern(_GROUP).finditer(text, start, end)
-        groups = [_Group(m.start(1), m.end(1), _ascii_digits(m[1]), m[2] or "") for m in found]
-        for first, last in _card_spans(text, groups):
-            start, end = groups[first].start, groups[last - 1].end
-            if not _inside_hex(text, start, end):
-                out += [text[done:start], card_mask(_joined(groups[first:last]))]
+        groups: list[_Group] = pattern(_GROUP).findall(_ascii_digits(run[0]))
+        fraction = start > 1 and text[start - 1] == "." and text[start - 2].isdecimal()
+        spans = _card_spans(groups, fraction=fraction)
+        offsets = (
+            list(accumulate((len(digits) + len(after) for digits, after in groups), initial=start)) if spans else []
+        )
+        for first, last in spans:
+            begin, end = offsets[first], offsets[last] - len(groups[last - 1][1])
+            if last - first > 1 or not _inside_hex(text, begin, end):
+                out += [text[done:begin], card_mask(_joined(groups[first:last]))]
                 done = end
     return "".join(out) + text[done:]
 
@@ -147,9 +161,9 @@ def mask_cards(text: str) -> str:
 
 
 def _ssn(found: re.Match[str]) -> str:
-    area, group, serial = (_ascii_digits(part) for part in found.group(2, 3, 4))
+    area, group, serial = (_ascii_digits(part) for part in found.groups())
     unused = area in {"000", "666"} or int(area) >= _FIRST_UNUSED_AREA or group == "00" or serial == "0000"
-    return found[0] if unused else found[1] + ssn_mask(serial)
+    return found[0] if unused else ssn_mask(serial)
 
 
 def mask_ssns(text: str) -> str:

@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from remit.masking.names import Kind, counts_tokens, kind_of_name
-from remit.masking.patterns import QUOTE, pattern
+from remit.masking.patterns import QUOTE, pattern, without_punctuation
 from remit.masking.prose import is_prose, spoken_kind
 from remit.masking.table import named_mask
 
@@ -34,8 +34,7 @@ _HEADER_VALUE = r"(?:[^\s\"'`,;\\]|\\(?![rn\"']))++"
 _LINE = r"(?:[^\r\n\\]|\\(?![rn]))*+"
 _DIGITS = r"\d(?:[ -]?\d){7,}+"
 _SCALAR_BLOCK = r"[|>][+-]?\d?[ \t]*+\r?\n(?:[ \t]*+\n|[ \t]++\S[^\n]*+(?:\n|\Z))++"
-_TRAILING = ")]}>,;.!?:\\"
-_PLACEHOLDER = r"(?:\$\{[A-Za-z_]\w*\}|\{\{[^{}\n]{0,100}\}\}|\$[A-Z_]{3,})(?=[\s\"'`&,;)\]}]|\Z)"
+_PLACEHOLDER = r"(?:\$\{[A-Za-z_]\w*\}|\{\{[^{}\n]{0,100}\}\})(?=[\s\"'`&,;)\]}]|\Z)"
 _HEADER_SCHEME = r"(?i)(?:bearer|basic|token|apikey|api-key|negotiate|ntlm|dpop)[ \t]+"
 _LINE_START_REACH = 64
 
@@ -96,19 +95,19 @@ def _header_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
 def _bare_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
     """A value without quotes."""
     start, sign = found.end(), found["sign"] or ""
-    if kind in {Kind.AUTHORIZATION, Kind.COOKIE} and sign == ":":
+    if sign == ":" and (kind is Kind.AUTHORIZATION or kind is Kind.COOKIE):
         return _header_span(text, found, kind)
-    if kind in {Kind.CARD, Kind.SSN} and (digits := pattern(_DIGITS).match(text, start)):
-        return _Span(start, digits.end())
     if sign == ":" and text[start - 1] in " \t" and _starts_line(text, found.start()):
         source = _LINE
     elif sign == "=" and found["name"].isupper() and _starts_line(text, found.start()):
         source = r"\S*"  # an environment: whatever stands there is the value
     else:
         source = _ENCODED_VALUE if sign.startswith("%") else _BARE_VALUE
-    value = pattern(source).match(text, start)
-    end = value.end() if value else start
-    return _Span(start, start + len(text[start:end].rstrip(_TRAILING + " \t")))
+    values = [pattern(source).match(text, start)]
+    if kind is Kind.CARD or kind is Kind.SSN:
+        values.append(pattern(_DIGITS).match(text, start))  # in groups, with spaces between them
+    end = max(value.end() if value else start for value in values)
+    return _Span(start, start + len(without_punctuation(text[start:end].rstrip())))
 
 
 def _value_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
@@ -117,7 +116,7 @@ def _value_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
         return _Span(opening.end(), _closing(text, opening[0], opening.end()))
     if placeholder := pattern(_PLACEHOLDER).match(text, start):
         return _Span(start, placeholder.end())
-    if text[start : start + 1] in {"[", "{"}:
+    if text.startswith(("[", "{"), start):
         return _bracketed(text, start)
     if block := pattern(_SCALAR_BLOCK).match(text, start):
         return _Span(start, start + len(block[0].rstrip()))
@@ -135,12 +134,14 @@ def _stays(text: str, found: re.Match[str], kind: Kind, span: _Span) -> bool:
 
 
 def _kind_at(text: str, found: re.Match[str]) -> Kind | None:
-    name, before = found["name"], text[max(0, found.start() - 2) : found.start()]
-    if before.endswith("\\") and name[0] in "nrt":
+    name, start = found["name"], found.start()
+    before = text[start - 1 : start]
+    if before == "\\" and name[0] in "nrt":
         name = name[1:]  # the letter belongs to an escaped line break
-    if before == "//" or (before.endswith("/") and name == "passwd"):
-        return None  # a user of that name in a URL, whose password is masked by then; the file /etc/passwd
-    return kind_of_name(name) or spoken_kind(text, found)
+    kind = kind_of_name(name) or spoken_kind(text, found)
+    if kind and before == "/" and (name == "passwd" or text[start - 2 : start] == "//"):
+        return None  # the file /etc/passwd; a user of that name in a URL, whose password is masked by then
+    return kind
 
 
 def _mask_beside(text: str, source: str) -> str:

@@ -17,6 +17,11 @@ def vocabulary(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+def without_punctuation(value: str) -> str:
+    """The value without what may close the sentence or bracket around it: four characters at most."""
+    return value[:-4] + value[-4:].rstrip(")]}>,;.!?:\\")
+
+
 # What may stand directly before a secret although it ends in a letter or digit: an escaped line break, a
 # percent-encoded character, the end of a terminal colour.
 _AFTER_ESCAPE = r"(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2})|(?<=\[[0-9]m)|(?<=[\[;][0-9]{2}m)|(?<=;[0-9]m)"

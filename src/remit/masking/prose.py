@@ -4,21 +4,26 @@ import re
 from typing import Final
 
 from remit.masking.names import Kind, kind_of_name
-from remit.masking.patterns import pattern, vocabulary
+from remit.masking.patterns import pattern, vocabulary, without_punctuation
 from remit.masking.table import named_mask
 
 # What a message, a schema or a signature says after `password:`, instead of a password.
 _REMARK = (
-    r"(?i)(?:(?:(?:has|is|was|will|does|should|must|may|cannot|can't|too|already|never) )?"
+    r"(?:(?:(?:has|is|was|will|does|should|must|may|cannot|can't|too|already|never) )?"
     r"(?:not [a-z]+|accepted|already|cannot|denied|empty|expected|expired|false|granted|hidden|incorrect|invalid|"
     r"malformed|masked|mismatch|mismatched|missing|must|nil|none|null|optional|redacted|refused|rejected|required|revoked|"
     r"should|true|undefined|unexpected|unknown|unset|unsupported|wrong)|too [a-z]+|"
-    r"any|bool|boolean|bytes|int|integer|number|object|secretstr|str|string)(?=[\s.,;:)\]}'\"|]|\Z)"
+    r"None|Null|NULL|True|False|"
+    r"any|bool|boolean|bytes|int|integer|number|object|SecretStr|str|string)(?=[\s.,;:)\]}'\"|]|\Z)"
 )
-_TWO_WORDS = r"[a-z]{2,}[,;]? (?:[a-z]{2,}|a)\b"
-_CODE_EXPRESSION = r"(?:await )?[A-Za-z_][\w.]*[(\[]"
+_NOTHING = r"(?:None|none|Null|null|NULL|nil|True|true|False|false)(?=[\s.,;:)\]}'\"|&]|\Z)"
+_TWO_WORDS = r"[a-z]{2,12}[,;]? (?:[a-z]{2,12}|a)\b"
+_CODE_EXPRESSION = (
+    r"(?:await )?[a-z_.]{2,40}(?:\([\w ,.=\"'\[\]]{0,80}\)|\[[\"'][A-Za-z_]{1,40}[\"']\])(?=[\s,;)\]}]|\Z)"
+)
 _AFTER_OPTION = (
-    r"-|(?:and|are|as|can|flag|for|from|if|in|is|must|needs|on|option|or|requires|should|takes|to|was|when|with)\b"
+    r"--?[A-Za-z]|(?:and|are|as|can|flag|for|from|if|in|is|must|needs|on|option|or|requires|should|takes|to|was|when|"
+    r"with)\b"
 )
 _WORD_BEFORE = r"([A-Za-z]+)[ _]\Z"
 _STATUS: Final = vocabulary("bad expired invalid malformed missing rejected refused revoked unknown unsupported wrong")
@@ -39,7 +44,6 @@ _SPOKEN = (
 _SPOKEN_HINTS = ("pass", "secret", "token", "credential", "key", "identified")
 _NETRC = r"(?i)(?<![A-Za-z0-9])(login\s{1,4}\S{1,256}\s{1,4}password\s{1,4})(\S++)"
 _ALWAYS_QUOTED_SECRET: Final = frozenset({"password", "passwd", "passphrase", "passcode", "secret", "identified by"})
-_TRAILING = ")]}>,;.!?:\\"
 _OPAQUE = r"[A-Za-z0-9/+=_.~-]{16,}"
 _DRAWN_SEGMENT = r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{12}"
 _AWS_SECRET_SIZE = 40
@@ -56,7 +60,7 @@ def is_prose(text: str, found: re.Match[str], kind: Kind) -> bool:
     start, sign, name = found.end(), found["sign"] or "", found["name"]
     if name.startswith("-") and sign.isspace():
         return bool(pattern(_AFTER_OPTION).match(text, start))
-    if pattern(_REMARK).match(text, start):
+    if pattern(_REMARK if sign == ":" else _NOTHING).match(text, start):
         return True
     if sign == "=" and text[start - 1] == " " and pattern(_CODE_EXPRESSION).match(text, start):
         return True
@@ -95,7 +99,7 @@ def _is_spoken_secret(found: re.Match[str], token: str) -> bool:
 
 
 def _spoken(found: re.Match[str]) -> str:
-    token = found["quoted"] or found["bare"].rstrip(_TRAILING)
+    token = found["quoted"] or without_punctuation(found["bare"])
     before = _word_before(found.string, found.start())
     if before in _OF_A_PARSER or not _is_spoken_secret(found, token):
         return found[0]

@@ -18,18 +18,23 @@ _KEY = EDGE + "(?:" + "|".join((
     r"gh[pousr]_[A-Za-z0-9]{16,}+", r"github_pat_[A-Za-z0-9_]{16,}+", r"gl(?:pat|rt|dt|cbt)-[A-Za-z0-9_-]{16,}+",
     r"xox[a-z]-[A-Za-z0-9-]{10,}+", r"xapp-[A-Za-z0-9-]{10,}+",
     r"AIza[A-Za-z0-9_-]{30,}+", r"ya29\.[A-Za-z0-9_-]{20,}+",
-    r"A(?:KI|SI)A[A-Z0-9]{16}(?![A-Za-z0-9])",
+    r"A(?:KI|SI)A[A-Z0-9]{16,}+",
     r"(?:hf|npm|gsk|rnd|whsec|figd)_[A-Za-z0-9_]{24,}+", r"(?:dop|doo)_v1_[a-f0-9]{32,}+",
     r"shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{24,}+", r"pypi-[A-Za-z0-9_-]{32,}+", r"(?:xai|nvapi)-[A-Za-z0-9_-]{32,}+",
     r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+", r"hv[sb]\.[A-Za-z0-9_-]{20,}+",
     r"AGE-SECRET-KEY-1[A-Z0-9]{20,}+",
     RUN_EDGE + r"e(?:yJ|yA|wo)[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){0,3}",
 )) + ")"  # fmt: skip
-_KEY_HINTS = ("k_", "sk-", "gh", "gl", "xo", "xapp-", "AIza", "ya29.", "KIA", "SIA", "hf_", "npm_", "rnd_", "sec_",
-              "figd_", "do", "shp", "pypi-", "xai-", "nvapi-", "SG.", "hv", "AGE-", "eyJ", "eyA", "ewo")  # fmt: skip
+_KEY_HINTS = (
+    "k_", "sk-", "gh", "gith", "gl", "xo", "xapp-", "AIza", "ya29.", "KIA", "SIA", "hf_", "npm_", "rnd_", "sec_",
+    "figd_", "do", "shp", "pypi-", "xai-", "nvapi-", "SG.", "hv", "AGE-", "eyJ", "eyA", "ewo",
+)  # fmt: skip
 
 # An access key's secret has no shape of its own beyond its length; its neighbour gives it away.
-_AWS_PAIR = r"(A(?:KI|SI)A(?:[A-Z0-9]{16}|\.\.\.[A-Z0-9]{4})[\s:,;/|\"'=]{1,8})([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
+_AWS_PAIR = (
+    r"(?<![A-Za-z0-9])(A(?:KI|SI)A(?:[A-Z0-9]{16,}+|\.\.\.[A-Z0-9]{4})"
+    r"[\s:,;/|\"'=]{1,8})([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
+)
 
 _PRIVATE_JWK_MEMBER = r"(\\*\"(?:d|p|q|dp|dq|qi|k)\\*\"\s{0,8}:\s{0,8}\\*\")([A-Za-z0-9_-]{16,}+)"
 

@@ -8,8 +8,7 @@ from remit.masking.prose import mask_spoken
 from remit.masking.shapes import mask_private_keys, mask_shapes
 from remit.masking.table import named_mask
 
-# What a name says goes before what a shape says, and the wider shape before the narrower: a later mask never turns
-# its surroundings into something an earlier one would have masked, so masking twice is masking once.
+# What a name says goes before what a shape says, and the wider shape before the narrower.
 _MASKS = (
     mask_private_keys,
     mask_passwords_in_addresses,
@@ -22,13 +21,27 @@ _MASKS = (
 )
 
 
+# A mask may close the gap between two neighbours, which then read as a name and its value. One more round finds that;
+# a text without a secret costs one round only.
+_ROUNDS = 4
+
+
+def _mask_once(text: str) -> str:
+    for mask in _MASKS:
+        text = mask(text)
+    return text
+
+
 def mask_text(text: str) -> str:
     """The text with every secret in it masked; all else stays as it is. Linear in the text's length, idempotent.
 
     Limit: a secret is found by a name beside it or by its shape. One that is encrypted, encoded or spelled out is not.
     """
-    for mask in _MASKS:
-        text = mask(text)
+    for _ in range(_ROUNDS):
+        masked = _mask_once(text)
+        if masked == text:
+            break
+        text = masked
     return text
 
 

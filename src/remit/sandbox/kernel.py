@@ -45,6 +45,9 @@ _CREATE_RULESET_VERSION: Final = 1
 # Bits 0 to 14: every file system right of ABI 3, REFER and TRUNCATE included.
 _ALL_RIGHTS_OF_ABI_3: Final = (1 << 15) - 1
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
+# `struct timex` on 64-bit Linux: 208 bytes, the status after one padded int and four longs.
+_TIMEX_SIZE: Final = 512
+_TIMEX_STATUS: Final = 40
 _STA_UNSYNC: Final = 0x40
 
 
@@ -70,20 +73,6 @@ class KernelFeatures:
     no_new_privs: Probe
     openat2: Probe
     renameat2: Probe
-
-
-class _Timex(ctypes.Structure):
-    """`struct timex` up to the one field that is read, padded well past its real size."""
-
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("freq", ctypes.c_long),
-        ("maxerror", ctypes.c_long),
-        ("esterror", ctypes.c_long),
-        ("status", ctypes.c_int),
-        ("rest", ctypes.c_char * 512),
-    )
 
 
 def probe_kernel() -> KernelFeatures:
@@ -127,23 +116,31 @@ def clock_is_synchronised() -> bool | None:
     """Whether the kernel says that something disciplines its clock; None where it does not tell."""
     if missing_support(platform.system(), platform.machine(), sys.maxsize):
         return None
-    state = _Timex(modes=0)
-    if _libc().adjtimex(ctypes.byref(state)) < 0:
+    state = ctypes.create_string_buffer(_TIMEX_SIZE)  # all zero: only ask, set nothing
+    if _libc().adjtimex(state) < 0:
         return None
-    return not state.status & _STA_UNSYNC
+    status = int.from_bytes(state.raw[_TIMEX_STATUS : _TIMEX_STATUS + 4], sys.byteorder)
+    return not status & _STA_UNSYNC
 
 
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _call(number: int, *arguments: int | None | ctypes.Array[ctypes.c_char] | ctypes.Array[ctypes.c_uint64]) -> int:
+def _call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | ctypes.Array[ctypes.c_uint64] | None) -> int:
     """One system call: its result, or minus the error number."""
     call = _libc().syscall
     call.restype = ctypes.c_long
     # Plain ints would be passed as 32 bits, and the upper half of a register left to chance.
     words = [ctypes.c_long(argument) if isinstance(argument, int) else argument for argument in arguments]
     result = int(call(ctypes.c_long(number), *words))
+    return result if result >= 0 else -ctypes.get_errno()
+
+
+def _prctl(option: int, argument: int) -> int:
+    """As `_call`: the result, or minus the error number."""
+    zero = ctypes.c_ulong(0)
+    result = int(_libc().prctl(ctypes.c_int(option), ctypes.c_ulong(argument), zero, zero, zero))
     return result if result >= 0 else -ctypes.get_errno()
 
 
@@ -172,9 +169,9 @@ def _seccomp(numbers: Numbers) -> Probe:
 
 
 def _no_new_privs() -> Probe:
-    result = int(_libc().prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0))
+    result = _prctl(_PR_GET_NO_NEW_PRIVS, 0)
     if result < 0:
-        return Probe(False, _why(-ctypes.get_errno()))
+        return Probe(False, _why(result))
     return Probe(True, "already set for this process" if result else "can be set")
 
 
@@ -240,8 +237,9 @@ def _confinement() -> Probe:
 def _confine_this_process() -> tuple[int, str]:
     """Give up every right to files, then look at one. Only for the trial process: there is no way back."""
     numbers = SYSCALLS[platform.machine()]
-    if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
-        return 1, f"no_new_privs cannot be set ({_why(-ctypes.get_errno())})"
+    promised = _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    if promised < 0:
+        return 1, f"no_new_privs cannot be set ({_why(promised)})"
     handled = (ctypes.c_uint64 * 1)(_ALL_RIGHTS_OF_ABI_3)
     ruleset = _call(numbers.landlock_create_ruleset, handled, ctypes.sizeof(handled), 0)
     if ruleset < 0:

@@ -51,6 +51,10 @@ class Done:
 
 def claim(connection: Connection, key: ClaimKey, request_digest: str, at: str) -> Won | Running | Done:
     """Win the key, or learn who did. The same key for another request is refused."""
+    # Looked up first: SQLite's guard against REPLACE stops every insert of a key that is there.
+    found = find_claim(connection, key, request_digest)
+    if found is not None:
+        return found
     token = secrets.token_hex(16)
     won = connection.execute(_INSERT, (key.tenant_id, key.scope, key.key, request_digest, token, at))
     reach("claim.before_commit")

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
+from remit.errors import EnvironmentFailed
+
 Row = tuple[Any, ...]
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -15,6 +17,14 @@ class Conflict(Exception):
 
 class Guarded(Exception):
     """A trigger or grant refused to change an append-only table."""
+
+
+class DatabaseFailed(EnvironmentFailed):
+    """The database itself could not go on: nothing in this transaction can be trusted, whoever's part it was."""
+
+
+class Busy(DatabaseFailed):
+    """Somebody else has been writing for longer than we were told to wait. Worth another try."""
 
 
 class Connection(ABC):
@@ -40,7 +50,11 @@ class Connection(ABC):
 
     @abstractmethod
     def begin(self, *, write: bool) -> None:
-        """Start a transaction. A writing one on SQLite waits here for the database's write lock."""
+        """Start a transaction. A writing one first waits until it is the store's only writer, on every host.
+
+        One lock instead of one a chain, a claim and a key: a group writes to many of each, in the order its callers
+        came, and two groups would meet in a deadlock.
+        """
 
     @abstractmethod
     def lock_schema(self) -> None:
@@ -50,16 +64,12 @@ class Connection(ABC):
     def has_table(self, name: str) -> bool: ...
 
     @abstractmethod
-    def lock_chain(self, tenant_id: str) -> None:
-        """Until this transaction ends, nobody else appends to this tenant's chain."""
-
-    @abstractmethod
     def lock_keys(self, *, exclusive: bool) -> None:
         """Writers share this lock; a key rotation holds it alone, so no head is signed by a key just retired."""
 
     @abstractmethod
-    def lock_projection(self) -> None:
-        """Until this transaction ends, nobody else moves a projection."""
+    def damage(self) -> Iterator[str]:
+        """What the database's own check of its files finds, as far as it has one."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -86,6 +96,10 @@ class Store(ABC):
     @abstractmethod
     def reading(self) -> AbstractContextManager[Connection]:
         """A session in a read-only transaction: one consistent view until it closes."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of sessions kept for reuse."""
 
     @abstractmethod
     def describe(self) -> str:

@@ -2,22 +2,28 @@
 
 Each caller hands in a unit of work. Whoever finds nobody at work becomes the leader: it takes every waiting unit, runs
 them in order in one transaction, each behind a savepoint of its own, commits, and wakes their callers. Units that
-arrive meanwhile wait for the next leader. A unit that fails is undone alone and its error goes to its own caller; nobody is
-told of success before the commit is durable. There is no background thread and no waiting for company: a lone caller
-commits at once.
+arrive meanwhile wait for the next leader. A unit that fails is undone alone and its error goes to its own caller;
+nobody is told of success before the commit is durable. There is no background thread and no waiting for company: a
+lone caller commits at once.
+
+Ctrl-C may strike the main thread anywhere, as leader or as follower. Leadership is therefore given up in `finally`, and
+only by whoever holds it, so that giving it up twice does no harm.
 """
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from remit.errors import EnvironmentFailed, Misuse, Reason
+from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.faultpoints import reach
-from remit.store.connection import Connection, Store
+from remit.store.connection import Connection, DatabaseFailed, Store
 
 T = TypeVar("T")
-MAX_GROUP = 512
+MAX_GROUP: Final = 512
+# Normally a follower is woken. Looking up now and then heals the one case left: an interrupt amid the waking.
+LOOK_UP_SECONDS: Final = 0.5
 
 
 class Session(Protocol):
@@ -31,20 +37,20 @@ class Session(Protocol):
         """Last writes of the transaction, just before the commit."""
 
     def committed(self) -> None:
-        """The transaction is durable."""
+        """The transaction is durable. Too late to fail: nobody may be told that it did not happen."""
 
 
 S = TypeVar("S", bound=Session)
 
 
 class _Unit(Generic[S]):
-    __slots__ = ("error", "leads", "result", "wake", "work")
+    __slots__ = ("error", "result", "settled", "wake", "work")
 
     def __init__(self, work: Callable[[S], Any]) -> None:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
-        self.leads = False
+        self.settled = False
         self.wake = threading.Event()
 
 
@@ -55,87 +61,119 @@ class GroupCommit(Generic[S]):
         self._store = store
         self._open_session = open_session
         self._connection: Connection | None = None
-        self._mutex = threading.Lock()
+        self._at_work = threading.Lock()  # whoever uses the connection: the leader, or close()
+        self._mutex = threading.Lock()  # guards the next two
         self._waiting: list[_Unit[S]] = []
-        self._busy = False
+        self._leader: _Unit[S] | None = None
+        self._leading_thread = 0
         self._process = os.getpid()
         self.groups = 0
         """How many transactions were committed: the benchmark divides entries by it."""
 
     def run(self, work: Callable[[S], T]) -> T:
-        """Run `work` in a durable transaction and return its result, or raise its error with nothing written."""
+        """Run `work` in a durable transaction and return its result, or raise its error with nothing written.
+
+        `work` may run in another caller's thread. It must not call `run` again.
+        """
         if os.getpid() != self._process:
             raise Misuse(Reason.MISUSE, "a store opened before a fork cannot be used after it; open it again")
+        if threading.get_ident() == self._leading_thread:
+            raise Misuse(Reason.MISUSE, "a unit of work cannot start another one: write through the batch it was given")
         unit: _Unit[S] = _Unit(work)
-        with self._mutex:
-            self._waiting.append(unit)
-            leads = not self._busy
-            self._busy = True
-        if not leads:
-            unit.wake.wait()
-            leads = unit.leads
-        if leads:
-            self._lead()
+        try:
+            with self._mutex:
+                self._waiting.append(unit)
+                if self._leader is None:
+                    self._leader = unit
+                leads = self._leader is unit
+            while not leads and not unit.settled:
+                unit.wake.wait(LOOK_UP_SECONDS)
+                leads = self._leader is unit
+            if not unit.settled:
+                self._lead(unit)
+        finally:
+            self._depart(unit)
         if unit.error is not None:
             raise unit.error
         return cast(T, unit.result)
 
     def close(self) -> None:
-        with self._mutex:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        """Let go of the connection, once a transaction at work has ended. The next call opens another."""
+        if os.getpid() == self._process:
+            with self._at_work:
+                self._abandon()
 
-    def _lead(self) -> None:
-        with self._mutex:
-            group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+    def _lead(self, leader: _Unit[S]) -> None:
+        group: list[_Unit[S]] = []
         try:
-            self._commit(group)
-        finally:
             with self._mutex:
-                successor = self._waiting[0] if self._waiting else None
-                self._busy = successor is not None
-            if successor is not None:
-                successor.leads = True
-                successor.wake.set()
+                group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+            with self._at_work:
+                self._leading_thread = threading.get_ident()
+                try:
+                    self._commit(group)
+                finally:
+                    self._leading_thread = 0
+        finally:
+            self._hand_over(leader)
             for unit in group:
+                if not unit.settled:
+                    _settle(unit, _failure(KeyboardInterrupt(), committing=False))
                 unit.wake.set()
 
+    def _hand_over(self, leader: _Unit[S]) -> None:
+        with self._mutex:
+            if self._leader is not leader:
+                return
+            self._leader = successor = self._waiting[0] if self._waiting else None
+        if successor is not None:
+            successor.wake.set()
+
+    def _depart(self, unit: _Unit[S]) -> None:
+        """On every way out of `run`. Matters when the caller was interrupted: its unit must not be waited for."""
+        if not unit.settled:
+            with self._mutex, contextlib.suppress(ValueError):
+                self._waiting.remove(unit)
+        self._hand_over(unit)
+
     def _commit(self, group: list[_Unit[S]]) -> None:
+        session: S | None = None
+        committing = False
         try:
-            connection = self._connection or self._store.connect()
-            self._connection = connection
+            connection = self._connection = self._connection or self._store.connect()
             connection.begin(write=True)
             reach("append.begun")
             session = self._open_session(connection)
             for unit in group:
                 _run_unit(connection, session, unit, alone=len(group) == 1)
-            if len(group) == 1 and group[0].error is not None:
+            if all(unit.error is not None for unit in group):
                 connection.rollback()
-                return
-            session.seal()
-            reach("append.before_commit")
-            connection.commit()
-            reach("append.committed")
+                session = None
+            else:
+                session.seal()
+                reach("append.before_commit")
+                committing = True
+                connection.commit()
+                reach("append.committed")
         except BaseException as problem:
             self._abandon()
-            failure = _unacknowledged(problem)
             for unit in group:
-                unit.error = failure
+                _settle(unit, _failure(problem, committing=committing))
             if not isinstance(problem, Exception):
                 raise
             return
-        self.groups += 1
-        session.committed()
+        for unit in group:
+            unit.settled = True
+        if session is not None:
+            self.groups += 1
+            session.committed()
 
     def _abandon(self) -> None:
         """After a failed transaction the connection's state is unknown: drop it, the database rolls back."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            try:
+            with contextlib.suppress(Exception):  # the first failure is the one worth reporting
                 connection.close()
-            except Exception:  # noqa: BLE001, S110 - the first failure is the one worth reporting
-                pass
 
 
 def _run_unit(connection: Connection, session: S, unit: _Unit[S], *, alone: bool) -> None:
@@ -144,24 +182,37 @@ def _run_unit(connection: Connection, session: S, unit: _Unit[S], *, alone: bool
         connection.execute("SAVEPOINT unit")
     try:
         unit.result = unit.work(session)
-    except EnvironmentFailed:
-        raise  # the database itself failed: nothing in this transaction can be trusted
-    except Exception as problem:  # noqa: BLE001 - delivered to the unit's own caller
+        if not alone:
+            connection.execute("RELEASE unit")
+    except (DatabaseFailed, KeyboardInterrupt):
+        raise
+    except BaseException as problem:  # noqa: BLE001 - delivered to the unit's own caller, SystemExit included
         unit.error = problem
         session.reset(mark)
         if not alone:
             connection.execute("ROLLBACK TO unit")
-    if not alone:
-        connection.execute("RELEASE unit")
+            connection.execute("RELEASE unit")
 
 
-def _unacknowledged(problem: BaseException) -> BaseException:
-    if isinstance(problem, EnvironmentFailed):
-        return problem
-    failure = EnvironmentFailed(
-        Reason.STORE_UNAVAILABLE,
-        f"the transaction could not be committed: {problem}",
-        next_step="Nothing of it was acknowledged. Run `remit doctor`, then try again.",
-    )
+def _settle(unit: _Unit[S], failure: RemitError) -> None:
+    """A unit that had failed on its own keeps its own error: nothing of it was written, either way."""
+    unit.error = unit.error or failure
+    unit.settled = True
+
+
+def _failure(problem: BaseException, *, committing: bool) -> RemitError:
+    """One for each caller: a shared exception would collect everybody's traceback."""
+    failure: RemitError
+    if isinstance(problem, RemitError) and not (committing and isinstance(problem, EnvironmentFailed)):
+        failure = type(problem)(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+    else:
+        outcome = "it is not known whether they were written" if committing else "nothing was written"
+        failure = EnvironmentFailed(
+            problem.reason if isinstance(problem, RemitError) else Reason.STORE_UNAVAILABLE,
+            f"the entries could not be committed, {outcome}: {str(problem) or type(problem).__name__}",
+            next_step="Look first, then try again: remit ledger show"
+            if committing
+            else "Run `remit doctor`, try again.",
+        )
     failure.__cause__ = problem
     return failure

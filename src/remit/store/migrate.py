@@ -47,13 +47,16 @@ def shipped_migrations(dialect: Dialect) -> list[Migration]:
 def migrate(store: Store, clock: Clock) -> list[str]:
     """Apply what is missing; the names of what was applied. Safe to run twice, and by two hosts at once."""
     applied = []
+    shipped = shipped_migrations(store.dialect)
     with closing(store.connect()) as connection:
-        for migration in shipped_migrations(store.dialect):
+        for migration in shipped:
             connection.begin(write=True)
             reach("migration.begun")
             connection.lock_schema()
             connection.script(CREATE_HISTORY)
-            if _recorded(connection, migration) is None:
+            recorded = _history(connection)
+            _require_kin(shipped, recorded)
+            if migration.version not in recorded:
                 _apply(connection, migration, clock)
                 applied.append(f"{migration.version:04d}_{migration.name}")
             reach("migration.before_commit")
@@ -67,21 +70,26 @@ def require_current(connection: Connection) -> None:
     """Refuse a store whose tables are not exactly the ones this program was written for."""
     shipped = shipped_migrations(connection.dialect)
     recorded = _history(connection)
+    _require_kin(shipped, recorded)
     for migration in shipped:
-        known = recorded.pop(migration.version, None)
-        if known is None:
+        if migration.version not in recorded:
             raise EnvironmentFailed(
                 Reason.STORE_OUTDATED,
                 f"the store lacks migration {migration.version:04d}_{migration.name}",
                 next_step="Run `remit migrate`, after a backup.",
             )
-        if known != migration.digest:
+
+
+def _require_kin(shipped: list[Migration], recorded: dict[int, str]) -> None:
+    """What was applied must be what this program would have applied, and no more than that."""
+    for migration in shipped:
+        if recorded.get(migration.version, migration.digest) != migration.digest:
             raise EnvironmentFailed(
                 Reason.STORE_OUTDATED,
                 f"migration {migration.version:04d}_{migration.name} differs from the one this store was built with",
                 next_step="Use the version of Remit that made this store, or restore a backup.",
             )
-    if recorded:
+    if max(recorded, default=0) > len(shipped):
         raise EnvironmentFailed(
             Reason.STORE_OUTDATED,
             f"the store is newer than this program (it has migration {max(recorded)})",
@@ -99,11 +107,7 @@ def _apply(connection: Connection, migration: Migration, clock: Clock) -> None:
     )
 
 
-def _recorded(connection: Connection, migration: Migration) -> str | None:
-    return _history(connection).get(migration.version)
-
-
 def _history(connection: Connection) -> dict[int, str]:
     if not connection.has_table("schema_migrations"):
         return {}
-    return {version: digest for version, digest in connection.rows("SELECT version, digest FROM schema_migrations")}
+    return dict(connection.rows("SELECT version, digest FROM schema_migrations"))

@@ -2,122 +2,150 @@
 
 import contextlib
 import hashlib
+import os
 import re
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
-from remit.errors import EnvironmentFailed, Reason, RemitError
-from remit.store.connection import Conflict, Connection, Dialect, Guarded, Row, Store
+from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
+from remit.store.connection import Busy, Conflict, Connection, DatabaseFailed, Dialect, Guarded, Row, Store
 
-BUSY_SECONDS = 10
-STREAM_ROWS = 1_000
+BUSY_SECONDS: Final = 10.0
+HUNG_SECONDS: Final = 60
+STREAM_ROWS: Final = 1_000
 # Advisory locks are numbers in one space per database; this one keeps ours apart from other programs'.
-LOCK_SPACE = 0x52454D
+LOCK_SPACE: Final = 0x52454D
 
 
 class PostgresConnection(Connection):
     dialect: Dialect = "postgresql"
 
-    def __init__(self, url: str, schema: str) -> None:
+    def __init__(self, url: str, schema: str, busy_seconds: float = BUSY_SECONDS) -> None:
         _refuse_unreadable(url)
-        with _translated():
-            self._raw = psycopg.connect(url, autocommit=True, application_name="remit", connect_timeout=BUSY_SECONDS)
-            self._raw.execute(sql.SQL("SET search_path TO {}").format(sql.Identifier(schema)))
-            self._raw.execute("SELECT set_config('lock_timeout', %s, false)", (f"{BUSY_SECONDS}s",))
+        self._schema = schema
+        self._busy_seconds = busy_seconds
+        self._streams = 0
+        with self._translated():
+            self._raw = psycopg.connect(
+                url, autocommit=True, application_name="remit", connect_timeout=max(2, int(busy_seconds))
+            )
+        try:
+            self._set_up(schema)
+        except BaseException:
+            self._raw.close()
+            raise
+        # A client that hangs while it writes must not hold up every other host for ever.
+        self._begin_writing = (
+            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{HUNG_SECONDS}s';"
+            f" SELECT pg_advisory_xact_lock({_lock_number(schema)})"
+        ).encode()
+
+    def _set_up(self, schema: str) -> None:
+        with self._translated():
+            # pg_temp last, or a temporary table could stand in for one of ours.
+            self._raw.execute(sql.SQL("SET search_path TO {}, pg_temp").format(sql.Identifier(schema)))
+            self._raw.execute("SELECT set_config('lock_timeout', %s, false)", (f"{int(self._busy_seconds * 1000)}ms",))
             # A server told to acknowledge before its disk has the data would lose entries we vouched for.
             self._raw.execute(
                 "SELECT set_config('synchronous_commit', 'on', false)"
                 " WHERE current_setting('synchronous_commit') = 'off'"
             )
-        self._schema = schema
-        self._streams = 0
-
-    @property
-    def broken(self) -> bool:
-        return bool(self._raw.broken or self._raw.closed)
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        with _translated():
+        with self._translated():
             return self._raw.execute(_placeholders(sql), parameters or None).rowcount
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
-        with _translated():
+        with self._translated():
             yield from self._raw.execute(_placeholders(sql), parameters or None)
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         self._streams += 1
-        with _translated(), self._raw.cursor(name=f"remit_{self._streams}") as cursor:
+        with self._translated(), self._raw.cursor(name=f"remit_{self._streams}") as cursor:
             cursor.itersize = STREAM_ROWS
             cursor.execute(_placeholders(sql), parameters or None)
             yield from cursor
 
     def script(self, sql: str) -> None:
-        with _translated():
+        with self._translated():
             self._raw.execute(sql.encode())
 
     def begin(self, *, write: bool) -> None:
-        self.execute("BEGIN" if write else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        with self._translated():
+            if write:
+                self._raw.execute(self._begin_writing, prepare=False)
+            else:
+                self._raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def commit(self) -> None:
+        with self._translated():
+            done = self._raw.execute("COMMIT").statusmessage
+        if done != "COMMIT":
+            # PostgreSQL answers COMMIT with a quiet ROLLBACK when a statement had failed and nobody minded.
+            raise Misuse(Reason.MISUSE, "a statement of this transaction failed, so the database undid all of it")
 
     def lock_schema(self) -> None:
-        self.execute("SELECT pg_advisory_xact_lock(?)", (_lock_number(self._schema, "migration", ""),))
         self.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
 
     def has_table(self, name: str) -> bool:
         return self.one("SELECT 1 WHERE to_regclass(?) IS NOT NULL", (f'"{self._schema}"."{name}"',)) is not None
 
-    def lock_chain(self, tenant_id: str) -> None:
-        self.execute("SELECT pg_advisory_xact_lock(?)", (_lock_number(self._schema, "chain", tenant_id),))
-
     def lock_keys(self, *, exclusive: bool) -> None:
-        function = "pg_advisory_xact_lock" if exclusive else "pg_advisory_xact_lock_shared"
-        self.execute(f"SELECT {function}(?)", (_lock_number(self._schema, "keys", ""),))
+        """`begin` already holds the only write lock there is."""
 
-    def lock_projection(self) -> None:
-        self.execute("LOCK TABLE agent_execution_current IN SHARE ROW EXCLUSIVE MODE")
+    def damage(self) -> Iterator[str]:
+        """The server checks its pages itself, where data checksums are on."""
+        yield from ()
 
     def close(self) -> None:
         self._raw.close()
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as problem:
+            raise _translate(problem, self._busy_seconds) from problem
 
 
 class PostgresStore(Store):
     dialect: Dialect = "postgresql"
 
-    def __init__(self, url: str, schema: str) -> None:
+    def __init__(self, url: str, schema: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
         if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
             raise ValueError(f"not a plain schema name: {schema!r}")
         self._url = url
         self.schema = schema
+        self.busy_seconds = busy_seconds
         self._idle: list[PostgresConnection] = []
         self._lock = threading.Lock()
+        self._process = os.getpid()
+        weakref.finalize(self, _close_all, self._idle, self._process)
 
     def connect(self) -> PostgresConnection:
-        return PostgresConnection(self._url, self.schema)
+        return PostgresConnection(self._url, self.schema, self.busy_seconds)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        with self._lock:
-            connection = self._idle.pop() if self._idle else None
-        connection = connection or self.connect()
+        connection = self._reader()
         try:
-            connection.begin(write=False)
             yield connection
             connection.rollback()
         except BaseException:
             connection.close()
             raise
-        with self._lock:
-            self._idle.append(connection)
+        self._keep(connection)
 
     def close(self) -> None:
         with self._lock:
-            while self._idle:
-                self._idle.pop().close()
+            _close_all(self._idle, self._process)
 
     def describe(self) -> str:
         try:
@@ -126,6 +154,40 @@ class PostgresStore(Store):
             return "PostgreSQL at an unreadable address"
         host, name = parts.get("host", "localhost"), parts.get("dbname", "")
         return f"PostgreSQL database {name} on {host}, schema {self.schema}"
+
+    def _reader(self) -> PostgresConnection:
+        """A session in a reading transaction. One kept from earlier may have died meanwhile: then a new one."""
+        # After a fork the kept ones belong to the parent: two processes on one socket would read each other's answers.
+        while os.getpid() == self._process:
+            with self._lock:
+                connection = self._idle.pop() if self._idle else None
+            if connection is None:
+                break
+            try:
+                connection.begin(write=False)
+            except DatabaseFailed:
+                connection.close()
+            else:
+                return connection
+        fresh = self.connect()
+        try:
+            fresh.begin(write=False)
+        except BaseException:
+            fresh.close()
+            raise
+        return fresh
+
+    def _keep(self, connection: PostgresConnection) -> None:
+        if os.getpid() != self._process:
+            connection.close()
+            return
+        with self._lock:
+            self._idle.append(connection)
+
+
+def _close_all(idle: list[PostgresConnection], process: int) -> None:
+    while idle and os.getpid() == process:
+        idle.pop().close()
 
 
 @lru_cache(maxsize=512)
@@ -136,9 +198,8 @@ def _placeholders(statement: str) -> bytes:
     return statement.replace("?", "%s").encode()
 
 
-@lru_cache(maxsize=4096)
-def _lock_number(schema: str, kind: str, name: str) -> int:
-    wanted = f"{LOCK_SPACE}\0{schema}\0{kind}\0{name}".encode()
+def _lock_number(schema: str) -> int:
+    wanted = f"{LOCK_SPACE}\0{schema}\0writer".encode()
     return int.from_bytes(hashlib.sha256(wanted).digest()[:8], "big", signed=True)
 
 
@@ -154,28 +215,35 @@ def _refuse_unreadable(url: str) -> None:
         ) from None
 
 
-@contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except psycopg.Error as problem:
-        raise _translate(problem) from problem
-
-
-def _translate(problem: psycopg.Error) -> RemitError | Conflict | Guarded:
-    if isinstance(problem, errors.UniqueViolation):
-        return Conflict(str(problem))
-    if isinstance(problem, (errors.RestrictViolation, errors.InsufficientPrivilege)):
-        return Guarded(str(problem).splitlines()[0])
-    if isinstance(problem, errors.DiskFull):
-        return EnvironmentFailed(Reason.DISK_FULL, "the database server's disk is full", next_step="Free space there.")
-    if isinstance(problem, (errors.InvalidSchemaName, errors.UndefinedTable)):
-        return EnvironmentFailed(
-            Reason.STORE_OUTDATED, "the ledger's tables are not there", next_step="Run `remit migrate`."
-        )
+def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | Conflict | Guarded:
     # The server's first line says what was wrong; it never holds the connection string.
     first = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
-    return EnvironmentFailed(
+    if isinstance(problem, errors.UniqueViolation):
+        return Conflict(first)
+    if isinstance(problem, (errors.RestrictViolation, errors.InsufficientPrivilege)):
+        return Guarded(first)
+    if isinstance(problem, errors.LockNotAvailable):
+        return Busy(
+            Reason.STORE_UNAVAILABLE,
+            f"another process has held the ledger's write lock for {busy_seconds:g} s",
+            next_step="Wait for it, or find it in the server's view pg_stat_activity.",
+        )
+    if isinstance(problem, (errors.InvalidSchemaName, errors.UndefinedTable)):
+        return DatabaseFailed(
+            Reason.STORE_OUTDATED, "the ledger's tables are not there", next_step="Run `remit migrate`."
+        )
+    if isinstance(problem, (psycopg.DataError, psycopg.IntegrityError, errors.InFailedSqlTransaction)):
+        # Only this unit of work is at fault: a savepoint undoes it, and the transaction can go on.
+        return Misuse(Reason.MISUSE, f"PostgreSQL refused a statement: {first}")
+    if isinstance(problem, (errors.DataCorrupted, errors.IndexCorrupted)):
+        return DatabaseFailed(
+            Reason.EVIDENCE_INVALID,
+            f"the database's files are damaged: {first}",
+            next_step="Keep a copy of them as they are, then restore the last backup and check it: remit ledger verify",
+        )
+    if isinstance(problem, errors.DiskFull):
+        return DatabaseFailed(Reason.DISK_FULL, "the database server's disk is full", next_step="Free space there.")
+    return DatabaseFailed(
         Reason.STORE_UNAVAILABLE,
         f"PostgreSQL: {first}",
         next_step="Check that the server runs and that the address and password are right: remit doctor",

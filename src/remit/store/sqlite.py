@@ -3,31 +3,45 @@
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.errors import Misuse, Reason, RemitError
 from remit.state import require_private
-from remit.store.connection import Conflict, Connection, Dialect, Guarded, Row, Store
+from remit.store.connection import Busy, Conflict, Connection, DatabaseFailed, Dialect, Guarded, Row, Store
 
-BUSY_SECONDS = 10.0
-GUARD = "append-only"
+BUSY_SECONDS: Final = 10.0
+GUARD: Final = "append-only"
+MAX_DAMAGE: Final = 20
+_TAKEN: Final = frozenset({"SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_TRIGGER"})
 
 
 class SqliteConnection(Connection):
     dialect: Dialect = "sqlite"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
+        self._busy_seconds = busy_seconds
         with self._translated():
             self._raw = sqlite3.connect(
-                path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+                # Never creates: a missing database is an error to report, not an empty ledger to begin.
+                f"{path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=busy_seconds,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
             )
-            self._raw.execute("PRAGMA synchronous=FULL")
-            self._raw.execute("PRAGMA foreign_keys=ON")
+        try:
+            self.execute("PRAGMA synchronous=FULL")
+            self.execute("PRAGMA foreign_keys=ON")
             # A table's text is data, never code, also when somebody else edited the file.
-            self._raw.execute("PRAGMA trusted_schema=OFF")
+            self.execute("PRAGMA trusted_schema=OFF")
+        except BaseException:
+            self._raw.close()
+            raise
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         with self._translated():
@@ -46,20 +60,23 @@ class SqliteConnection(Connection):
     def begin(self, *, write: bool) -> None:
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
+    def tolerate_bad_text(self) -> None:
+        """Give back text that is not UTF-8 too, as lone surrogates: an auditor has to name the row that holds it."""
+        self._raw.text_factory = _decode
+
     def lock_schema(self) -> None:
         """BEGIN IMMEDIATE already holds the only write lock there is."""
 
     def has_table(self, name: str) -> bool:
         return self.one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
-    def lock_chain(self, tenant_id: str) -> None:
-        """BEGIN IMMEDIATE already holds the only write lock there is."""
-
     def lock_keys(self, *, exclusive: bool) -> None:
         """BEGIN IMMEDIATE already holds the only write lock there is."""
 
-    def lock_projection(self) -> None:
-        """BEGIN IMMEDIATE already holds the only write lock there is."""
+    def damage(self) -> Iterator[str]:
+        for (line,) in self.rows(f"PRAGMA integrity_check({MAX_DAMAGE})"):
+            if line != "ok":
+                yield line
 
     def close(self) -> None:
         self._raw.close()
@@ -69,68 +86,117 @@ class SqliteConnection(Connection):
         try:
             yield
         except sqlite3.Error as problem:
-            raise _translate(problem, self._path) from problem
+            raise _translate(problem, self._path, self._busy_seconds) from problem
+        except OverflowError as problem:
+            raise Misuse(Reason.MISUSE, "a number is too large for the database", where=str(self._path)) from problem
 
 
 class SqliteStore(Store):
     dialect: Dialect = "sqlite"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path
+        self.busy_seconds = busy_seconds
 
     @classmethod
-    def create(cls, path: Path) -> "SqliteStore":
+    def create(cls, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> "SqliteStore":
         """Make an empty database in WAL mode, private to us. An existing one is left as it is."""
         if not path.exists():
             # Made under our own name first: SQLite itself would create the file open to others.
             descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             os.close(descriptor)
-        store = cls(path)
-        connection = store.connect()
-        with contextlib.closing(connection):
-            connection.execute("PRAGMA journal_mode=WAL")
+        store = cls(path, busy_seconds=busy_seconds)
+        with contextlib.closing(store.connect()) as connection:
+            _switch_to_wal(connection, path, busy_seconds)
         return store
 
     def connect(self) -> SqliteConnection:
         require_private(self.path, what="the ledger's database")
-        return SqliteConnection(self.path)
+        return SqliteConnection(self.path, self.busy_seconds)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
         connection = self.connect()
         try:
+            connection.tolerate_bad_text()
             connection.execute("PRAGMA query_only=ON")
             connection.begin(write=False)
             yield connection
         finally:
             connection.close()
 
+    def close(self) -> None:
+        """Every session is closed by whoever opened it."""
+
     def describe(self) -> str:
         return f"SQLite at {self.path}"
 
 
-def _translate(problem: sqlite3.Error, path: Path) -> RemitError | Conflict | Guarded:
-    if isinstance(problem, sqlite3.IntegrityError):
+def _decode(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _switch_to_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
+    """SQLite does not wait for its busy timeout here, so two that create at once need patience of our own."""
+    deadline = time.monotonic() + busy_seconds
+    while True:
+        try:
+            mode = connection.one("PRAGMA journal_mode=WAL")
+        except Busy:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if mode != ("wal",):
+            raise DatabaseFailed(
+                Reason.STORE_UNAVAILABLE,
+                f"the database cannot work with a write-ahead log here (it stays in mode {mode and mode[0]})",
+                where=str(path),
+                next_step="Keep the state directory on a local disk: set REMIT_STATE.",
+            )
+        return
+
+
+def _translate(problem: sqlite3.Error, path: Path, busy_seconds: float) -> RemitError | Conflict | Guarded:
+    code = getattr(problem, "sqlite_errorname", None) or ""
+    if isinstance(problem, sqlite3.IntegrityError) and code in _TAKEN:
         return Guarded(str(problem)) if GUARD in str(problem) else Conflict(str(problem))
-    code = getattr(problem, "sqlite_errorname", "")
-    if code.startswith("SQLITE_FULL"):
-        return EnvironmentFailed(
-            Reason.DISK_FULL, "the disk is full", where=str(path), next_step="Free some space and try again."
-        )
+    if isinstance(problem, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
+        # Only this statement failed: its transaction can go on.
+        return Misuse(Reason.MISUSE, f"the database refused a value: {problem}", where=str(path))
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return EnvironmentFailed(
+        return Busy(
             Reason.STORE_UNAVAILABLE,
-            f"another process has held the ledger's write lock for {BUSY_SECONDS:.0f} s",
+            f"another process has held the ledger's write lock for {busy_seconds:g} s",
             where=str(path),
             next_step="Wait for it, or find it with: fuser -v on this file.",
         )
-    if code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return EnvironmentFailed(
-            Reason.EVIDENCE_INVALID,
-            "the database file is damaged",
-            where=str(path),
-            next_step="Keep a copy of it as it is, then restore the last backup and check it: remit ledger verify",
-        )
-    return EnvironmentFailed(
+    for prefix, (reason, what, next_step) in _FAILURES.items():
+        if code.startswith(prefix):
+            return DatabaseFailed(reason, what, where=str(path), next_step=next_step)
+    if "no such table" in str(problem):
+        missing = "the ledger's tables are not there"
+        return DatabaseFailed(Reason.STORE_OUTDATED, missing, where=str(path), next_step="Run `remit migrate`.")
+    return DatabaseFailed(
         Reason.STORE_UNAVAILABLE, f"the database said: {problem}", where=str(path), next_step="Run `remit doctor`."
     )
+
+
+_DAMAGED: Final = (
+    Reason.EVIDENCE_INVALID,
+    "the database file is damaged",
+    "Keep a copy of it as it is, then restore the last backup and check it: remit ledger verify",
+)
+_UNWRITABLE: Final = (
+    Reason.STORE_UNAVAILABLE,
+    "the ledger's database cannot be opened for writing",
+    "Check that the file and its folder belong to you, are writable, and lie on a disk that is not mounted read-only.",
+)
+_FAILURES: Final[dict[str, tuple[Reason, str, str]]] = {
+    "SQLITE_FULL": (Reason.DISK_FULL, "the disk is full", "Free some space and try again."),
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_NOTADB": _DAMAGED,
+    "SQLITE_READONLY": _UNWRITABLE,
+    "SQLITE_CANTOPEN": _UNWRITABLE,
+    "SQLITE_PERM": _UNWRITABLE,
+}

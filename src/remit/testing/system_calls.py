@@ -52,7 +52,7 @@ def run_killed_at(
 
 
 def sweep(run: Callable[[int], Ended], *, every: int = 1) -> Iterator[tuple[int, Ended]]:
-    """`run(when)` for when = 1, 1 + every, ... as long as the child is killed. The unharmed run at the end is left out."""
+    """`run(when)` for when = 1, 1 + every, ... as long as the child is killed. The unharmed last run is left out."""
     when = 1
     while (ended := run(when)).killed:
         yield when, ended

@@ -6,6 +6,7 @@ some 5 ms a KiB: keep `max_bytes` small. Not imported with the package, since on
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from ruamel.yaml import YAML
@@ -51,9 +52,14 @@ def parse_yaml(raw: bytes, bounds: Bounds = YAML_BOUNDS, *, source: str = "input
     """
     text = _decode(raw, bounds, source)
     reading = _Reading(text, bounds, source)
+    for event in _events(text, source):
+        reading.take(event)
+    return reading.result()
+
+
+def _events(text: str, source: str) -> Iterator[Event]:
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):
-            reading.take(event)
+        yield from YAML(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as problem:
         _refuse(f"this is not YAML: {problem.problem or problem.context}", _place(source, problem.problem_mark))
     except ReaderError as problem:
@@ -62,10 +68,8 @@ def parse_yaml(raw: bytes, bounds: Bounds = YAML_BOUNDS, *, source: str = "input
         _refuse("this is not YAML: a control character is not allowed", f"{source}, {place}", "Remove the character.")
     except YAMLError as problem:
         _refuse(f"this is not YAML: {problem}", source)
-    except (ValueError, LookupError, AttributeError, TypeError, OverflowError, AssertionError, RecursionError):
-        # The scanner's own slips on hostile text (a bad \\U escape, a cut-off directive).
-        _refuse("this is not YAML", source)
-    return reading.result()
+    except (ValueError, OverflowError):  # the scanner does not check that a \\U escape is a character
+        _refuse("this is not YAML: an escape stands for no character", source, "Send the whole character.")
 
 
 class _Open:

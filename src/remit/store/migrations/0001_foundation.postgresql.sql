@@ -128,7 +128,7 @@ CREATE TABLE agent_execution_current (
   PRIMARY KEY (tenant_id, plan_id, step_id)
 )
 --;;
-CREATE FUNCTION remit_append_only() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION remit_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   RAISE EXCEPTION '% is append-only', TG_TABLE_NAME USING ERRCODE = 'restrict_violation';
 END $$
@@ -169,12 +169,20 @@ CREATE TRIGGER claims_no_delete BEFORE DELETE ON claims
 CREATE TRIGGER claims_no_truncate BEFORE TRUNCATE ON claims
   FOR EACH STATEMENT EXECUTE FUNCTION remit_append_only()
 --;;
-CREATE TRIGGER claims_finish_once BEFORE UPDATE ON claims FOR EACH ROW
-  WHEN (OLD.state <> 'CLAIMED' OR NEW.tenant_id <> OLD.tenant_id OR NEW.scope <> OLD.scope OR NEW.key <> OLD.key
-    OR NEW.request_digest <> OLD.request_digest)
-  EXECUTE FUNCTION remit_append_only()
+CREATE FUNCTION remit_finish_once() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+  IF OLD.state <> 'CLAIMED' OR NEW.tenant_id <> OLD.tenant_id OR NEW.scope <> OLD.scope OR NEW.key <> OLD.key
+    OR NEW.request_digest <> OLD.request_digest THEN
+    RAISE EXCEPTION 'a finished claim is append-only' USING ERRCODE = 'restrict_violation';
+  END IF;
+  RETURN NEW;
+END $$
 --;;
-CREATE FUNCTION remit_transition_evidence() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE TRIGGER claims_finish_once BEFORE UPDATE ON claims
+  FOR EACH ROW EXECUTE FUNCTION remit_finish_once()
+--;;
+-- Its tables are the ones of this schema, whatever the caller's search path says.
+CREATE FUNCTION remit_transition_evidence() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   IF NOT EXISTS (
     SELECT 1 FROM agent_execution_ledger AS l

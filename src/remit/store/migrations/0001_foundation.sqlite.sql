@@ -134,9 +134,10 @@ BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END
 CREATE TRIGGER ledger_entries_no_delete BEFORE DELETE ON ledger_entries
 BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END
 --;;
--- INSERT OR REPLACE deletes without firing a delete trigger.
+-- INSERT OR REPLACE deletes without firing a delete trigger, whichever key it meets: the rowid is one too.
 CREATE TRIGGER ledger_entries_no_replace BEFORE INSERT ON ledger_entries
 WHEN EXISTS (SELECT 1 FROM ledger_entries WHERE tenant_id = NEW.tenant_id AND seq = NEW.seq)
+  OR EXISTS (SELECT 1 FROM ledger_entries WHERE rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'ledger_entries is append-only'); END
 --;;
 CREATE TRIGGER ledger_heads_no_update BEFORE UPDATE ON ledger_heads
@@ -145,7 +146,6 @@ BEGIN SELECT RAISE(ABORT, 'ledger_heads is append-only'); END
 CREATE TRIGGER ledger_heads_no_delete BEFORE DELETE ON ledger_heads
 BEGIN SELECT RAISE(ABORT, 'ledger_heads is append-only'); END
 --;;
--- INSERT OR REPLACE deletes without firing a delete trigger.
 CREATE TRIGGER ledger_heads_no_replace BEFORE INSERT ON ledger_heads
 WHEN EXISTS (SELECT 1 FROM ledger_heads WHERE tenant_id = NEW.tenant_id AND seq = NEW.seq)
 BEGIN SELECT RAISE(ABORT, 'ledger_heads is append-only'); END
@@ -156,9 +156,10 @@ BEGIN SELECT RAISE(ABORT, 'agent_execution_ledger is append-only'); END
 CREATE TRIGGER agent_execution_ledger_no_delete BEFORE DELETE ON agent_execution_ledger
 BEGIN SELECT RAISE(ABORT, 'agent_execution_ledger is append-only'); END
 --;;
--- INSERT OR REPLACE deletes without firing a delete trigger.
+-- INSERT OR REPLACE deletes without firing a delete trigger, whichever key it meets: the rowid is one too.
 CREATE TRIGGER agent_execution_ledger_no_replace BEFORE INSERT ON agent_execution_ledger
 WHEN EXISTS (SELECT 1 FROM agent_execution_ledger WHERE tenant_id = NEW.tenant_id AND entry_seq = NEW.entry_seq)
+  OR EXISTS (SELECT 1 FROM agent_execution_ledger WHERE rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'agent_execution_ledger is append-only'); END
 --;;
 CREATE TRIGGER agent_execution_confirmation_ledger_no_update BEFORE UPDATE ON agent_execution_confirmation_ledger
@@ -167,9 +168,10 @@ BEGIN SELECT RAISE(ABORT, 'agent_execution_confirmation_ledger is append-only');
 CREATE TRIGGER agent_execution_confirmation_ledger_no_delete BEFORE DELETE ON agent_execution_confirmation_ledger
 BEGIN SELECT RAISE(ABORT, 'agent_execution_confirmation_ledger is append-only'); END
 --;;
--- INSERT OR REPLACE deletes without firing a delete trigger.
+-- INSERT OR REPLACE deletes without firing a delete trigger, whichever key it meets: the rowid is one too.
 CREATE TRIGGER agent_execution_confirmation_ledger_no_replace BEFORE INSERT ON agent_execution_confirmation_ledger
 WHEN EXISTS (SELECT 1 FROM agent_execution_confirmation_ledger WHERE tenant_id = NEW.tenant_id AND entry_seq = NEW.entry_seq)
+  OR EXISTS (SELECT 1 FROM agent_execution_confirmation_ledger WHERE rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'agent_execution_confirmation_ledger is append-only'); END
 --;;
 CREATE TRIGGER agent_execution_access_decision_ledger_no_update BEFORE UPDATE ON agent_execution_access_decision_ledger
@@ -178,9 +180,10 @@ BEGIN SELECT RAISE(ABORT, 'agent_execution_access_decision_ledger is append-only
 CREATE TRIGGER agent_execution_access_decision_ledger_no_delete BEFORE DELETE ON agent_execution_access_decision_ledger
 BEGIN SELECT RAISE(ABORT, 'agent_execution_access_decision_ledger is append-only'); END
 --;;
--- INSERT OR REPLACE deletes without firing a delete trigger.
+-- INSERT OR REPLACE deletes without firing a delete trigger, whichever key it meets: the rowid is one too.
 CREATE TRIGGER agent_execution_access_decision_ledger_no_replace BEFORE INSERT ON agent_execution_access_decision_ledger
 WHEN EXISTS (SELECT 1 FROM agent_execution_access_decision_ledger WHERE tenant_id = NEW.tenant_id AND entry_seq = NEW.entry_seq)
+  OR EXISTS (SELECT 1 FROM agent_execution_access_decision_ledger WHERE rowid = NEW.rowid)
 BEGIN SELECT RAISE(ABORT, 'agent_execution_access_decision_ledger is append-only'); END
 --;;
 CREATE TRIGGER agent_execution_ledger_one_dispatch BEFORE INSERT ON agent_execution_ledger
@@ -194,6 +197,10 @@ CREATE TRIGGER claims_finish_once BEFORE UPDATE ON claims
 WHEN OLD.state <> 'CLAIMED' OR NEW.tenant_id <> OLD.tenant_id OR NEW.scope <> OLD.scope OR NEW.key <> OLD.key
   OR NEW.request_digest <> OLD.request_digest
 BEGIN SELECT RAISE(ABORT, 'a finished claim is append-only'); END
+--;;
+CREATE TRIGGER claims_no_replace BEFORE INSERT ON claims
+WHEN EXISTS (SELECT 1 FROM claims WHERE tenant_id = NEW.tenant_id AND scope = NEW.scope AND key = NEW.key)
+BEGIN SELECT RAISE(ABORT, 'claims is append-only'); END
 --;;
 CREATE TRIGGER claims_no_delete BEFORE DELETE ON claims
 BEGIN SELECT RAISE(ABORT, 'claims is append-only'); END

@@ -1,0 +1,115 @@
+"""`remit doctor`."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import click
+
+from remit import __version__
+from remit.cli.shown import json_option, printable, show_json, show_table, workspace_option
+from remit.errors import Refused, RemitError
+from remit.ids import Clock, system_clock
+from remit.observe.check import Check, Status, Topic
+from remit.observe.checkup import Checkup, check_machine, check_state_home, check_workspace
+from remit.observe.disk_checks import STATE
+from remit.state import locate_state, require_private
+from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store
+
+WORKSPACE: Final = Topic("workspace", "work in this folder")
+CONFIG: Final = Topic("configuration", "work in this folder")
+
+COLOURS: Final[dict[Status, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "absent": "cyan"}
+GLYPHS: Final[dict[Status, str]] = {"ok": "✓", "warn": "!", "fail": "✗", "absent": "·"}
+PLAIN_GLYPHS: Final[dict[Status, str]] = {"ok": "+", "warn": "!", "fail": "x", "absent": "-"}
+
+
+@click.command()
+@workspace_option
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, directory: Path, as_json: bool) -> None:
+    """Check this machine and workspace, and say what to do.
+
+    Works anywhere; in a workspace its keys and store are looked at too. No private key is loaded. Exits 1 if anything
+    that is needed fails; warnings do not count.
+    """
+    found = examine(directory, os.environ, system_clock)
+    if as_json:
+        show_json({"remit_version": __version__, **found.as_json()})
+    else:
+        _show(found)
+    ctx.exit(0 if found.passed else 1)
+
+
+def examine(directory: Path, environ: Mapping[str, str], clock: Clock) -> Checkup:
+    """The whole check-up of this machine, and of the workspace that `directory` lies in."""
+    machine = check_machine(environ, clock)
+    try:
+        root = find_root(directory)
+    except Refused as problem:
+        none_here = WORKSPACE.absent(f"{problem.what} ({problem.where})", problem.next_step)
+        return Checkup((*machine, *check_state_home(environ)), (none_here,))
+    except OSError as problem:
+        return Checkup((*machine, *check_state_home(environ)), (WORKSPACE.failed(problem),))
+    return Checkup(machine, examine_workspace(root, environ, clock))
+
+
+def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]:
+    """The workspace's part alone."""
+    try:
+        state = locate_state(root, environ)
+    except (RemitError, OSError, RuntimeError) as problem:  # RuntimeError: a path that links to itself
+        return (STATE.failed(problem),)
+
+    def settings() -> WorkspaceSettings:
+        require_private(state.path, what="the state directory of this workspace")
+        require_private(state.settings, what="the workspace's settings")
+        return WorkspaceSettings.parse(state.settings.read_bytes(), source=str(state.settings))
+
+    def config() -> Check:
+        _ = Workspace(root, state, settings(), environ, clock).config
+        return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
+
+    try:
+        holds_database = settings().store == "sqlite"
+    except (OSError, RemitError):
+        holds_database = True  # the default; what is wrong with the settings is told below
+    return (
+        WORKSPACE.ask(lambda: WORKSPACE.ok(f"{root}, ledger in {settings().store}")),
+        CONFIG.ask(config),
+        *check_workspace(
+            state, lambda: open_store(root, state, settings(), environ), clock, holds_database=holds_database
+        ),
+    )
+
+
+def _show(found: Checkup) -> None:
+    glyphs = GLYPHS if (sys.stdout.encoding or "").lower().startswith("utf") else PLAIN_GLYPHS
+    for title, checks in (("Machine", found.machine), ("Workspace", found.workspace)):
+        click.secho(title, bold=True)
+        show_table(("status", "check", "found"), [_row(check, glyphs) for check in checks])
+        click.echo()
+    todo = [check for check in (*found.machine, *found.workspace) if check.status != "ok"]
+    if todo:
+        click.secho("What to do", bold=True)
+    for check in todo:
+        mark = click.style(f"{glyphs[check.status]} {check.status}", fg=COLOURS[check.status])
+        click.echo(f"{mark} {check.name} (for {check.needed_for}):\n    {printable(check.next_step)}")
+    click.echo(_summary(found))
+
+
+def _row(check: Check, glyphs: Mapping[Status, str]) -> tuple[object, ...]:
+    from rich.text import Text  # noqa: PLC0415 - as in `show_table`: a heavy import, wanted only for tables
+
+    mark = Text(f"{glyphs[check.status]} {check.status}", style=COLOURS[check.status])
+    return mark, check.name, check.found
+
+
+def _summary(found: Checkup) -> str:
+    counts = f"{found.count('ok')} ok, {found.count('warn')} warnings, {found.count('absent')} absent"
+    if found.passed:
+        return f"{click.style('Ready', fg='green', bold=True)}: {counts}, nothing failed."
+    return f"{click.style('Not ready', fg='red', bold=True)}: {found.count('fail')} failed, {counts}."

@@ -1,0 +1,54 @@
+"""A chain that lost what we vouched for is not continued.
+
+Appending after a tail was cut off would, entry by entry, overwrite the anchor that could prove it. So the first append
+of a process compares the chain with its anchor, and every later one with the last head this process committed.
+"""
+
+from typing import Final, NamedTuple
+
+from remit.errors import EnvironmentFailed, Reason
+from remit.ledger.heads import Anchors
+from remit.store.connection import Connection
+
+_HASH_AT: Final = "SELECT hash FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
+
+
+class Tip(NamedTuple):
+    """The end of a chain."""
+
+    seq: int
+    hash: str
+    created_at: str
+
+
+class Continuity:
+    """The last known place in each chain. Used by one thread at a time."""
+
+    def __init__(self, anchors: Anchors) -> None:
+        self._anchors = anchors
+        self._known: dict[str, tuple[int, str]] = {}
+
+    def require(self, connection: Connection, tenant_id: str, tip: Tip) -> None:
+        """Refuse to go on from `tip` if the chain no longer holds the entry we know of."""
+        known = self._known.get(tenant_id) or self._anchored(tenant_id)
+        if known is None or known == (tip.seq, tip.hash):
+            return
+        seq, entry_hash = known
+        found = connection.one(_HASH_AT, (tenant_id, seq)) if seq <= tip.seq else None
+        if found != (entry_hash,):
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                f"the record of tenant {tenant_id} no longer holds entry {seq}, which was signed and kept: it was cut"
+                " short, rewritten, or replaced by an older copy",
+                where=self._anchors.where(tenant_id),
+                next_step="Keep the database as it is and run `remit ledger verify`. If you restored an old backup on"
+                " purpose, move the anchor named here away.",
+            )
+
+    def advance(self, tenant_id: str, tip: Tip) -> None:
+        """This was committed."""
+        self._known[tenant_id] = tip.seq, tip.hash
+
+    def _anchored(self, tenant_id: str) -> tuple[int, str] | None:
+        head = self._anchors.read(tenant_id)
+        return (head.seq, head.hash) if head is not None else None

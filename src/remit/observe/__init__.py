@@ -1,0 +1,1 @@
+"""What Remit says about itself: the check-up behind `remit doctor`, and structured logs."""

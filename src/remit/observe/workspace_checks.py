@@ -1,0 +1,194 @@
+"""Checks of one workspace's keys and store. No private key is loaded: their files are only looked at."""
+
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from remit.authority.keys import load_keyring, private_key_problems
+from remit.authority.signing import ROLES, Keyring, Role
+from remit.errors import EnvironmentFailed, Reason
+from remit.ids import Clock, parse_time
+from remit.ledger.guards import missing_guards
+from remit.observe.check import Check, Topic
+from remit.observe.disk_checks import name_some
+from remit.store.connection import Connection, Store
+from remit.store.migrate import require_current, shipped_migrations
+
+KEY_FILES: Final = Topic("key files", "keeping private keys private")
+KEYRING: Final = Topic("keyring", "signing and verifying")
+STORE: Final = Topic("store", "the ledger")
+TABLES: Final = Topic("tables", "the ledger")
+GUARDS: Final = Topic("guards", "an append-only ledger")
+LEDGER_CLOCK: Final = Topic("clock and ledger", "times that do not run backwards")
+SERVER: Final = Topic("PostgreSQL server", "the ledger")
+SERVER_SETTINGS: Final = Topic("PostgreSQL settings", "entries that survive a power cut")
+SERVER_CLOCK: Final = Topic("PostgreSQL clock", "times that agree between hosts")
+
+OLDEST_TESTED_SERVER: Final = 15
+AHEAD_IS_FINE: Final = timedelta(seconds=1)
+CLOCKS_DIFFER: Final = 2.0
+CLOCKS_DISAGREE: Final = 60.0
+MAX_TENANTS: Final = 200
+"""The newest entry is looked for in the first chains only: a check-up must stay quick."""
+
+_SET_CLOCK: Final = "timedatectl set-ntp true"
+_TIP: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
+_SETTINGS: Final = """SELECT name, reset_val FROM pg_settings
+  WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'server_version', 'server_version_num')"""
+
+
+def check_key_files(folder: Path) -> Check:
+    where = shlex.quote(str(folder))
+    try:
+        os.lstat(folder)
+    except FileNotFoundError:
+        return KEY_FILES.fail(f"{folder} is missing", "Run `remit init` in the workspace, or restore a backup.")
+    problems = private_key_problems(folder)
+    if problems:
+        advice = (
+            f"chown -R {os.geteuid()} {where} && chmod -R go-rwx {where};"
+            " if others could read a key: remit keys rotate ROLE --revoke"
+        )
+        return KEY_FILES.fail(name_some(problems), advice)
+    return KEY_FILES.ok(f"{sum(1 for _ in folder.glob('*/*.pem'))} private keys, closed to others")
+
+
+def check_keyring(folder: Path) -> Check:
+    """One active key for each role, its private half in its place, and no private key that nobody knows."""
+    ring = load_keyring(folder)
+    wanted = {role: _private_file(folder, role, ring) for role in ROLES}
+    unclear = [role for role, path in wanted.items() if path is None]
+    if unclear:
+        return KEYRING.fail(f"no single active key for: {', '.join(unclear)}", "Run `remit init` to make missing keys.")
+    gone = [role for role, path in wanted.items() if path is not None and not os.path.lexists(path)]
+    if gone:
+        advice = f"Restore the file from a backup, or make a new key: remit keys rotate {gone[0]}"
+        return KEYRING.fail(f"the private key is gone for: {', '.join(gone)}", advice)
+    strangers = sorted(str(path) for path in folder.glob("*/*.pem") if path not in wanted.values())
+    if strangers:
+        advice = f"Left by an interrupted rotation, or planted: rm {shlex.quote(strangers[0])}"
+        return KEYRING.warn(f"private keys that no active key needs: {name_some(strangers)}", advice)
+    return KEYRING.ok(f"an active key for each of {', '.join(ROLES)}")
+
+
+def check_store(store: Store, clock: Clock) -> list[Check]:
+    """Can it be opened, are its tables ours, do its guards stand, and does its time agree with ours?"""
+    with store.reading() as connection:
+        found = [check_journal(connection, store.describe()), TABLES.ask(lambda: check_tables(connection))]
+        if connection.dialect == "postgresql":
+            found += check_server(connection, clock)
+        if found[1].status == "ok":
+            found.append(GUARDS.ask(lambda: check_guards(list(missing_guards(connection)))))
+            found.append(LEDGER_CLOCK.ask(lambda: check_ledger_clock(newest_entry(connection), clock())))
+        return found
+
+
+def check_journal(connection: Connection, described: str) -> Check:
+    if connection.dialect != "sqlite":
+        return STORE.ok(described)
+    row = connection.one("PRAGMA journal_mode")
+    mode = str(row[0]) if row else "unknown"
+    if mode != "wal":
+        advice = "Stop every Remit process, then set it with the sqlite3 program: PRAGMA journal_mode=WAL"
+        return STORE.warn(f"{described}: journal mode {mode}, readers and writers block each other", advice)
+    return STORE.ok(f"{described}, WAL")
+
+
+def check_tables(connection: Connection) -> Check:
+    require_current(connection)
+    return TABLES.ok(f"up to date, migration {len(shipped_migrations(connection.dialect)):04d}")
+
+
+def check_guards(missing: list[tuple[str, str]]) -> Check:
+    if missing:
+        lost = name_some([f"table {table} lost its guard {guard}" for table, guard in missing])
+        return GUARDS.fail(lost, "Somebody changed the tables by hand. See what else: remit ledger verify")
+    return GUARDS.ok("every table that must not change is guarded")
+
+
+def newest_entry(connection: Connection) -> datetime | None:
+    """The latest time in the ledger, read from the end of each chain."""
+    times = [row[0] for tenant in _tenants(connection) if (row := connection.one(_TIP, (tenant,)))]
+    return max((parse_time(time) for time in times), default=None)
+
+
+def check_ledger_clock(newest: datetime | None, now: datetime) -> Check:
+    if newest is None:
+        return LEDGER_CLOCK.ok("no entry yet")
+    if newest - now > AHEAD_IS_FINE:
+        behind = newest - now
+        return LEDGER_CLOCK.fail(
+            f"the clock is {behind} behind the newest entry; new entries will carry that entry's time",
+            f"Set the clock: {_SET_CLOCK}; if the clock is right, find out who wrote that entry: remit ledger show",
+        )
+    return LEDGER_CLOCK.ok(f"the newest entry is of {newest.strftime('%Y-%m-%d %H:%M:%S UTC')}")
+
+
+def check_server(connection: Connection, clock: Clock) -> list[Check]:
+    settings = {str(name): str(value) for name, value in connection.rows(_SETTINGS)}
+    before = clock()
+    row = connection.one("SELECT clock_timestamp()")
+    halfway = before + (clock() - before) / 2
+    if row is None:
+        raise EnvironmentFailed(Reason.STORE_UNAVAILABLE, "the server did not tell its time")
+    difference = (row[0].astimezone(UTC) - halfway).total_seconds()
+    return [
+        SERVER.ask(lambda: check_server_version(settings)),
+        SERVER_SETTINGS.ask(lambda: check_server_settings(settings)),
+        SERVER_CLOCK.ask(lambda: check_server_clock(difference)),
+    ]
+
+
+def check_server_version(settings: Mapping[str, str]) -> Check:
+    shown = settings["server_version"]
+    if int(settings["server_version_num"]) // 10_000 < OLDEST_TESTED_SERVER:
+        advice = f"Update the server: Remit is tested on PostgreSQL {OLDEST_TESTED_SERVER} and newer."
+        return SERVER.warn(f"{shown}, older than Remit is tested on", advice)
+    return SERVER.ok(shown)
+
+
+def check_server_settings(settings: Mapping[str, str]) -> Check:
+    """What the server does by default, whatever this session asked for."""
+    if settings["fsync"] != "on":
+        return SERVER_SETTINGS.fail(
+            "fsync is off: a power cut loses entries that were acknowledged",
+            "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();",
+        )
+    if settings["full_page_writes"] != "on":
+        return SERVER_SETTINGS.warn(
+            "full_page_writes is off: safe only where the file system never tears a page, such as ZFS",
+            "ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf();",
+        )
+    if settings["synchronous_commit"] == "off":
+        return SERVER_SETTINGS.warn(
+            "synchronous_commit is off; Remit switches it on for itself, other programs lose data at a crash",
+            "ALTER SYSTEM SET synchronous_commit = on; SELECT pg_reload_conf();",
+        )
+    return SERVER_SETTINGS.ok(f"fsync, full_page_writes, synchronous_commit {settings['synchronous_commit']}")
+
+
+def check_server_clock(seconds: float) -> Check:
+    shown = f"the server's clock is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
+    if abs(seconds) > CLOCKS_DISAGREE:
+        return SERVER_CLOCK.fail(shown, f"Synchronise both machines: {_SET_CLOCK}")
+    if abs(seconds) > CLOCKS_DIFFER:
+        return SERVER_CLOCK.warn(shown, f"Synchronise both machines: {_SET_CLOCK}")
+    return SERVER_CLOCK.ok(f"within {CLOCKS_DIFFER:.0f} s of ours")
+
+
+def _private_file(folder: Path, role: Role, ring: Keyring) -> Path | None:
+    active = ring.active(role)
+    return folder / role / f"{active.key_id}.pem" if active else None
+
+
+def _tenants(connection: Connection) -> Iterator[str]:
+    tenant = ""
+    for _ in range(MAX_TENANTS):
+        row = connection.one("SELECT min(tenant_id) FROM ledger_entries WHERE tenant_id > ?", (tenant,))
+        if row is None or row[0] is None:
+            return
+        tenant = row[0]
+        yield tenant

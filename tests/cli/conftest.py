@@ -1,0 +1,46 @@
+"""Runs the real command in a real process, in a folder of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+Remit = Callable[..., Ran]
+
+
+@pytest.fixture
+def remit(tmp_path: Path) -> Remit:
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def run(*arguments: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "remit", *arguments],
+            cwd=cwd or project,
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "REMIT_STATE": str(tmp_path / "state"), "COLUMNS": "120", **environ},
+        )
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run

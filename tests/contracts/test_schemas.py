@@ -1,0 +1,73 @@
+"""The shipped JSON Schemas are those of the models, and a drift is found."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+import remit
+from remit.contracts import schemas
+from remit.errors import Misuse
+
+
+def test_shipped_schemas_are_those_of_the_models() -> None:
+    assert schemas.main(["--check"]) == 0
+
+
+def test_changed_missing_and_foreign_schemas_are_each_found(tmp_path: Path) -> None:
+    schemas.write_schemas(tmp_path)
+    assert schemas.find_drift(tmp_path) == []
+    changed = tmp_path / "plan.json"
+    changed.write_text(changed.read_text(encoding="utf-8").replace('"FILE_RENAME"', '"FILE_MOVE"'), encoding="utf-8")
+    (tmp_path / "envelope.json").unlink()
+    (tmp_path / "foreign.json").write_text("{}", encoding="utf-8")
+    assert schemas.find_drift(tmp_path) == ["envelope.json", "foreign.json", "plan.json"]
+
+
+def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    schemas.write_schemas(tmp_path)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    (tmp_path / "stale.json").write_text("{}", encoding="utf-8")
+    schemas.write_schemas(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+@pytest.mark.parametrize("name", schemas.CONTRACTS)
+def test_schema_is_valid_named_and_described(name: str) -> None:
+    schema = schemas.load_schema(name)
+    jsonschema_rs.meta.validate(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == f"urn:remit:schema:{name}:1"
+    assert schema["title"]
+    assert schema["description"]
+    assert '"discriminator"' not in json.dumps(schema)
+
+
+def test_unknown_schema_name_is_the_callers_mistake() -> None:
+    with pytest.raises(Misuse):
+        schemas.load_schema("../plan")
+
+
+@pytest.mark.parametrize(
+    "module, stranger",
+    [
+        ("remit.contracts.task", "remit.contracts.browser"),
+        ("remit.contracts.task", "remit.contracts.plan"),
+        ("remit.contracts.task", "ruamel.yaml"),
+        ("remit.contracts.result", "remit.contracts.report"),
+        ("remit.contracts.browser", "remit.contracts.plan"),
+        ("remit.contracts.config", "remit.contracts.plan"),
+        ("remit.contracts.config", "ruamel.yaml"),
+        ("remit.contracts.goal", "remit.contracts.task"),
+        ("remit.untrusted", "ruamel.yaml"),
+        ("remit.untrusted", "pydantic"),
+    ],
+)
+def test_one_contract_is_imported_without_the_others(module: str, stranger: str) -> None:
+    program = f"import sys, {module}; sys.exit({stranger!r} in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(remit.__file__).parents[1])}
+    assert subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode == 0

@@ -1,0 +1,41 @@
+"""The crash tests find bugs: each one planted here is caught by the very check that the real code passes."""
+
+import pytest
+
+from remit.authority.keys import create_keys
+from remit.ids import system_clock
+from remit.testing.children import Fault
+from tests.crash.cases import MakePlace, run
+from tests.crash.place import what_was_lost
+from tests.crash.test_kill_keys import what_is_wrong
+
+
+@pytest.mark.parametrize("point", ["append.signed", "append.before_commit"])
+def test_an_acknowledgement_before_the_commit_is_caught(make_place: MakePlace, point: str) -> None:
+    place = make_place("sqlite")
+    place.prepare()
+    ended = run(place, "append-early", Fault(point, 2))
+    problems = what_was_lost(place, ended.acknowledged)
+    assert [problem.partition(":")[0] for problem in problems] == ["acknowledged and lost"]
+
+
+def test_an_anchor_before_the_commit_is_caught(make_place: MakePlace) -> None:
+    place = make_place("sqlite")
+    place.prepare()
+    ended = run(place, "append", Fault("append.before_commit", 3), bug="anchor-before-commit")
+    problems = what_was_lost(place, ended.acknowledged)
+    assert any("the tail was cut off" in problem for problem in problems), problems
+
+
+def test_a_keyring_written_in_place_is_caught(make_place: MakePlace) -> None:
+    place = make_place("sqlite")
+    create_keys(place.keys, system_clock)
+    run(place, "rotate", Fault("durable.written", 2), count=1, bug="write-in-place")
+    assert what_is_wrong(place) != []
+
+
+def test_a_key_destroyed_too_early_is_caught(make_place: MakePlace) -> None:
+    place = make_place("sqlite")
+    create_keys(place.keys, system_clock)
+    run(place, "rotate", Fault("durable.synced", 2), count=1, bug="old-key-first")
+    assert any("is missing" in problem for problem in what_is_wrong(place))

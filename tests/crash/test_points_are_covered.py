@@ -1,0 +1,25 @@
+"""No fault point without a kill test, no kill test without a fault point."""
+
+import re
+from pathlib import Path
+
+import remit
+from remit.faultpoints import FAULT_POINTS
+from tests.crash.cases import COVERED_ELSEWHERE, TABLES
+
+SOURCE = Path(remit.__file__).parent
+
+
+def test_every_fault_point_is_killed_by_some_test() -> None:
+    covered = {point for table in TABLES for point in table}
+    assert covered | COVERED_ELSEWHERE == FAULT_POINTS
+    assert not covered & COVERED_ELSEWHERE
+
+
+def test_the_points_in_the_code_are_the_points_in_the_list() -> None:
+    reached = {
+        point
+        for file in SOURCE.rglob("*.py")
+        for point in re.findall(r'\breach\("([\w.]+)"\)', file.read_text("utf-8"))
+    }
+    assert reached | COVERED_ELSEWHERE == FAULT_POINTS

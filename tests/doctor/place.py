@@ -1,0 +1,54 @@
+"""A sound workspace that a test can spoil, and how to look at it."""
+
+import dataclasses
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from remit.cli.doctor import examine_workspace
+from remit.ids import system_clock
+from remit.observe.check import Check
+from remit.state import StateDirectory
+from remit.workspace import initialise
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SECRET = "hunter2-Xq9"
+
+
+def by_name(checks: tuple[Check, ...]) -> dict[str, Check]:
+    found = {check.name: check for check in checks}
+    assert len(found) == len(checks)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A sound workspace, to be spoiled by one test."""
+
+    root: Path
+    state: StateDirectory
+    environ: dict[str, str]
+
+    def look(self) -> dict[str, Check]:
+        return by_name(examine_workspace(self.root, self.environ, system_clock))
+
+
+def make_place(folder: Path) -> Place:
+    """The path is empty: starting a browser for its version is slow, and has tests of its own."""
+    root = folder / "work"
+    environ = {"REMIT_STATE": str(folder / "state"), "PATH": "", "HOME": str(folder)}
+    root.mkdir()
+    made, _ = initialise(root, environ, system_clock)
+    made.close()
+    return Place(root, made.state, environ)
+
+
+def change(place: Place, statement: str, *parameters: str) -> None:
+    with closing(sqlite3.connect(place.state.database)) as connection:
+        connection.execute(statement, parameters)
+        connection.commit()
+
+
+def key_file(state: StateDirectory, role: str = "kernel") -> Path:
+    (path,) = (state.keys / role).glob("*.pem")
+    return path
