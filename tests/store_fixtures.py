@@ -1,20 +1,26 @@
 """A ledger on either database, and an attacker with a connection of his own. For the tests of store and ledger."""
+# ruff: noqa: S608 - an attacker writes his SQL as he likes
 
+import itertools
+import secrets
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from remit.authority.keys import create_keys, load_keyring, load_signer
-from remit.authority.signing import Keyring
+from remit.authority.signing import Keyring, Signer
 from remit.contracts.ledger import LedgerHead
 from remit.ledger.agent_rows import StepRow
-from remit.ledger.append import Batch, Ledger
+from remit.ledger.append import Ledger
 from remit.ledger.entry import COLUMNS, Entry, Event
 from remit.ledger.findings import Fault, Verdict
 from remit.ledger.heads import Anchors
@@ -25,7 +31,6 @@ from remit.store.migrate import migrate, shipped_migrations
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
 
-SCHEMA = "remit_test"
 LEDGER_TABLES = (
     "ledger_entries",
     "ledger_heads",
@@ -33,6 +38,7 @@ LEDGER_TABLES = (
     "agent_execution_confirmation_ledger",
     "agent_execution_access_decision_ledger",
 )
+NUMBERS = itertools.count(1)
 Found = set[tuple[Fault, str, int | None]]
 
 
@@ -55,22 +61,23 @@ class Attacker:
         self._raw: sqlite3.Connection | psycopg.Connection[Any]
         if isinstance(store, SqliteStore):
             self._raw = sqlite3.connect(store.path, isolation_level=None, timeout=5)
-        else:
-            self._raw = psycopg.connect(url, autocommit=True, options=f"-c search_path={SCHEMA}")
+        elif isinstance(store, PostgresStore):
+            self._raw = psycopg.connect(url, autocommit=True, options=f"-c search_path={store.schema}")
 
-    def run(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    def run(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         if isinstance(self._raw, sqlite3.Connection):
-            return self._raw.execute(sql, parameters).fetchall()
-        cursor = self._raw.execute(sql.replace("?", "%s").encode() if parameters else sql.encode(), parameters or None)
+            return self._raw.execute(statement, parameters).fetchall()
+        marked = statement.replace("?", "%s") if parameters else statement
+        cursor = self._raw.execute(marked.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []
 
     def drop_guards(self) -> None:
-        for name, table in self._guards():
+        for name, table in self.guards():
             self.run(f"DROP TRIGGER {name}" + ("" if self.dialect == "sqlite" else f" ON {table}"))
 
     def restore_guards(self) -> None:
         """Cover the traces: put back every trigger exactly as shipped."""
-        present = {name for name, _ in self._guards()}
+        present = {name for name, _ in self.guards()}
         for migration in shipped_migrations(self.dialect):
             for statement in migration.statements:
                 start = statement.find("CREATE TRIGGER")
@@ -88,19 +95,33 @@ class Attacker:
         self.restore_guards()
 
     def entry(self, tenant_id: str, seq: int) -> Entry:
-        return Entry(*self.run(f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq = ?", (tenant_id, seq))[0])
+        query = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
+        return Entry(*self.run(query, (tenant_id, seq))[0])
 
     def write_entry(self, old: Entry, new: Entry) -> None:
         """Put `new` where `old` stands."""
         names = [name.strip() for name in COLUMNS.split(",")]
         changes = ", ".join(f"{name} = ?" for name in names)
-        values = [getattr(new, name) for name in names]
-        self.run(f"UPDATE ledger_entries SET {changes} WHERE tenant_id = ? AND seq = ?", (*values, old.tenant_id, old.seq))
+        where = "WHERE tenant_id = ? AND seq = ?"
+        values = [*(getattr(new, name) for name in names), old.tenant_id, old.seq]
+        self.run(f"UPDATE ledger_entries SET {changes} {where}", values)
+
+    def insert_entry(self, entry: Entry) -> None:
+        names = [name.strip() for name in COLUMNS.split(",")]
+        marks = ", ".join("?" * len(names))
+        values = [getattr(entry, name) for name in names]
+        self.run(f"INSERT INTO ledger_entries ({COLUMNS}) VALUES ({marks})", values)
+
+    def insert_head(self, head: LedgerHead) -> None:
+        self.run(
+            "INSERT INTO ledger_heads (tenant_id, seq, hash, signed_at, key_id, signature) VALUES (?, ?, ?, ?, ?, ?)",
+            (head.tenant_id, head.seq, head.hash, head.signed_at, head.key_id, head.signature),
+        )
 
     def close(self) -> None:
         self._raw.close()
 
-    def _guards(self) -> list[tuple[Any, ...]]:
+    def guards(self) -> list[tuple[Any, ...]]:
         if self.dialect == "sqlite":
             return self.run("SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'")
         return self.run(
@@ -126,6 +147,10 @@ class World:
     @property
     def keyring(self) -> Keyring:
         return load_keyring(self.keys)
+
+    @property
+    def signer(self) -> Signer:
+        return load_signer(self.keys, "audit")
 
     def reopen(self, clock: Ticking | None = None) -> Ledger:
         """As a new process would: nothing remembered but what is on disk."""
@@ -161,20 +186,19 @@ class World:
                 event=event,
                 idempotency_key=f"key-{plan_id}-{step_id}",
             )
-            self.ledger.transact(lambda batch, row=row: _append_step(batch, tenant_id, row))
+            self.ledger.transact(partial(append_step, tenant_id=tenant_id, row=row))
 
     def verify(self, *known_heads: LedgerHead) -> Verdict:
         return verify_store(self.store, self.keyring, Anchors(self.anchor_folder), known_heads=known_heads)
+
+    def verify_tenant(self, tenant_id: str) -> Verdict:
+        return verify_store(self.store, self.keyring, Anchors(self.anchor_folder), tenant_id=tenant_id)
 
     def found(self, *known_heads: LedgerHead) -> Found:
         return {(one.fault, one.tenant_id, one.seq) for one in self.verify(*known_heads).findings}
 
     def faults(self) -> set[Fault]:
         return {one.fault for one in self.verify().findings}
-
-
-def _append_step(batch: Batch, tenant_id: str, row: StepRow) -> Entry:
-    return append_step(batch, tenant_id, row)
 
 
 def open_ledger(store: Store, keys: Path, anchor_folder: Path, clock: Ticking) -> Ledger:
@@ -186,10 +210,21 @@ def dialect(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="session")
+def database_url(postgres_admin_url: str) -> Iterator[str]:
+    """One database for all tests of a worker: a schema for each test is as separate, and ten times quicker to make."""
+    name = f"remit_shared_{secrets.token_hex(8)}"
+    with psycopg.connect(postgres_admin_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    yield urlsplit(postgres_admin_url)._replace(path=f"/{name}").geturl()
+    with psycopg.connect(postgres_admin_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
 @pytest.fixture
 def store_url(dialect: str, request: pytest.FixtureRequest) -> str:
     """Of the PostgreSQL database; empty for SQLite, so that no server is started for it."""
-    return str(request.getfixturevalue("postgres_url")) if dialect == "postgresql" else ""
+    return str(request.getfixturevalue("database_url")) if dialect == "postgresql" else ""
 
 
 @pytest.fixture
@@ -199,7 +234,7 @@ def empty_store(dialect: str, store_url: str, tmp_path: Path) -> Iterator[Store]
     if dialect == "sqlite":
         store = SqliteStore.create(tmp_path / "ledger.sqlite3")
     else:
-        store = PostgresStore(store_url, SCHEMA)
+        store = PostgresStore(store_url, f"remit_{next(NUMBERS)}")
     yield store
     store.close()
 
@@ -216,7 +251,8 @@ def world(store: Store, store_url: str, tmp_path: Path) -> Iterator[World]:
     keys, anchor_folder = tmp_path / "keys", tmp_path / "anchors"
     create_keys(keys, clock)
     ledger = open_ledger(store, keys, anchor_folder, clock)
-    world = World(store, store_url, keys, Anchors(anchor_folder), anchor_folder, ledger, Attacker(store, store_url), clock)
+    attacker = Attacker(store, store_url)
+    world = World(store, store_url, keys, Anchors(anchor_folder), anchor_folder, ledger, attacker, clock)
     yield world
     world.ledger.close()
     world.attacker.close()

@@ -80,11 +80,13 @@ def test_a_signed_lease_that_does_not_fit_the_task_is_refused(changes: dict[str,
     assert refusal(signed(**changes)) is reason
 
 
+@pytest.mark.req("EI-06")
 def test_the_signature_is_checked_before_anything_else() -> None:
     hopeless = LeaseToken.from_tree({**lease().tree(), "task_id": "t-2", "expires_at": "2020-01-01T00:00:00Z"})
     assert refusal(hopeless) is Reason.SIGNATURE_INVALID
 
 
+@pytest.mark.req("EI-06")
 def test_the_task_is_checked_before_the_expiry() -> None:
     assert refusal(lease(), manifest(task_id="t-2"), NOW + timedelta(days=1)) is Reason.BINDING_MISMATCH
 

@@ -18,6 +18,7 @@ from remit.masking import mask_json, mask_text
 pytestmark = pytest.mark.req("VX-08")
 
 LONGEST_SHOWN = 4
+unhurried = settings(deadline=None)  # the first example pays for compiling the patterns
 ALPHANUMERIC = string.ascii_letters + string.digits
 
 neighbours = st.sampled_from(
@@ -79,6 +80,7 @@ bare_secret = st.text(ALPHANUMERIC + "!#%*+-.@^_~$", min_size=6, max_size=40)
 
 
 @pytest.mark.parametrize("shape", QUOTED)
+@unhurried
 @given(secret=any_secret, before=neighbours, after=neighbours)
 def test_any_password_in_a_format_that_quotes_is_hidden(shape: str, secret: str, before: str, after: str) -> None:
     masked = mask_text(f"{before}\n{QUOTED[shape](secret)}\n{after}")
@@ -86,6 +88,7 @@ def test_any_password_in_a_format_that_quotes_is_hidden(shape: str, secret: str,
 
 
 @pytest.mark.parametrize("shape", BARE)
+@unhurried
 @given(secret=bare_secret, before=neighbours, after=neighbours)
 @example(secret="expired1", before="", after="")
 @example(secret="missing!", before="", after="")
@@ -155,6 +158,7 @@ SHAPED: dict[str, Embedding] = {
 
 
 @pytest.mark.parametrize("shape", SHAPED)
+@unhurried
 @given(secret=st.one_of(cards(), ssns(), keys()), before=neighbours, after=neighbours)
 def test_any_card_ssn_or_key_is_hidden_wherever_it_stands(shape: str, secret: str, before: str, after: str) -> None:
     text = before + SHAPED[shape](secret) + after
@@ -164,6 +168,7 @@ def test_any_card_ssn_or_key_is_hidden_wherever_it_stands(shape: str, secret: st
 
 
 @pytest.mark.parametrize("shape", SHAPED)
+@unhurried
 @given(
     local=st.text(ALPHANUMERIC + "._+-", min_size=6, max_size=30).filter(lambda s: s[0].isalnum()),
     domain=st.sampled_from(["example.com", "mail.example.co.uk", "bücher.example"]),
@@ -188,7 +193,7 @@ FRAGMENTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(st.one_of(st.text(), st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join)))
 def test_masking_twice_is_masking_once(text: str) -> None:
     once = mask_text(text)
@@ -207,6 +212,7 @@ json_trees = st.recursive(
 )
 
 
+@unhurried
 @given(json_trees)
 def test_masking_a_tree_twice_is_masking_it_once(tree: object) -> None:
     once = mask_json(tree)  # type: ignore[arg-type]
@@ -236,7 +242,7 @@ harmless = st.one_of(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=500, deadline=None)
 @given(
     harmless,
     st.sampled_from(["{}", "id {} seen", "digest={}", '{{"id": "{}"}}', "key_id: {}", "lease {}: expired", "({})"]),

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     MALFORMED = "malformed"
     TOO_LARGE = "too_large"
     TOO_DEEP = "too_deep"
+    AUTHORITY_MALFORMED = "authority_malformed"
     SIGNATURE_INVALID = "signature_invalid"
     KEY_UNKNOWN = "key_unknown"
     KEY_RETIRED = "key_retired"
@@ -111,6 +112,7 @@ TaskCode = Literal[
 ]
 
 TASK_CODES: Final[dict[Reason, TaskCode]] = {
+    Reason.AUTHORITY_MALFORMED: "INVALID_LEASE",
     Reason.SIGNATURE_INVALID: "INVALID_LEASE",
     Reason.KEY_UNKNOWN: "INVALID_LEASE",
     Reason.KEY_RETIRED: "INVALID_LEASE",

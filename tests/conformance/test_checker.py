@@ -70,6 +70,16 @@ def test_a_promise_with_neither_test_nor_gap_is_refused(project: Project) -> Non
     assert check(project.root) == ["AA-02: no test proves it, and it is not an allowed gap"]
 
 
+def test_a_promise_said_to_be_kept_in_part_needs_a_test_and_shows_what_is_missing(project: Project) -> None:
+    project.write(PROMISES, TABLE + '\n[partly]\nAA-01 = "the rest"\n')
+    project.regenerate()
+    assert check(project.root) == []
+    assert "in part; missing: the rest" in current_page(project.root)
+    project.write(PROMISES, TABLE + '\n[partly]\nAA-02 = "all of it"\n')
+    project.regenerate()
+    assert check(project.root) == ["AA-02: said to be proved in part, but no test carries it"]
+
+
 def test_a_gap_that_has_a_test_is_refused_so_that_the_list_shrinks(project: Project) -> None:
     project.write(Path("tests/test_two.py"), PROOF.format("AA-02"))
     project.regenerate()

@@ -1,7 +1,7 @@
 """Which work is killed at which point, how often it has passed there before, and how to run it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +12,12 @@ from remit.testing.children import Ended, Fault, run_child
 from tests.crash.place import Place
 
 MakePlace = Callable[[str], Place]
+Points = Mapping[str, tuple[int, ...]]
 
 WORKLOAD: Final = Path(__file__).with_name("workload.py")
 BOTH: Final = ("sqlite", "postgresql")
 
-APPEND_POINTS: Final = {
+APPEND_POINTS: Points = {
     "append.begun": (1, 3),
     "append.inserted": (1, 3),
     "append.signed": (1, 4),
@@ -25,21 +26,21 @@ APPEND_POINTS: Final = {
     "append.anchored": (1, 4),
 }
 # Two tenants, so two anchors come into being.
-ANCHOR_POINTS: Final = {
+ANCHOR_POINTS: Points = {
     "durable.written": (1, 2),
     "durable.synced": (1,),
     "durable.renamed": (1, 2),
     "durable.directory_synced": (1, 2),
 }
-MIGRATION_POINTS: Final = {
+MIGRATION_POINTS: Points = {
     "migration.begun": (1,),
     "migration.statement": (1, 7, 20),
     "migration.before_commit": (1,),
     "migration.committed": (1,),
 }
-CLAIM_POINTS: Final = {"claim.before_commit": (1, 3)}
+CLAIM_POINTS: Points = {"claim.before_commit": (1, 3)}
 # Four private keys, then the keyring.
-KEY_POINTS: Final = {
+KEY_POINTS: Points = {
     "durable.written": (1, 5),
     "durable.synced": (2, 5),
     "durable.renamed": (3, 5),
@@ -47,7 +48,7 @@ KEY_POINTS: Final = {
     "keys.private_written": (1, 2, 4),
     "keys.keyring_written": (1,),
 }
-ROTATION_POINTS: Final = {
+ROTATION_POINTS: Points = {
     "durable.written": (1, 2),
     "durable.synced": (1, 2),
     "durable.renamed": (1, 2, 3),
@@ -62,7 +63,7 @@ COVERED_ELSEWHERE: Final = frozenset({"road.intent_recorded", "road.effect_done"
 TABLES: Final = (APPEND_POINTS, ANCHOR_POINTS, MIGRATION_POINTS, CLAIM_POINTS, KEY_POINTS, ROTATION_POINTS)
 
 
-def faults(table: dict[str, tuple[int, ...]]) -> list[ParameterSet]:
+def faults(table: Points) -> list[ParameterSet]:
     return [
         pytest.param(Fault(point, count), id=f"{point}:{count}") for point, counts in table.items() for count in counts
     ]

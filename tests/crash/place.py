@@ -51,7 +51,8 @@ class Place:
 
     def entries(self) -> dict[tuple[str, int], Entry]:
         with self.store().reading() as connection:
-            found = [Entry(*row) for row in connection.rows(f"SELECT {COLUMNS} FROM ledger_entries")]
+            rows = connection.rows(f"SELECT {COLUMNS} FROM ledger_entries")  # noqa: S608 - the columns are ours
+            found = [Entry(*row) for row in rows]
         return {(entry.tenant_id, entry.seq): entry for entry in found}
 
 

@@ -1,10 +1,14 @@
 """The crash tests find bugs: each one planted here is caught by the very check that the real code passes."""
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from remit.authority.keys import create_keys
 from remit.ids import system_clock
 from remit.testing.children import Fault
+from remit.testing.system_calls import run_killed_at
 from tests.crash.cases import MakePlace, run
 from tests.crash.place import what_was_lost
 from tests.crash.test_kill_keys import what_is_wrong
@@ -39,3 +43,10 @@ def test_a_key_destroyed_too_early_is_caught(make_place: MakePlace) -> None:
     create_keys(place.keys, system_clock)
     run(place, "rotate", Fault("durable.synced", 2), count=1, bug="old-key-first")
     assert any("is missing" in problem for problem in what_is_wrong(place))
+
+
+def test_a_kill_at_a_system_call_comes_before_it_and_after_the_one_before(tmp_path: Path) -> None:
+    script = f"import os; os.mkdir({str(tmp_path / 'a')!r}); os.mkdir({str(tmp_path / 'b')!r})"
+    assert run_killed_at([sys.executable, "-c", script], "mkdir", 2).killed
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert run_killed_at([sys.executable, "-c", "pass"], "mkdir", 1).exit_code == 0

@@ -57,6 +57,15 @@ def test_the_lease_is_checked_on_a_repeat_too(workspace: Workspace, clock: Hand)
     assert code(workspace.execute_task(manifest(), lease)) == "LEASE_EXPIRED"
 
 
+@pytest.mark.req("EI-06")
+def test_an_expired_lease_is_refused_before_the_capability_is_looked_up(workspace: Workspace, clock: Hand) -> None:
+    asked = manifest("task-7", "NOBODY_CAN")
+    lease = workspace.issue_lease(asked).canonical()
+    assert code(workspace.execute_task(asked, lease)) == "UNSUPPORTED_CAPABILITY"
+    clock.offset = timedelta(hours=2)
+    assert code(workspace.execute_task(asked, lease)) == "LEASE_EXPIRED"
+
+
 def test_a_task_id_used_for_another_manifest_is_refused(workspace: Workspace) -> None:
     workspace.execute_task(manifest(), workspace.issue_lease(manifest()).canonical())
     other = manifest(constraints={"reversible": False})
@@ -76,6 +85,13 @@ def test_a_refused_authority_claims_nothing_and_is_recorded(
     verify_result(refused, workspace.keyring, now(workspace))
     assert kinds()[-1] == "task.refused"
     assert workspace.execute_task(manifest(), json.dumps(lease).encode()).status == "SUCCESS"
+
+
+@pytest.mark.parametrize("lease", [b"", b"{}", b"null", b"\xff", b"[" * 1000, b"a.b.c", b'{"lease_id": "x" "y"}'])
+def test_a_lease_that_is_no_lease_is_an_invalid_lease(workspace: Workspace, lease: bytes) -> None:
+    refused = workspace.execute_task(manifest(), lease)
+    assert code(refused) == "INVALID_LEASE"
+    verify_result(refused, workspace.keyring, now(workspace))
 
 
 def test_bytes_that_cannot_be_parsed_touch_nothing(workspace: Workspace, kinds: Callable[[], list[str]]) -> None:

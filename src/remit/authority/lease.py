@@ -53,6 +53,16 @@ def issue_lease(signer: Signer, manifest: TaskManifest, executor_id: str, now: d
     return draft.model_copy(update={"signature": signer.sign("lease", draft.canonical(without=_UNSIGNED))})
 
 
+def parse_lease(raw: bytes) -> LeaseToken:
+    """Bytes to a lease that nobody has verified yet. What is no lease at all is a bad lease, not a bad request."""
+    try:
+        return LeaseToken.parse(raw, source="lease")
+    except Refused as problem:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED, problem.what, where=problem.where, next_step="Ask the kernel for a lease."
+        ) from None
+
+
 def verify_lease(
     token: LeaseToken, manifest: TaskManifest, keyring: Keyring, executor_id: str, now: datetime
 ) -> Lease:

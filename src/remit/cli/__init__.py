@@ -14,6 +14,9 @@ import click
 
 from remit import __version__
 
+# Whatever else is installed must not be loaded into a process that holds signing keys; and it is quicker.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "init": ("remit.cli.init:init", "Make a workspace: remit.yaml here, keys and ledger in the state directory."),
     "demo": ("remit.cli.demo:demo", "Show the whole road on a throw-away workspace."),

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from remit.authority.lease import Lease, require_alive, verify_lease
+from remit.authority.lease import Lease, parse_lease, require_alive, verify_lease
 from remit.authority.results import sign_failure, sign_success
 from remit.authority.signing import Keyring, Signer
 from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionError, ExecutionResult
-from remit.contracts.task import LeaseToken, TaskManifest
+from remit.contracts.task import TaskManifest
 from remit.effects.registry import Capability, Registry
 from remit.errors import Reason, Refused, RemitError, task_code
 from remit.policy.capability import decide_capability
@@ -22,10 +22,10 @@ DEFAULT_TENANT: Final = "default"
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """Parsed, and nothing more: nobody has vouched for any of it."""
+    """Nobody has vouched for any of it. The lease stays bytes until it is verified: a broken one is a bad lease."""
 
     manifest: TaskManifest
-    token: LeaseToken
+    lease: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
 
     def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
         manifest, lease = raw
-        return TaskRequest(TaskManifest.parse(manifest), LeaseToken.parse(lease))
+        return TaskRequest(TaskManifest.parse(manifest), lease)
 
     def trace(self, request: TaskRequest) -> Trace:
         manifest = request.manifest
@@ -62,8 +62,9 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
 
     def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
         manifest = request.manifest
-        executor_id = self._executor_id(manifest) or request.token.executor_id
-        return LeasedTask(manifest, verify_lease(request.token, manifest, self._keyring, executor_id, now))
+        token = parse_lease(request.lease)
+        executor_id = self._executor_id(manifest) or token.executor_id
+        return LeasedTask(manifest, verify_lease(token, manifest, self._keyring, executor_id, now))
 
     def decide(self, granted: LeasedTask) -> Decision:
         return decide_capability(granted.manifest.capability_id, tuple(self._registry))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
 from remit.authority.signing import Signer
@@ -65,7 +64,7 @@ class Batch:
                 next_step="Record a digest and keep the data elsewhere.",
             )
         # What could not be exported and checked again must not get in.
-        LedgerEvent.from_tree({**asdict(event), "payload": json.loads(payload)}, source="the event to record")
+        LedgerEvent.from_tree(_tree(event, json.loads(payload)), source="the event to record")
         tip = self._tip(event.tenant_id)
         now = self.clock()
         # A clock that was set back must not make the record run backwards.
@@ -187,6 +186,19 @@ def _tampered(what: str) -> EnvironmentFailed:
         f"the ledger's tables were changed by somebody else: {what}",
         next_step="Keep the database as it is and run `remit ledger verify`.",
     )
+
+
+def _tree(event: Event, payload: Any) -> dict[str, Any]:
+    """Spelled out: `dataclasses.asdict` copies the payload too, at the price of a signature."""
+    return {
+        "tenant_id": event.tenant_id,
+        "kind": event.kind,
+        "correlation_id": event.correlation_id,
+        "task_id": event.task_id,
+        "capability_id": event.capability_id,
+        "actor": event.actor,
+        "payload": payload,
+    }
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:

@@ -50,6 +50,7 @@ class Anchors:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._paths: dict[str, Path] = {}
         self._owed: dict[str, LedgerHead] = {}
 
     def prepare(self, tenant_id: str) -> None:
@@ -101,15 +102,20 @@ class Anchors:
         descriptor = os.open(self._path(head.tenant_id), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            first, second = (_slot_seq(os.pread(descriptor, SEQ_WIDTH, offset)) for offset in (0, SLOT))
+            there = os.pread(descriptor, SLOT + SEQ_WIDTH, 0)
+            first, second = _slot_seq(there[:SEQ_WIDTH]), _slot_seq(there[SLOT:])
             if head.seq > max(first, second):
-                text = f"{head.seq:0{SEQ_WIDTH}d} ".encode() + head.canonical()
+                text = f"{head.seq:0{SEQ_WIDTH}d} ".encode() + canonical_bytes(vars(head))
                 os.pwrite(descriptor, text.ljust(SLOT - 1) + b"\n", 0 if first < second else SLOT)
         finally:
             os.close(descriptor)
 
     def _path(self, tenant_id: str) -> Path:
-        return self._folder / f"{hashlib.sha256(tenant_id.encode()).hexdigest()[:32]}.anchor"
+        known = self._paths.get(tenant_id)
+        if known is None:
+            name = f"{hashlib.sha256(tenant_id.encode()).hexdigest()[:32]}.anchor"
+            known = self._paths[tenant_id] = self._folder / name
+        return known
 
 
 def _read(path: Path) -> bytes:

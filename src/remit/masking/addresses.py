@@ -11,7 +11,8 @@ _ADDRESS = r"[^\s\"'`<>]*+"
 _ENCODED_USER = (
     r"(?i)(%3A%2F%2F(?:(?!%3A|%40|%2F)[^\s&\"'])*+%3A)((?:(?!%40|%2F)[^\s&\"'])++)(?=%40)"  # a URL inside a query
 )
-_DSN_USER = r"(?<![\w.-])([\w.-]++:)([^\s@\"'`]++)(?=@(?:tcp|unix)\()"
+_DSN_HOST = r"@(?:tcp|unix)\("
+_LONGEST_DSN_USER = 512
 _CURL_USER = r"((?<!\S)(?:-u|--user|--proxy-user)[ \t=]{1,4}[\"']?[^\s:\"']{1,256}:)([^\s\"']++)"
 _QUERY_SECRET = r"([?&;](?:sig|code|auth)=)([^&\s\"'`<>#]{16,})"  # noqa: S105
 _PORT = r"\d{1,5}(?:[/?#]|\Z)"
@@ -59,13 +60,25 @@ def _mask_urls(text: str) -> str:
     return "".join(out) + text[done:]
 
 
+def _mask_data_sources(text: str) -> str:
+    """`user:password@tcp(host)/db`, read backwards from its host."""
+    out, done = [], 0
+    for host in pattern(_DSN_HOST).finditer(text):
+        before = text[max(done, host.start() - _LONGEST_DSN_USER) : host.start()]
+        password = pattern(r"[\s\"'`]").split(before)[-1].partition(":")[2]
+        if password:
+            out += [text[done : host.start() - len(password)], MASK]
+            done = host.start()
+    return "".join(out) + text[done:]
+
+
 def mask_passwords_in_addresses(text: str) -> str:
     if "@" in text and ":" in text:
         text = _mask_urls(text)
     if "%40" in text:
         text = pattern(_ENCODED_USER).sub(rf"\1{MASK}", text)
     if "@tcp(" in text or "@unix(" in text:
-        text = pattern(_DSN_USER).sub(rf"\1{MASK}", text)
+        text = _mask_data_sources(text)
     if "-u" in text:
         text = pattern(_CURL_USER).sub(rf"\1{MASK}", text)
     if "=" in text:

@@ -23,7 +23,7 @@ _ARGUMENT = (
     rf"(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[a-z-]{{2,40}})(?={QUOTE}))"
     rf"(?P<sign>[ \t]++|{QUOTE}\s*+,\s*+(?={QUOTE}))"
 )
-_ELEMENT = r"(<(?:[\w.-]+:)?([\w.-]++)(?:\s[^<>]*+)?>(?:<!\[CDATA\[)?)([^<\]]++)(?=\]\]>|</)"
+_ELEMENT = r"(<(?:[\w.-]++:)?([\w.-]++)(?:\s[^<>]*+)?>(?:<!\[CDATA\[)?)([^<\]]++)(?=\]\]>|</)"
 
 _OPENING = rf"({QUOTE})"
 _NEXT_NAME = rf"[\"'\\]*+[A-Za-z_$][{_NAME}]*+[\"'\\]*+[ \t]*+[=:]"
@@ -123,14 +123,15 @@ def _value_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
     return _bare_span(text, found, kind)
 
 
-def _stays(text: str, found: re.Match[str], kind: Kind, span: _Span) -> bool:
-    """Whether what stands beside the name is no secret: nothing, a placeholder, a count, or a sentence about it."""
-    value = text[span.start : span.end]
+def _stays(name: str, value: str) -> bool:
+    """Whether what stands beside the name is no secret: nothing, a placeholder, a count."""
     if not value or pattern(_PLACEHOLDER).fullmatch(value):
         return True
-    if counts_tokens(found["name"]) and value.isdecimal():
-        return True
-    return span.start == found.end() and is_prose(text, found, kind)
+    return counts_tokens(name) and value.isdecimal()
+
+
+def _is_remark(text: str, found: re.Match[str], kind: Kind) -> bool:
+    return not pattern(_OPENING).match(text, found.end()) and is_prose(text, found, kind)
 
 
 def _kind_at(text: str, found: re.Match[str]) -> Kind | None:
@@ -149,11 +150,13 @@ def _mask_beside(text: str, source: str) -> str:
     while found := pattern(source).search(text, position):
         position = found.end("name")
         kind = _kind_at(text, found)
-        if kind is None:
+        # A remark is told by its first words. Were its end looked for first, a line of remarks would be read to its end
+        # for each of them.
+        if kind is None or _is_remark(text, found, kind):
             continue
         span = _value_span(text, found, kind)
         position = max(position, span.start)
-        if _stays(text, found, kind, span):
+        if _stays(found["name"], text[span.start : span.end]):
             continue
         out += [text[done : span.start], named_mask(kind, text[span.start : span.end])]
         done = position = span.end

@@ -45,7 +45,7 @@ _SPOKEN_HINTS = ("pass", "secret", "token", "credential", "key", "identified")
 _NETRC = r"(?i)(?<![A-Za-z0-9])(login\s{1,4}\S{1,256}\s{1,4}password\s{1,4})(\S++)"
 _ALWAYS_QUOTED_SECRET: Final = frozenset({"password", "passwd", "passphrase", "passcode", "secret", "identified by"})
 _OPAQUE = r"[A-Za-z0-9/+=_.~-]{16,}"
-_DRAWN_SEGMENT = r"(?=[A-Za-z0-9]*[0-9])(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{12}"
+_LONG_SEGMENT = r"[A-Za-z0-9]{12,}+"
 _AWS_SECRET_SIZE = 40
 _PATH_OR_ID = r"[./~]|.*\.[a-z]{1,5}\Z|[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}\Z|[a-z0-9]+:"
 
@@ -81,16 +81,21 @@ def spoken_kind(text: str, found: re.Match[str]) -> Kind | None:
     return kind_of_name(before[0] + found["name"]) if before else None
 
 
+def _has_letter_and_digit(text: str) -> bool:
+    return any(c.isdecimal() for c in text) and any(c.isalpha() for c in text)
+
+
 def _is_opaque(token: str) -> bool:
     """Drawn at random, by its looks: prose, paths, UUIDs and named digests are not."""
     if not pattern(_OPAQUE).fullmatch(token) or pattern(_PATH_OR_ID).match(token):
         return False
     mixed = not (token.islower() or token.isupper())
-    return bool(pattern(_DRAWN_SEGMENT).search(token)) or (len(token) == _AWS_SECRET_SIZE and mixed)
+    segments = pattern(_LONG_SEGMENT).findall(token)
+    return any(_has_letter_and_digit(segment) for segment in segments) or (len(token) == _AWS_SECRET_SIZE and mixed)
 
 
 def _is_spoken_secret(found: re.Match[str], token: str) -> bool:
-    drawn = any(c.isdecimal() for c in token) and any(c.isalpha() for c in token)
+    drawn = _has_letter_and_digit(token)
     if found["quote"]:
         return found["word"].lower() in _ALWAYS_QUOTED_SECRET or (drawn and len(token) > len("unknown"))
     if not found["link"].isspace():
