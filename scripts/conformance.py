@@ -152,9 +152,7 @@ def _never_has_to_pass(decorators: Sequence[ast.expr]) -> bool:
 # --- the page -------------------------------------------------------------------------------------------------------
 
 
-def render_page(
-    promises: Mapping[str, str], blocks: Mapping[str, str], scan: Scan, partly: Mapping[str, str]
-) -> str:
+def render_page(promises: Mapping[str, str], blocks: Mapping[str, str], scan: Scan, partly: Mapping[str, str]) -> str:
     proved = sum(1 for requirement in promises if scan.proofs.get(requirement))
     lines = [
         "# Conformance",

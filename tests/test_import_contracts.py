@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ALWAYS_THERE = ["errors", "canonical", "masking", "durable", "untrusted", "ids", "state", "faultpoints", "contracts"]
+ALWAYS_THERE = [
+    "errors",
+    "canonical",
+    "masking",
+    "durable",
+    "untrusted",
+    "ids",
+    "state",
+    "faultpoints",
+    "printable",
+    "contracts",
+]
 ONE_WAY = "Imports go one way BROKEN"
 HANDS = "Effects and the sandboxed child know only the lowest group"
 

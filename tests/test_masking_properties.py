@@ -280,10 +280,12 @@ def _cost(text: str) -> float:
     return best
 
 
-@pytest.mark.parametrize("unit", HOSTILE)
-def test_twice_the_hostile_input_costs_no_more_than_twice_the_time(unit: str) -> None:
+@pytest.mark.parametrize(
+    "start, unit", [*(("", unit) for unit in HOSTILE), ("identified by ", "None"), ("@tcp(", "a:b"), ("a@b ", "://a")]
+)
+def test_twice_the_hostile_input_costs_no_more_than_twice_the_time(start: str, unit: str) -> None:
     size = 60_000 // len(unit)
-    short, long = _cost(unit * size), _cost(unit * size * 2)
+    short, long = _cost(start + unit * size), _cost(start + unit * size * 2)
     assert long < 3 * short + 0.01
 
 

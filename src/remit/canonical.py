@@ -7,6 +7,7 @@ slower. Code-point order is not RFC 8785 order (that is UTF-16), hence the ASCII
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 import rfc8785
@@ -15,6 +16,7 @@ from remit.errors import Reason, Refused
 
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 200
+_PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
 
 _encode = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, check_circular=False, sort_keys=True, separators=(",", ":")
@@ -47,26 +49,27 @@ def digest(value: Any) -> str:
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether the fast encoder may be used. Walks everything, so that the depth is checked on either way."""
+    """Whether the fast encoder may be used. Walks everything, so that the depth is checked on either way.
+
+    Texts and the like are judged where they stand, without a call: this runs several times for each ledger entry.
+    """
     if depth > MAX_DEPTH:
         raise RecursionError
-    kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
-    if kind is int:
-        return bool(-MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER)
-    plain = True
     if isinstance(value, dict):
-        plain = kind is dict
-        for key, item in value.items():
-            plain = _is_plain(item, depth + 1) and type(key) is str and key.isascii() and plain
-        return plain
-    if isinstance(value, list | tuple):
-        plain = kind is list or kind is tuple
-        for item in value:
-            plain = _is_plain(item, depth + 1) and plain
-        return plain
-    return False
+        plain = type(value) is dict
+        for key in value:
+            if type(key) is not str or not key.isascii():
+                plain = False
+        items: Iterable[Any] = value.values()
+    elif isinstance(value, list | tuple):
+        plain = type(value) is list or type(value) is tuple
+        items = value
+    else:
+        return type(value) in _PLAIN_TYPES or (type(value) is int and abs(value) <= MAX_SAFE_INTEGER)
+    for item in items:
+        if type(item) not in _PLAIN_TYPES and not _is_plain(item, depth + 1):
+            plain = False
+    return plain
 
 
 def _why(problem: Exception) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from remit.masking import mask_text
+from remit.printable import printable
 
 
 class Reason(StrEnum):
@@ -45,14 +46,14 @@ class Reason(StrEnum):
 
 
 MAX_MESSAGE: Final = 2_000
+LOOKED_AT: Final = 10 * MAX_MESSAGE
 
 
-def _clean(text: str) -> str:
+def render_line(text: str) -> str:
     """Masked, on one line, no terminal escapes, of bounded length: names in it may be an attacker's."""
-    shown = text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE] + "..."
-    if not shown.isprintable():
-        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
-    return mask_text(shown)
+    # Masked before it is cut or escaped: half a secret no longer looks like one.
+    shown = printable(mask_text(text[:LOOKED_AT]))
+    return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
 class RemitError(Exception):
@@ -62,9 +63,9 @@ class RemitError(Exception):
 
     def __init__(self, reason: Reason, what: str, *, where: str = "", next_step: str = "") -> None:
         self.reason = reason
-        self.what = _clean(what)
-        self.where = _clean(where)
-        self.next_step = _clean(next_step)
+        self.what = render_line(what)
+        self.where = render_line(where)
+        self.next_step = render_line(next_step)
         super().__init__(self.what)
 
     def __str__(self) -> str:
@@ -107,9 +108,7 @@ def as_remit_error(problem: Exception) -> RemitError:
 
 # --- the doors' closed code sets ------------------------------------------------------------------------------------
 
-TaskCode = Literal[
-    "INVALID_LEASE", "LEASE_EXPIRED", "UNSUPPORTED_CAPABILITY", "EXECUTION_FAILED", "RESOURCE_EXHAUSTED"
-]
+TaskCode = Literal["INVALID_LEASE", "LEASE_EXPIRED", "UNSUPPORTED_CAPABILITY", "EXECUTION_FAILED", "RESOURCE_EXHAUSTED"]
 
 TASK_CODES: Final[dict[Reason, TaskCode]] = {
     Reason.AUTHORITY_MALFORMED: "INVALID_LEASE",

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
-from uuid import UUID
 
 Clock = Callable[[], datetime]
 
@@ -22,7 +21,8 @@ def uuid7(at: datetime, random_bytes: Callable[[int], bytes] = os.urandom) -> st
     raw = bytearray(milliseconds.to_bytes(6, "big") + random_bytes(10))
     raw[6] = (raw[6] & 0x0F) | 0x70
     raw[8] = (raw[8] & 0x3F) | 0x80
-    return str(UUID(bytes=bytes(raw)))
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def render_time(at: datetime) -> str:

@@ -14,7 +14,7 @@ from typing import Final, Literal, Self
 from remit.authority.keys import create_keys, load_keyring, load_signer, rotate_key
 from remit.authority.lease import issue_lease
 from remit.authority.signing import Keyring, PublicKey, Role, Signer
-from remit.contracts.base import Contract, Timestamp
+from remit.contracts.base import Contract, Timestamp, VersionOne
 from remit.contracts.config import EnvironmentName, SystemConfig
 from remit.contracts.ledger import LedgerHead
 from remit.contracts.result import ExecutionResult
@@ -49,7 +49,7 @@ root: .
 class WorkspaceSettings(Contract):
     """`workspace.json` in the state directory: what `remit init` decided. Never a password, only where to find it."""
 
-    version: Literal[1]
+    version: VersionOne
     created_at: Timestamp
     store: Literal["sqlite", "postgresql"]
     url_variable: EnvironmentName | None = None
@@ -273,5 +273,3 @@ def _current_signer(folder: Path, role: Role) -> Callable[[], Signer]:
         return held[0][1]
 
     return signer
-
-

@@ -52,7 +52,8 @@ def test_a_lease_on_standard_output_can_be_piped(remit: Remit, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"), [({"capability_id": "NOBODY_CAN"}, "UNSUPPORTED_CAPABILITY"), ({"task_id": "t-2"}, "INVALID_LEASE")]
+    ("changes", "code"),
+    [({"capability_id": "NOBODY_CAN"}, "UNSUPPORTED_CAPABILITY"), ({"task_id": "t-2"}, "INVALID_LEASE")],
 )
 def test_a_refused_task_exits_2_with_its_code(remit: Remit, tmp_path: Path, changes: dict[str, str], code: str) -> None:
     leased(remit, tmp_path, **(changes if "capability_id" in changes else {}))

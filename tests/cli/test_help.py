@@ -10,7 +10,18 @@ import pytest
 from remit.cli import COMMANDS, main
 from tests.cli.conftest import Remit
 
-HEAVY = ("sqlalchemy", "fastapi", "mcp", "duckdb", "playwright", "pydantic", "cryptography", "psycopg", "rich", "sqlite3")
+HEAVY = (
+    "sqlalchemy",
+    "fastapi",
+    "mcp",
+    "duckdb",
+    "playwright",
+    "pydantic",
+    "cryptography",
+    "psycopg",
+    "rich",
+    "sqlite3",
+)
 
 
 def leaves(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:

@@ -217,9 +217,45 @@ _PLANS = {
     },
 }
 
+_HEAD = {
+    "tenant_id": "default",
+    "seq": 7,
+    "hash": DIGEST,
+    "signed_at": TIME,
+    "key_id": KEY_ID,
+    "signature": SIGNATURE,
+}
+_LEDGER = {
+    "ledger-head": _HEAD,
+    "ledger-entry": {
+        "tenant_id": "default",
+        "seq": 7,
+        "entry_id": UUID7,
+        "created_at": TIME,
+        "kind": "task.intent",
+        "correlation_id": "c-1",
+        "task_id": "t-1",
+        "capability_id": "NO_EFFECT",
+        "actor": "somebody",
+        "payload": {"any": ["thing", 1, None]},
+        "payload_digest": DIGEST,
+        "prev_hash": DIGEST,
+        "hash": DIGEST,
+    },
+    "bundle-header": {
+        "bundle": "remit-evidence",
+        "version": 1,
+        "tenant_id": "default",
+        "first_seq": 1,
+        "correlation_id": "c-1",
+        "exported_at": TIME,
+    },
+    "bundle-trailer": {"entries": 7, "head": _HEAD},
+}
+
 EXAMPLES = [
     Example(label, label.partition("/")[0], document)
-    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **BROWSER, **GOALS}.items()
+    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **BROWSER, **GOALS, **_LEDGER}.items()
 ]
 
 BY_LABEL = {example.label: example for example in EXAMPLES}

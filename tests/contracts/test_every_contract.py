@@ -129,7 +129,7 @@ def test_every_contract_bounds_its_bytes_within_what_stays_under_100_mb(name: st
     contract = load_contract(name)
     assert isinstance(contract, OneOf) or issubclass(contract, Contract)
     assert contract.bounds.max_bytes <= 6 << 20
-    assert contract.bounds.max_depth <= 32
+    assert contract.bounds.max_depth <= 64
 
 
 def _accepts(example: Example, document: Any) -> bool:

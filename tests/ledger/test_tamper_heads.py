@@ -10,11 +10,12 @@ import pytest
 
 from remit.authority.keys import rotate_key
 from remit.contracts.ledger import LedgerHead
+from remit.ledger.anchor_file import BLANK, SLOT
 from remit.ledger.append import Ledger
 from remit.ledger.bundle import newest_head
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
-from remit.ledger.heads import BLANK, SLOT, Anchors
+from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck
 from tests.store_fixtures import World
 

@@ -53,5 +53,3 @@ def kinds(workspace: Workspace) -> Callable[[], list[str]]:
             return [row[0] for row in connection.rows("SELECT kind FROM ledger_entries ORDER BY seq")]
 
     return read
-
-

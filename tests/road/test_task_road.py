@@ -29,7 +29,9 @@ def now(workspace: Workspace) -> str:
 
 
 @pytest.mark.req("EI-04", "EI-14")
-def test_a_leased_task_runs_and_every_step_is_in_the_ledger(workspace: Workspace, kinds: Callable[[], list[str]]) -> None:
+def test_a_leased_task_runs_and_every_step_is_in_the_ledger(
+    workspace: Workspace, kinds: Callable[[], list[str]]
+) -> None:
     result = workspace.execute_task(manifest(), workspace.issue_lease(manifest()).canonical())
     assert result.status == "SUCCESS"
     verify_result(result, workspace.keyring, now(workspace))

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import Field
 
 from remit.authority.signing import ROLES, Keyring, PublicKey, Role, Signer, decode_base64url, encode_base64url
-from remit.contracts.base import Contract, KeyId, Many, Timestamp
+from remit.contracts.base import Contract, KeyId, Many, Timestamp, VersionOne
 from remit.durable import make_private_directory, sync_directory, write_durably
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.faultpoints import reach
@@ -50,7 +50,7 @@ class KeyringEntry(Contract):
 
 
 class KeyringFile(Contract):
-    version: Literal[1]
+    version: VersionOne
     keys: Many[KeyringEntry]
 
 

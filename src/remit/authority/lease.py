@@ -63,9 +63,7 @@ def parse_lease(raw: bytes) -> LeaseToken:
         ) from None
 
 
-def verify_lease(
-    token: LeaseToken, manifest: TaskManifest, keyring: Keyring, executor_id: str, now: datetime
-) -> Lease:
+def verify_lease(token: LeaseToken, manifest: TaskManifest, keyring: Keyring, executor_id: str, now: datetime) -> Lease:
     """Signature, then task, then expiry, in that order; the first failure ends it.
 
     The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
@@ -90,9 +88,7 @@ def verify_lease(
             next_step="Set the clocks of the kernel and of this machine.",
         )
     if expires_at - issued_at > MAX_LIFE:
-        raise Refused(
-            Reason.BINDING_MISMATCH, f"the lease lives longer than {MAX_LIFE}", where="lease, expires_at"
-        )
+        raise Refused(Reason.BINDING_MISMATCH, f"the lease lives longer than {MAX_LIFE}", where="lease, expires_at")
     _require_same(token.capability_id, manifest.capability_id, "capability_id")
     _require_same(token.executor_id, executor_id, "executor_id")
     return Lease(token.lease_id, token.task_id, token.capability_id, token.executor_id, expires_at, token.key_id)

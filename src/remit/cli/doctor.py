@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from remit import __version__
-from remit.cli.shown import json_option, printable, show_json, show_table, workspace_option
+from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.errors import Refused, RemitError
 from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
@@ -97,7 +97,7 @@ def _show(found: Checkup) -> None:
         click.secho("What to do", bold=True)
     for check in todo:
         mark = click.style(f"{glyphs[check.status]} {check.status}", fg=COLOURS[check.status])
-        click.echo(f"{mark} {check.name} (for {check.needed_for}):\n    {printable(check.next_step)}")
+        click.echo(f"{mark} {check.name} (for {check.needed_for}):\n    {check.next_step}")
     click.echo(_summary(found))
 
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from remit.printable import printable
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -62,10 +64,3 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut:
     for row in cells:
         table.add_row(*row)
     console.print(table)
-
-
-def printable(text: str) -> str:
-    """No control character of somebody else's reaches the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -216,6 +216,9 @@ Timestamp = Annotated[
 Digest = Annotated[str, Field(max_length=71, pattern=r"^sha256:[0-9a-f]{64}$")]
 """`sha256:` and the hash in hex, of canonical JSON or of a file's bytes."""
 
+VersionOne = Annotated[int, Field(ge=1, le=1)]
+"""Not Literal[1]: that would take `true` for 1."""
+
 Base64Url = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$", max_length=1024)]
 
 # The last character carries fewer than six bits; the spare ones must be zero, so that a value has one spelling only.

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
-from remit.contracts.base import AbsolutePath, Contract, Identifier, Many, Name, RelativePath, ShortText
+from remit.contracts.base import AbsolutePath, Contract, Identifier, Many, Name, RelativePath, ShortText, VersionOne
 from remit.contracts.ceilings import (
     MAX_FILE_OPERATION_SECONDS,
     MAX_PIPELINE_SECONDS,
@@ -160,7 +160,7 @@ class SystemConfig(Contract):
     # What the YAML reader takes a third of a second for.
     bounds: ClassVar[Bounds] = Bounds(max_bytes=64 << 10, max_items=10_000)
 
-    version: Annotated[int, Field(ge=1, le=1)] = Field(description="The version of this format.")
+    version: VersionOne = Field(description="The version of this format.")
     root: RelativePath = Field(default=".", description="The project root, absolute or relative to the file itself.")
     base_directories: Many[AbsolutePath] = Field(
         default=(), description="Absolute directories in which tasks may move, copy and delete files. None given: none."

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field, JsonValue
 
 from remit.canonical import MAX_SAFE_INTEGER
-from remit.contracts.base import Contract, Digest, Identifier, KeyId, Signature, Timestamp
+from remit.contracts.base import Contract, Digest, Identifier, KeyId, Signature, Timestamp, VersionOne
 from remit.untrusted import Bounds
 
 # Wider than what any document inside a payload may have, so that wrapping one never makes it unrecordable.
@@ -32,10 +32,14 @@ def _check_payload(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return payload
 
 
-Payload = Annotated[dict[str, JsonValue], AfterValidator(_check_payload)]
+Payload = Annotated[
+    dict[Annotated[str, Field(max_length=1 << 20)], JsonValue],
+    Field(max_length=MAX_PAYLOAD_VALUES),
+    AfterValidator(_check_payload),
+]
 """Any JSON object with a canonical form, at most 40 deep, with at most 90,000 values."""
 
-Kind = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_.-]{0,99}$")]
+Kind = Annotated[str, Field(max_length=100, pattern=r"^[a-z][a-z0-9_.-]{0,99}$")]
 Sequence = Annotated[int, Field(ge=1, le=2**53 - 1)]
 
 
@@ -88,7 +92,7 @@ class BundleHeader(Contract):
     """The first line of an evidence bundle."""
 
     bundle: Literal["remit-evidence"]
-    version: Literal[1]
+    version: VersionOne
     tenant_id: Identifier
     first_seq: Sequence
     correlation_id: Identifier | None
@@ -98,5 +102,5 @@ class BundleHeader(Contract):
 class BundleTrailer(Contract):
     """The last line: how many entries stand between, and the signed head that covers them all."""
 
-    entries: Annotated[int, Field(ge=0)]
+    entries: Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
     head: LedgerHead

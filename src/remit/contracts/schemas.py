@@ -49,6 +49,10 @@ CONTRACTS: Final[Mapping[str, str]] = {
     "agent-execution-outcome": "goal:AgentExecutionOutcome",
     "dispatch-envelope": "dispatch:DispatchEnvelope",
     "simulation-outcome": "dispatch:SimulationOutcome",
+    "ledger-entry": "ledger:LedgerEntry",
+    "ledger-head": "ledger:LedgerHead",
+    "bundle-header": "ledger:BundleHeader",
+    "bundle-trailer": "ledger:BundleTrailer",
 }
 
 _FOLDER: Final = files("remit.contracts") / "schema_files"

@@ -91,16 +91,12 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
 
     def succeed(self, request: TaskRequest, made: Contract) -> ExecutionResult:
         manifest = request.manifest
-        return sign_success(
-            self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, made
-        )
+        return sign_success(self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, made)
 
     def fail(self, request: TaskRequest, problem: RemitError) -> ExecutionResult:
         manifest = request.manifest
         error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
-        return sign_failure(
-            self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, error
-        )
+        return sign_failure(self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
 
     def store_outcome(self, outcome: ExecutionResult) -> str:
         return outcome.canonical().decode()

@@ -178,6 +178,7 @@ class Ledger:
 
     def close(self) -> None:
         self._group.close()
+        self.anchors.close()
 
 
 def _tampered(what: str) -> EnvironmentFailed:

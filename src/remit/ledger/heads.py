@@ -1,13 +1,11 @@
 """Signed heads, and the anchor: the newest head, kept outside the database.
 
 Whoever can write to the database can cut off its tail together with the heads that covered it. The anchor in the state
-directory notices. It is a small file with two slots; the older slot is overwritten in place with one write, so a crash
-or power cut can spoil only that slot, and an append costs no second fsync. A lost last anchor is a weaker alarm, never
-a false one: it is always written after the commit that it speaks of.
+directory notices. It is a small file with two slots (`anchor_file`), overwritten in turns, so an append costs no second
+fsync. A lost last anchor is a weaker alarm, never a false one: it is always written after the commit that it speaks of.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
@@ -19,10 +17,9 @@ from remit.canonical import canonical_bytes
 from remit.contracts.ledger import LedgerHead
 from remit.durable import disk_failure, make_private_directory, write_durably
 from remit.errors import EnvironmentFailed, RemitError
+from remit.ledger.anchor_file import BLANK, SEQ_WIDTH, SLOT, AnchorFile, is_unused, slot_number
 
-SLOT: Final = 4096
-SEQ_WIDTH: Final = 20
-BLANK: Final = b"\n" * (2 * SLOT)
+MAX_OPEN: Final = 64
 _UNSIGNED: Final = frozenset({"signature"})
 
 
@@ -51,18 +48,16 @@ class Anchors:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._paths: dict[str, Path] = {}
+        self._open: dict[str, AnchorFile] = {}
         self._owed: dict[str, LedgerHead] = {}
 
     def prepare(self, tenant_id: str) -> None:
         """Before the commit, while failing is still possible: the file is there, and no earlier head is owed to it."""
         path = self._path(tenant_id)
-        if not path.exists():
-            make_private_directory(self._folder)
-            try:
-                write_durably(path, BLANK, replace=False)
-            except EnvironmentFailed:
-                if not path.exists():  # else somebody else was faster: just as good
-                    raise
+        held = self._open.get(tenant_id)
+        if held is None or not held.is_at(path):
+            self._let_go(tenant_id)
+            self._make(path)
         if tenant_id in self._owed:
             try:
                 self._write(self._owed[tenant_id])
@@ -91,24 +86,39 @@ class Anchors:
         if self._folder.is_dir():
             for path in sorted(self._folder.glob("*.anchor")):
                 raw = _read(path)
-                if raw != BLANK:
+                if not is_unused(raw):
                     head = _newest(raw)
                     yield path.name, head if head is not None and self._path(head.tenant_id) == path else None
 
     def where(self, tenant_id: str) -> str:
         return str(self._path(tenant_id))
 
+    def close(self) -> None:
+        """Let go of the open files. Using this again opens them again."""
+        while self._open:
+            self._let_go(next(iter(self._open)))
+
+    def _make(self, path: Path) -> None:
+        if not path.exists():
+            make_private_directory(self._folder)
+            try:
+                write_durably(path, BLANK, replace=False)
+            except EnvironmentFailed:
+                if not path.exists():  # else somebody else was faster: just as good
+                    raise
+
     def _write(self, head: LedgerHead) -> None:
-        descriptor = os.open(self._path(head.tenant_id), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            there = os.pread(descriptor, SLOT + SEQ_WIDTH, 0)
-            first, second = _slot_seq(there[:SEQ_WIDTH]), _slot_seq(there[SLOT:])
-            if head.seq > max(first, second):
-                text = f"{head.seq:0{SEQ_WIDTH}d} ".encode() + canonical_bytes(vars(head))
-                os.pwrite(descriptor, text.ljust(SLOT - 1) + b"\n", 0 if first < second else SLOT)
-        finally:
-            os.close(descriptor)
+        held = self._open.get(head.tenant_id)
+        if held is None:
+            if len(self._open) >= MAX_OPEN:
+                self._let_go(next(iter(self._open)))
+            held = self._open[head.tenant_id] = AnchorFile(self._path(head.tenant_id))
+        held.record(head.seq, canonical_bytes(vars(head)))
+
+    def _let_go(self, tenant_id: str) -> None:
+        held = self._open.pop(tenant_id, None)
+        if held is not None:
+            held.close()
 
     def _path(self, tenant_id: str) -> Path:
         known = self._paths.get(tenant_id)
@@ -134,13 +144,9 @@ def _newest(raw: bytes) -> LedgerHead | None:
     return max(slots, key=lambda head: head.seq, default=None)
 
 
-def _slot_seq(raw: bytes) -> int:
-    return int(raw) if raw.isdigit() else 0
-
-
 def _slot(raw: bytes) -> LedgerHead | None:
     try:
         head = LedgerHead.parse(raw[SEQ_WIDTH:].strip())
     except RemitError:
         return None
-    return head if head.seq == _slot_seq(raw[:SEQ_WIDTH]) else None
+    return head if head.seq == slot_number(raw[:SEQ_WIDTH]) else None

@@ -3,15 +3,12 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
-from remit.errors import RemitError
-from remit.masking import mask_text
+from remit.errors import RemitError, render_line
 
 Status = Literal["ok", "warn", "fail", "absent"]
 """`warn` works but deserves a look; `fail` is needed and wrong; `absent` is optional, and not there."""
-
-MAX_TEXT: Final = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +67,6 @@ class Topic:
             return self.fail(f"{problem.strerror or type(problem).__name__}{place}", advice)
         advice = "Run again with REMIT_DEBUG=1; if it stays, report it as a bug in Remit."
         return self.fail(f"the check itself failed: {type(problem).__name__}: {_text_of(problem)}", advice)
-
-
-def render_line(text: str) -> str:
-    """Masked, on one line, without escapes, of bounded length: paths and answers may be somebody else's text."""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-    shown = mask_text(text)
-    return shown if len(shown) <= MAX_TEXT else shown[:MAX_TEXT] + "..."
 
 
 def _text_of(problem: Exception) -> str:

@@ -24,7 +24,7 @@ class SqliteConnection(Connection):
     def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
-        with self._translated():
+        try:
             self._raw = sqlite3.connect(
                 # Never creates: a missing database is an error to report, not an empty ledger to begin.
                 f"{path.absolute().as_uri()}?mode=rw",
@@ -34,6 +34,8 @@ class SqliteConnection(Connection):
                 check_same_thread=False,
                 cached_statements=256,
             )
+        except sqlite3.Error as problem:
+            raise _translate(problem, path, busy_seconds) from problem
         try:
             self.execute("PRAGMA synchronous=FULL")
             self.execute("PRAGMA foreign_keys=ON")
@@ -43,13 +45,18 @@ class SqliteConnection(Connection):
             self._raw.close()
             raise
 
+    # Plain handlers, not a context manager: these two run several times for each durable entry.
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        with self._translated():
+        try:
             return self._raw.execute(sql, parameters).rowcount
+        except (sqlite3.Error, OverflowError) as problem:
+            raise _translate(problem, self._path, self._busy_seconds) from problem
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
-        with self._translated():
+        try:
             yield from self._raw.execute(sql, parameters)
+        except (sqlite3.Error, OverflowError) as problem:
+            raise _translate(problem, self._path, self._busy_seconds) from problem
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         return self.rows(sql, parameters)
@@ -80,15 +87,6 @@ class SqliteConnection(Connection):
 
     def close(self) -> None:
         self._raw.close()
-
-    @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as problem:
-            raise _translate(problem, self._path, self._busy_seconds) from problem
-        except OverflowError as problem:
-            raise Misuse(Reason.MISUSE, "a number is too large for the database", where=str(self._path)) from problem
 
 
 class SqliteStore(Store):
@@ -157,7 +155,11 @@ def _switch_to_wal(connection: SqliteConnection, path: Path, busy_seconds: float
         return
 
 
-def _translate(problem: sqlite3.Error, path: Path, busy_seconds: float) -> RemitError | Conflict | Guarded:
+def _translate(
+    problem: sqlite3.Error | OverflowError, path: Path, busy_seconds: float
+) -> RemitError | Conflict | Guarded:
+    if isinstance(problem, OverflowError):
+        return Misuse(Reason.MISUSE, "a number is too large for the database", where=str(path))
     code = getattr(problem, "sqlite_errorname", None) or ""
     if isinstance(problem, sqlite3.IntegrityError) and code in _TAKEN:
         return Guarded(str(problem)) if GUARD in str(problem) else Conflict(str(problem))
