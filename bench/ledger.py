@@ -5,7 +5,6 @@ target is missed. `bench/README.md` says what is measured and what came out.
 """
 
 import argparse
-import itertools
 import json
 import os
 import shutil
@@ -18,9 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 from remit.authority.keys import create_keys, load_keyring, load_signer
@@ -40,6 +39,7 @@ SMALL: Final = 10_000
 PER_TRANSACTION: Final = 100
 """Entries in each transaction of the large ledger: as many as a busy host puts under one signed head."""
 TENANT: Final = "bench"
+INSERT_BARE: Final = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,14 @@ def event(number: int) -> Event:
     return Event(TENANT, "bench.append", str(uuid4()), payload, task_id=f"task-{number}", capability_id="FILE_MOVE")
 
 
+def say(what: str) -> None:
+    """On standard error: the result on standard output stays clean."""
+    sys.stderr.write(f"{what} ...\n")
+
+
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Say on standard error how far it is, at most once a second; the result on standard output stays clean."""
+    """Say how far it is, at most once a second."""
     began = last = time.monotonic()
 
     def report(done: int) -> None:
@@ -104,20 +109,14 @@ def measure_single(folder: Path, rounds: int, block: int) -> list[Figure]:
     with closing(open_ledger(folder)) as ledger, closing(bare_database(folder / "bare.sqlite3")) as bare:
         sample = ledger.append(event(0))
         raw = os.open(folder / "raw", os.O_CREAT | os.O_WRONLY, 0o600)
-        numbers = itertools.count(1)
-        ways = {
-            "raw": lambda: raw_write(raw),
-            "bare": lambda: bare_commit(bare, sample, next(numbers)),
-            "append": lambda: ledger.append(event(next(numbers))),
-        }
-        seconds: dict[str, list[float]] = {name: [] for name in ways}
+        seconds: dict[str, list[float]] = {"raw": [], "bare": [], "append": []}
         with progress("one caller", rounds) as report:
             for number in range(rounds + 1):
-                for name, way in ways.items():
-                    began = time.perf_counter()
-                    for _ in range(block):
-                        way()
-                    seconds[name].append((time.perf_counter() - began) / block)
+                rows = [bare_row(sample, number * block + each) for each in range(block)]
+                events = [event(number * block + each) for each in range(block)]
+                seconds["raw"].append(mean_time(lambda _: raw_write(raw), rows))
+                seconds["bare"].append(mean_time(lambda row: bare_commit(bare, row), rows))
+                seconds["append"].append(mean_time(ledger.append, events))
                 report(number)
         os.close(raw)
     for times in seconds.values():
@@ -129,6 +128,13 @@ def measure_single(folder: Path, rounds: int, block: int) -> list[Figure]:
         Figure("durable append, one caller", statistics.median(seconds["append"]) * 1e3, "ms"),
         Figure("durable append / bare commit", statistics.median(ratios), "x", most=3),
     ]
+
+
+def mean_time(way: Callable[[Any], object], things: list[Any]) -> float:
+    began = time.perf_counter()
+    for thing in things:
+        way(thing)
+    return (time.perf_counter() - began) / len(things)
 
 
 def raw_write(descriptor: int) -> None:
@@ -144,11 +150,13 @@ def bare_database(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def bare_commit(connection: sqlite3.Connection, entry: Entry, seq: int) -> None:
-    row = [getattr(entry, name) for name in COLUMNS.split(", ") if name.strip() != "seq"]
-    row.insert(1, seq)
+def bare_row(entry: Entry, seq: int) -> tuple[Any, ...]:
+    return tuple(seq if name == "seq" else getattr(entry, name) for name in COLUMNS.replace(" ", "").split(","))
+
+
+def bare_commit(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
     connection.execute("BEGIN IMMEDIATE")
-    connection.execute(f"INSERT INTO entries VALUES ({', '.join('?' * len(row))})", row)
+    connection.execute(INSERT_BARE, row)
     connection.execute("COMMIT")
 
 
@@ -190,6 +198,7 @@ def measure_many(folder: Path, each: int) -> list[Figure]:
 
 def count_syncs(folder: Path, each: int) -> int:
     """Real fsync and fdatasync calls of a process and its threads, as the kernel saw them."""
+    say(f"counting fsyncs, {CALLERS} callers")
     strace = shutil.which("strace")
     if strace is None:
         sys.exit("bench: strace is not installed; on Debian: apt-get install strace")
@@ -234,6 +243,7 @@ def pages_per_append(folder: Path, appends: int = 100) -> float:
 
 def verify(folder: Path) -> dict[str, float]:
     """In a child, so that its peak memory is its own."""
+    say("verifying the ledger")
     child = [sys.executable, __file__, "--child", "verify", str(folder), "0"]
     done = subprocess.run(child, check=True, stdout=subprocess.PIPE)
     result: dict[str, float] = json.loads(done.stdout)
@@ -243,7 +253,7 @@ def verify(folder: Path) -> dict[str, float]:
 def measure_large(folder: Path, entries: int) -> list[Figure]:
     folder.mkdir()
     prepare(folder)
-    small = min(SMALL, entries)
+    small = min(SMALL, entries // 10)
     grow(folder, 0, small)
     pages_small, seen_small = pages_per_append(folder), verify(folder)
     grow(folder, small, entries)
@@ -271,7 +281,8 @@ def run_child(work: str, folder: Path, each: int) -> None:
         append_from_many(folder, each)
         return
     began = time.perf_counter()
-    verdict = verify_store(SqliteStore(folder / "ledger.sqlite3"), load_keyring(folder / "keys"), Anchors(folder / "anchors"))
+    store, anchors = SqliteStore(folder / "ledger.sqlite3"), Anchors(folder / "anchors")
+    verdict = verify_store(store, load_keyring(folder / "keys"), anchors)
     seconds = time.perf_counter() - began
     assert not verdict.findings, verdict.findings
     # Not ru_maxrss: that one remembers the parent this process was forked from.
@@ -284,7 +295,8 @@ def render(figures: list[Figure]) -> str:
     width = max(len(figure.name) for figure in figures)
     lines = []
     for figure in figures:
-        target = "" if figure.most is None else f"  target: at most {figure.most:g}{'  MISSED' if figure.missed else ''}"
+        verdict = "  MISSED" if figure.missed else ""
+        target = "" if figure.most is None else f"  target: at most {figure.most:g}{verdict}"
         lines.append(f"{figure.name:<{width}}  {figure.value:>10,.2f} {figure.unit:<9}{target}".rstrip())
     return "\n".join(lines)
 
@@ -308,7 +320,7 @@ def main() -> int:
         figures += measure_many(folder / "many", given.each)
         figures += measure_large(folder / "large", given.entries)
     if given.json:
-        print(json.dumps([{"name": f.name, "value": f.value, "unit": f.unit, "most": f.most} for f in figures], indent=2))
+        print(json.dumps([asdict(figure) for figure in figures], indent=2))
     else:
         print(render(figures))
     return 1 if any(figure.missed for figure in figures) else 0

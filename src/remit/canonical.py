@@ -53,7 +53,7 @@ def _is_plain(value: Any, depth: int) -> bool:
 
     Texts and the like are judged where they stand, without a call: this runs several times for each ledger entry.
     """
-    if depth > MAX_DEPTH:
+    if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise RecursionError
     if isinstance(value, dict):
         plain = type(value) is dict

@@ -1,11 +1,14 @@
 """The commands as a person or a program uses them, in real processes."""
 
 import json
+import secrets
 import sqlite3
 import stat
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.cli.conftest import Remit
 
@@ -156,3 +159,24 @@ def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(remit: Remit, tmp
     assert ran.code == 0
     assert len(ran.document["steps"]) >= 9
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_granted_role_can_work_and_cannot_rewrite_history(remit: Remit, tmp_path: Path, postgres_url: str) -> None:
+    role = f"remit_service_{secrets.token_hex(4)}"
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            assert remit("init", "--database-variable", "URL", URL=postgres_url).code == 0
+            assert remit("migrate", "--grant-to", role, URL=postgres_url).code == 0
+            service = make_conninfo(postgres_url, user=role)
+            write_manifest(tmp_path)
+            assert remit("task", "lease", "task.json", "-o", "lease.json", URL=service).code == 0
+            assert remit("task", "run", "task.json", "--lease", "lease.json", URL=service).code == 0
+            assert remit("ledger", "verify", URL=service).code == 0
+            assert remit("migrate", "--grant-to", role, URL=service).code != 0
+            schema = owner.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'remit_%'").fetchone()
+            assert schema is not None
+            with psycopg.connect(service) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute(f'UPDATE "{schema[0]}".ledger_entries SET actor = NULL'.encode())
+        finally:
+            owner.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())

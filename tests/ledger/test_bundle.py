@@ -130,10 +130,20 @@ def test_each_entry_of_an_effect_names_its_task_and_its_capability(history: Worl
     """In the store by the index on tasks, and in the bundle that leaves the house."""
     with history.store.reading() as connection:
         query = "SELECT seq, capability_id FROM ledger_entries WHERE tenant_id = ? AND task_id = ? ORDER BY seq"
-        assert list(connection.rows(query, ("acme", "task-1"))) == [(1, "FILE_MOVE"), (4, "FILE_MOVE"), (7, "FILE_MOVE")]
-        assert list(connection.rows(query, ("acme", "task-0"))) == [(3, "FILE_COPY"), (6, "FILE_COPY"), (9, "FILE_COPY")]
+        assert list(connection.rows(query, ("acme", "task-1"))) == [
+            (1, "FILE_MOVE"),
+            (4, "FILE_MOVE"),
+            (7, "FILE_MOVE"),
+        ]
+        assert list(connection.rows(query, ("acme", "task-0"))) == [
+            (3, "FILE_COPY"),
+            (6, "FILE_COPY"),
+            (9, "FILE_COPY"),
+        ]
     _, *entries, _ = lines(export(history))
-    traced = [entry["seq"] for entry in entries if (entry["task_id"], entry["capability_id"]) == ("task-1", "FILE_MOVE")]
+    traced = [
+        entry["seq"] for entry in entries if (entry["task_id"], entry["capability_id"]) == ("task-1", "FILE_MOVE")
+    ]
     assert traced == [1, 4, 7]
 
 

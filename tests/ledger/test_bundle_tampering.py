@@ -215,9 +215,9 @@ WHOLE = "this is not a whole evidence bundle"
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda raw: b"",
-        lambda raw: b"\n",
-        lambda raw: b"\x7fELF\x02\x01\x01\0" + bytes(range(256)) * 8,
+        lambda _: b"",
+        lambda _: b"\n",
+        lambda _: b"\x7fELF\x02\x01\x01\0" + bytes(range(256)) * 8,
         lambda raw: b"\xff\xfe" + raw,
         lambda raw: raw + b"garbage\n",
         lambda raw: raw + b"\n",
@@ -231,7 +231,7 @@ WHOLE = "this is not a whole evidence bundle"
         lambda raw: raw.replace(b'"seq":4', b'"seq":4,"note":"hi"', 1),
         lambda raw: raw.replace(b'"number":4', b'"number":1e400', 1),
         lambda raw: raw.replace(b"\n", b"", 3),
-        lambda raw: b'{"bundle":' + b"[" * 1_000_000,
+        lambda _: b'{"bundle":' + b"[" * 1_000_000,
     ],
 )
 def test_a_file_that_is_no_whole_bundle_is_refused(

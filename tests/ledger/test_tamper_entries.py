@@ -132,9 +132,7 @@ def test_a_rewritten_tail_without_its_heads_is_unsigned_and_contradicts_the_anch
 
 @pytest.mark.parametrize("first", [1, 4])
 @pytest.mark.parametrize("named", [Fault.HEAD_FORGED, Fault.HEAD_UNKNOWN_KEY])
-def test_a_rewrite_signed_with_a_foreign_key_is_named(
-    history: World, tmp_path: Path, first: int, named: Fault
-) -> None:
+def test_a_rewrite_signed_with_a_foreign_key_is_named(history: World, tmp_path: Path, first: int, named: Fault) -> None:
     """The forger names our key, whose signature then does not fit, or his own, which nobody knows."""
     create_keys(tmp_path / "foreign", history.clock)
     stranger = load_signer(tmp_path / "foreign", "audit")

@@ -1,4 +1,4 @@
-"""A tail cut off, an old head put back, a forged or forked history: found by heads, by anchors, or by a head kept away."""
+"""A tail cut off, an old head put back, a history forged or forked: heads, anchors or a head kept away tell."""
 # ruff: noqa: S608 - an attacker writes his SQL as he likes
 
 import shutil
@@ -39,7 +39,9 @@ def anchor_of(world: World, tenant_id: str = "acme") -> Path:
 
 
 def cut(world: World, tenant_id: str, after: int, *tables: str) -> None:
-    world.attacker.tamper(*(f"DELETE FROM {table} WHERE tenant_id = '{tenant_id}' AND seq > {after}" for table in tables))
+    world.attacker.tamper(
+        *(f"DELETE FROM {table} WHERE tenant_id = '{tenant_id}' AND seq > {after}" for table in tables)
+    )
 
 
 @pytest.mark.parametrize("length", [0, 6, 7])

@@ -1,5 +1,4 @@
 """The guards themselves, and the bytes beneath: dropped, disabled or weakened triggers, strange ones, damaged pages."""
-# ruff: noqa: S608 - an attacker writes his SQL as he likes
 
 import os
 import random
@@ -59,14 +58,22 @@ def test_a_disabled_guard_is_named(world: World, how: str) -> None:
     [
         "CREATE OR REPLACE FUNCTION remit_append_only() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NEW; END$$",
         "ALTER FUNCTION remit_append_only() RESET search_path",
-        "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE ON ledger_entries"
-        " FOR EACH ROW WHEN (false) EXECUTE FUNCTION remit_append_only()",
-        "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE ON ledger_entries"
-        " FOR EACH ROW EXECUTE FUNCTION remit_append_only()",
-        "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE ON ledger_entries"
-        " FOR EACH ROW EXECUTE FUNCTION remit_finish_once()",
-        "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE ON ledger_entries"
-        " FOR EACH STATEMENT EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        (
+            "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE ON ledger_entries"
+            " FOR EACH ROW WHEN (false) EXECUTE FUNCTION remit_append_only()"
+        ),
+        (
+            "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE ON ledger_entries"
+            " FOR EACH ROW EXECUTE FUNCTION remit_append_only()"
+        ),
+        (
+            "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE ON ledger_entries"
+            " FOR EACH ROW EXECUTE FUNCTION remit_finish_once()"
+        ),
+        (
+            "CREATE OR REPLACE TRIGGER ledger_entries_no_change BEFORE UPDATE OR DELETE ON ledger_entries"
+            " FOR EACH STATEMENT EXECUTE FUNCTION suppress_redundant_updates_trigger()"
+        ),
     ],
 )
 def test_a_weakened_guard_is_named_on_postgresql(world: World, weakening: str) -> None:
@@ -130,7 +137,9 @@ def test_a_fresh_store_has_its_guards_and_no_others(world: World) -> None:
 @pytest.mark.parametrize("dialect", ["postgresql"])
 def test_a_column_turned_into_another_kind_is_named(world: World) -> None:
     world.append("acme", 2)
-    world.attacker.run("ALTER TABLE ledger_entries ALTER seq TYPE text USING seq::text, DROP CONSTRAINT ledger_entries_seq_check")
+    world.attacker.run(
+        "ALTER TABLE ledger_entries ALTER seq TYPE text USING seq::text, DROP CONSTRAINT ledger_entries_seq_check"
+    )
     assert (Fault.STORE_DAMAGED, "", None) in world.found()
 
 

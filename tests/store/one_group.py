@@ -2,9 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Self
 
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
@@ -29,7 +29,7 @@ class Gate:
         self.entered.set()
         self.opened.wait(20)
 
-    def __enter__(self) -> "Gate":
+    def __enter__(self) -> Self:
         self.thread.start()
         assert self.entered.wait(20)
         return self
@@ -39,7 +39,7 @@ class Gate:
         self.thread.join()
 
 
-def run_as_one_group(world: World, works: list[Callable[[Batch], Any]]) -> list[Any]:
+def run_as_one_group(world: World, works: Sequence[Callable[[Batch], Any]]) -> list[Any]:
     """Results in order, or the exceptions that were raised."""
     before = world.ledger.transactions
 

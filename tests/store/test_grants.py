@@ -1,5 +1,4 @@
 """On PostgreSQL a service runs with a role that may add to the ledgers and nothing else: by grant, not by trigger."""
-# ruff: noqa: S608 - names of our own tables
 
 import secrets
 from collections.abc import Iterator

@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ CALLERS = 16
 
 
 def test_waiting_callers_share_one_transaction_and_each_gets_its_own_entry(world: World) -> None:
-    works = [lambda batch, number=number: batch.append(event(number=number)) for number in range(CALLERS)]
+    works = [partial(Batch.append, event=event(number=number)) for number in range(CALLERS)]
     before = world.ledger.transactions
     entries = run_as_one_group(world, works)
     assert world.ledger.transactions == before + 2
@@ -89,11 +90,13 @@ def test_values_the_database_cannot_hold_fail_their_own_unit_only(world: World) 
     def bad(batch: Batch) -> None:
         batch.append(event())
         value = "a\0b" if batch.store.dialect == "postgresql" else 2**70
-        batch.store.execute(
-            "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'x', 'now', 'CLAIMED', NULL, NULL)", (value,)
-        )
+        batch.store.execute("INSERT INTO claims VALUES ('t', 's', ?, 'd', 'x', 'now', 'CLAIMED', NULL, NULL)", (value,))
 
-    works: list[Callable[[Batch], Any]] = [lambda batch: batch.append(event()), bad, lambda batch: batch.append(event())]
+    works: list[Callable[[Batch], Any]] = [
+        lambda batch: batch.append(event()),
+        bad,
+        lambda batch: batch.append(event()),
+    ]
     results = run_as_one_group(world, works)
     assert [type(result) for result in results] == [Entry, Misuse, Entry]
     assert world.verify().findings == []

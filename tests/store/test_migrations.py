@@ -10,7 +10,7 @@ from remit.errors import EnvironmentFailed, Reason
 from remit.ledger.append import Ledger
 from remit.ledger.heads import Anchors
 from remit.store import migrate as migrate_module
-from remit.store.connection import Connection, Store
+from remit.store.connection import Store
 from remit.store.migrate import Migration, migrate, require_current, shipped_migrations
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import Ticking, World
@@ -78,7 +78,9 @@ def test_two_that_create_the_same_file_at_once_both_succeed(tmp_path: Path) -> N
         barrier = threading.Barrier(4)
         problems: list[BaseException] = []
 
-        def run(path: Path = path, barrier: threading.Barrier = barrier, problems: list[BaseException] = problems) -> None:
+        def run(
+            path: Path = path, barrier: threading.Barrier = barrier, problems: list[BaseException] = problems
+        ) -> None:
             try:
                 barrier.wait()
                 migrate(SqliteStore.create(path), Ticking())
@@ -116,9 +118,7 @@ def test_a_missing_migration_is_refused_with_what_to_do(world: World, monkeypatc
 def ship_another(monkeypatch: pytest.MonkeyPatch, statement: str = "CREATE TABLE more (x INTEGER)") -> None:
     honest = shipped_migrations("sqlite"), shipped_migrations("postgresql")
     more = Migration(2, "more", "sha256:more", (statement,))
-    monkeypatch.setattr(
-        migrate_module, "shipped_migrations", lambda dialect: [*honest[dialect == "postgresql"], more]
-    )
+    monkeypatch.setattr(migrate_module, "shipped_migrations", lambda dialect: [*honest[dialect == "postgresql"], more])
 
 
 def test_the_next_migration_is_applied_to_a_store_in_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,16 +185,17 @@ def test_both_dialects_ship_the_same_migrations() -> None:
 def test_writers_wait_while_somebody_migrates(world: World) -> None:
     """The same lock: no entry is written into tables that are being changed."""
     written = threading.Event()
+
+    def append_and_tell() -> None:
+        world.append("acme", 1)
+        written.set()
+
     with closing(world.store.connect()) as migrator:
         migrator.begin(write=True)
         migrator.lock_schema()
-        writer = threading.Thread(target=lambda: (world.append("acme", 1), written.set()))
+        writer = threading.Thread(target=append_and_tell)
         writer.start()
         assert not written.wait(0.1)
-        _finish(migrator)
+        migrator.rollback()
     assert written.wait(20)
     writer.join()
-
-
-def _finish(connection: Connection) -> None:
-    connection.rollback()

@@ -1,4 +1,4 @@
-"""PostgreSQL that is gone, busy, restarted or misaddressed: said clearly, without a password, and mended where possible."""
+"""PostgreSQL that is gone, busy, restarted or misaddressed: said clearly, without a password, mended if possible."""
 
 import os
 import time
@@ -28,7 +28,11 @@ def here(world: World) -> PostgresStore:
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://bob:hunter2@[bad", "host=nowhere password=hunter2 sslmode", "postgresql://bob:hunter2@127.0.0.1:1/x"],
+    [
+        "postgresql://bob:hunter2@[bad",
+        "host=nowhere password=hunter2 sslmode",
+        "postgresql://bob:hunter2@127.0.0.1:1/x",
+    ],
 )
 def test_an_address_that_leads_nowhere_is_reported_without_its_password(url: str) -> None:
     store = PostgresStore(url, "remit_x", busy_seconds=2)
@@ -51,7 +55,7 @@ def test_another_writer_that_holds_the_lock_is_reported_after_the_timeout(world:
     with closing(here.connect()) as holder, closing(hasty.connect()) as waiter:
         holder.begin(write=True)
         began = time.monotonic()
-        with pytest.raises(Busy, match="held the ledger's write lock for 0.3 s") as caught:
+        with pytest.raises(Busy, match=r"held the ledger's write lock for 0\.3 s") as caught:
             waiter.begin(write=True)
         assert 0.25 < time.monotonic() - began < 5
         assert "pg_stat_activity" in caught.value.next_step
@@ -124,6 +128,15 @@ def test_a_stream_fetches_more_rows_than_fit_in_one_batch(world: World, here: Po
         assert numbers == list(range(1, 2501))
         first, second = connection.stream("SELECT 1"), connection.stream("SELECT 2")
         assert (next(first), next(second)) == ((1,), (2,)), "two at a time"
+
+
+@pytest.mark.parametrize("kind", ["rows", "stream"])
+def test_a_half_read_result_may_outlive_its_connection(here: PostgresStore, kind: str) -> None:
+    with closing(here.connect()) as connection:
+        connection.begin(write=False)
+        rows = getattr(connection, kind)("SELECT 1 UNION SELECT 2 ORDER BY 1")
+        assert next(rows) == (1,)
+    rows.close()
 
 
 def test_a_session_that_hangs_amid_a_transaction_is_ended_by_the_server(here: PostgresStore) -> None:

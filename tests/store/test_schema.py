@@ -16,9 +16,7 @@ COLUMNS = {
         " artifact_fingerprint_bundle_ref access_decision_ref confirmation_parse_proof_ref simulation_entry_ref"
         " rollback_plan_ref dispatch_decision_hash"
     ),
-    CURRENT: (
-        "tenant_id plan_id step_id correlation_id event idempotency_key reason_code entry_seq updated_at"
-    ),
+    CURRENT: ("tenant_id plan_id step_id correlation_id event idempotency_key reason_code entry_seq updated_at"),
     "agent_execution_confirmation_ledger": (
         "tenant_id entry_seq confirmation_id created_at correlation_id plan_id step_id user_id verdict accepted_token"
         " language_tag confirm_lexicon_version_ref"
@@ -87,8 +85,10 @@ def test_the_three_indexes_are_there(world: World) -> None:
     "query,index",
     [
         (
-            f"SELECT 1 FROM {STEPS} WHERE tenant_id = 't' AND correlation_id = 'c' AND step_id = 's'"
-            " AND idempotency_key = 'k' AND event = 'DISPATCHED'",
+            (
+                f"SELECT 1 FROM {STEPS} WHERE tenant_id = 't' AND correlation_id = 'c' AND step_id = 's'"
+                " AND idempotency_key = 'k' AND event = 'DISPATCHED'"
+            ),
             "agent_execution_ledger_idempotency",
         ),
         (
@@ -136,7 +136,7 @@ def test_one_step_has_one_dispatch_and_many_events(world: World) -> None:
     )
     for seq, event in enumerate(["PLANNED", "CONFIRMED", "DISPATCHED", "SUCCEEDED", "PLANNED"], start=1):
         world.attacker.run(insert, (seq, event))
-    with pytest.raises(Exception, match="dispatched before|agent_execution_ledger_idempotency"):
+    with pytest.raises(Exception, match=r"dispatched before|agent_execution_ledger_idempotency"):
         world.attacker.run(insert, (6, "DISPATCHED"))
     assert world.attacker.run(f"SELECT count(*) FROM {STEPS} WHERE event = 'DISPATCHED'") == [(1,)]
 
@@ -151,5 +151,5 @@ def test_one_step_has_one_dispatch_and_many_events(world: World) -> None:
     ],
 )
 def test_rows_that_make_no_sense_are_refused(world: World, table: str, row: str) -> None:
-    with pytest.raises(Exception, match="(?i)check constraint"):
+    with pytest.raises(Exception, match=r"(?i)check constraint"):
         world.attacker.run(f"INSERT INTO {table} VALUES ({row})")

@@ -1,7 +1,6 @@
-"""SQLite on a machine that does not play along: busy, missing, open to others, read-only. Each said clearly, and what to do."""
+"""SQLite on a machine that does not play along: busy, missing, open to others, read-only. Each said with what to do."""
 
 import os
-import sqlite3
 import subprocess
 import sys
 import time
@@ -102,11 +101,11 @@ READ_ONLY = """
 import os, sys
 from contextlib import closing
 from pathlib import Path
+from remit.errors import EnvironmentFailed
+from remit.store.sqlite import SqliteStore
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
-from remit.errors import EnvironmentFailed
-from remit.store.sqlite import SqliteStore
 try:
     with closing(SqliteStore(Path(sys.argv[1])).connect()) as connection:
         connection.begin(write=True)
@@ -178,6 +177,13 @@ def test_a_reader_keeps_its_view_while_others_write(path: Path) -> None:
         assert reader.one("SELECT count(*) FROM schema_migrations") == (2,)
 
 
+def test_a_half_read_result_may_outlive_its_connection(path: Path) -> None:
+    with SqliteStore(path).reading() as connection:
+        rows = connection.rows("SELECT 1 UNION SELECT 2")
+        assert next(rows) == (1,)
+    rows.close()  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("name", ["a b.sqlite3", "a?mode=ro.sqlite3", "a%20b#c.sqlite3", "é.sqlite3"])
 def test_odd_file_names_are_only_names(tmp_path: Path, name: str) -> None:
     store = SqliteStore.create(tmp_path / name)
@@ -186,10 +192,8 @@ def test_odd_file_names_are_only_names(tmp_path: Path, name: str) -> None:
     assert str(store.path) in store.describe()
 
 
-def test_values_of_the_wrong_kind_are_the_callers_mistake(path: Path) -> None:
-    with closing(SqliteStore(path).connect()) as connection:
-        for value in (object(), 2**64, b"bytes"):
-            with pytest.raises(Misuse):
-                connection.execute("INSERT INTO schema_migrations VALUES (?, 'x', ?, 'x')", (9, value))
-            with pytest.raises((Misuse, sqlite3.ProgrammingError)):
-                connection.execute("INSERT INTO claims VALUES ('t', 's', ?, 'd', 'x', 'n', 'CLAIMED', NULL, NULL)", (value,))
+@pytest.mark.parametrize("value", [object(), 2**64, b"bytes", None])
+def test_a_value_of_the_wrong_kind_is_the_callers_mistake(path: Path, value: object) -> None:
+    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'x', 'now', 'CLAIMED', NULL, NULL)"
+    with closing(SqliteStore(path).connect()) as connection, pytest.raises(Misuse):
+        connection.execute(insert, (value,))

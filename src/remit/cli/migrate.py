@@ -1,27 +1,38 @@
 """`remit migrate`."""
 
+from contextlib import closing
 from pathlib import Path
 
 import click
 
 from remit.cli.shown import json_option, show_json, workspace_option
+from remit.store.grants import grant_runtime_role
 from remit.store.migrate import migrate as migrate_store
 from remit.workspace import Workspace
 
 
 @click.command()
+@click.option(
+    "--grant-to",
+    "role",
+    metavar="ROLE",
+    help="PostgreSQL: let this role add to the ledgers and read them, and take all else from it.",
+)
 @workspace_option
 @json_option
-def migrate(directory: Path, as_json: bool) -> None:
+def migrate(role: str | None, directory: Path, as_json: bool) -> None:
     """Bring the store's tables up to date.
 
     Nothing else in Remit ever changes them: after an update, commands refuse to work until this has run.
     """
     with Workspace.open(directory) as workspace:
         applied = migrate_store(workspace.store, workspace.clock)
+        if role is not None:
+            with closing(workspace.store.connect()) as connection:
+                grant_runtime_role(connection, role)
     if as_json:
-        show_json({"applied": applied})
-    elif applied:
-        click.echo(f"Applied: {', '.join(applied)}")
-    else:
-        click.echo("Already up to date.")
+        show_json({"applied": applied, "granted_to": role})
+        return
+    click.echo(f"Applied: {', '.join(applied)}" if applied else "Already up to date.")
+    if role is not None:
+        click.echo(f"Role {role} may add to the ledgers and read them, and nothing else.")

@@ -1,6 +1,6 @@
 """The two slots of one anchor. The older one is overwritten, so a crash or power cut can spoil only that one.
 
-The file is mapped into memory: written with a system call, it would make the next commit's own fsync a tenth dearer.
+The file is mapped into memory: written with a system call, it makes the next commit's fsync dearer (bench/README.md).
 A slot begins with its number, which is taken away first and put back last: a slot that a kill left half-written has
 none, and is not read.
 """

@@ -14,7 +14,7 @@ from remit.ledger.guards import foreign_triggers, missing_guards
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
 from remit.ledger.projections import projection_drift
-from remit.store.connection import Connection, Row, Store
+from remit.store.connection import Connection, Row, Store, UnreadableText
 from remit.store.migrate import require_current
 
 _ENTRIES: Final = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? ORDER BY seq"
@@ -37,16 +37,35 @@ def verify_store(
     `known_heads` are heads that somebody kept elsewhere: the stronger anchor, since it lies out of reach of whoever
     could write to both the database and the state directory.
     """
+    try:
+        return _verify(store, keyring, anchors, tenant_id, known_heads)
+    except UnreadableText:  # once more, the slow way, so that the rows can be named
+        return _verify(store, keyring, anchors, tenant_id, known_heads, any_text=True)
+
+
+def _verify(
+    store: Store,
+    keyring: Keyring,
+    anchors: Anchors,
+    tenant_id: str | None,
+    known_heads: tuple[LedgerHead, ...],
+    *,
+    any_text: bool = False,
+) -> Verdict:
     verdict = Verdict()
     # Before the view of the store is taken: an anchor written meanwhile would speak of entries the view cannot hold.
     witnesses = collect_witnesses(anchors, known_heads, keyring, verdict)
     try:
         with store.reading() as connection:
+            if any_text:
+                connection.tolerate_bad_text()
             require_current(connection)
             _verify_tables(connection, verdict)
             _verify_tenants(connection, keyring, witnesses, verdict, tenant_id)
             for drift_tenant, seq, what in projection_drift(connection, tenant_id):
                 verdict.report(Fault.PROJECTION_DRIFT, drift_tenant, seq, what)
+    except UnreadableText:
+        raise
     except EnvironmentFailed as problem:
         if problem.reason is not Reason.EVIDENCE_INVALID:
             raise

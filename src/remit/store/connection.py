@@ -23,6 +23,10 @@ class DatabaseFailed(EnvironmentFailed):
     """The database itself could not go on: nothing in this transaction can be trusted, whoever's part it was."""
 
 
+class UnreadableText(DatabaseFailed):
+    """A row holds text that is not UTF-8. Only somebody else can have put it there."""
+
+
 class Busy(DatabaseFailed):
     """Somebody else has been writing for longer than we were told to wait. Worth another try."""
 
@@ -66,6 +70,10 @@ class Connection(ABC):
     @abstractmethod
     def lock_keys(self, *, exclusive: bool) -> None:
         """Writers share this lock; a key rotation holds it alone, so no head is signed by a key just retired."""
+
+    @abstractmethod
+    def tolerate_bad_text(self) -> None:
+        """From now on give back text that is not UTF-8 too, with lone surrogates: an auditor has to name its row."""
 
     @abstractmethod
     def damage(self) -> Iterator[str]:

@@ -100,6 +100,9 @@ class PostgresConnection(Connection):
     def lock_keys(self, *, exclusive: bool) -> None:
         """`begin` already holds the only write lock there is."""
 
+    def tolerate_bad_text(self) -> None:
+        """The server itself refuses such text."""
+
     def damage(self) -> Iterator[str]:
         """The server checks its pages itself, where data checksums are on."""
         yield from ()

@@ -10,7 +10,17 @@ from typing import Any, Final
 
 from remit.errors import Misuse, Reason, RemitError
 from remit.state import require_private
-from remit.store.connection import Busy, Conflict, Connection, DatabaseFailed, Dialect, Guarded, Row, Store
+from remit.store.connection import (
+    Busy,
+    Conflict,
+    Connection,
+    DatabaseFailed,
+    Dialect,
+    Guarded,
+    Row,
+    Store,
+    UnreadableText,
+)
 
 BUSY_SECONDS: Final = 10.0
 GUARD: Final = "append-only"
@@ -54,7 +64,9 @@ class SqliteConnection(Connection):
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
-            yield from self._raw.execute(sql, parameters)
+            # Not `yield from`: a half-read result that outlives its connection would close the cursor, too late.
+            for row in self._raw.execute(sql, parameters):  # noqa: UP028
+                yield row
         except (sqlite3.Error, OverflowError) as problem:
             raise _translate(problem, self._path, self._busy_seconds) from problem
 
@@ -67,10 +79,6 @@ class SqliteConnection(Connection):
     def begin(self, *, write: bool) -> None:
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
-    def tolerate_bad_text(self) -> None:
-        """Give back text that is not UTF-8 too, as lone surrogates: an auditor has to name the row that holds it."""
-        self._raw.text_factory = _decode
-
     def lock_schema(self) -> None:
         """BEGIN IMMEDIATE already holds the only write lock there is."""
 
@@ -79,6 +87,10 @@ class SqliteConnection(Connection):
 
     def lock_keys(self, *, exclusive: bool) -> None:
         """BEGIN IMMEDIATE already holds the only write lock there is."""
+
+    def tolerate_bad_text(self) -> None:
+        """Not the default: a function called for every text makes reading half as fast."""
+        self._raw.text_factory = _decode
 
     def damage(self) -> Iterator[str]:
         for (line,) in self.rows(f"PRAGMA integrity_check({MAX_DAMAGE})"):
@@ -116,7 +128,6 @@ class SqliteStore(Store):
     def reading(self) -> Iterator[Connection]:
         connection = self.connect()
         try:
-            connection.tolerate_bad_text()
             connection.execute("PRAGMA query_only=ON")
             connection.begin(write=False)
             yield connection
@@ -163,7 +174,9 @@ def _translate(
     code = getattr(problem, "sqlite_errorname", None) or ""
     if isinstance(problem, sqlite3.IntegrityError) and code in _TAKEN:
         return Guarded(str(problem)) if GUARD in str(problem) else Conflict(str(problem))
-    if isinstance(problem, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError)):
+    if isinstance(
+        problem, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+    ):
         # Only this statement failed: its transaction can go on.
         return Misuse(Reason.MISUSE, f"the database refused a value: {problem}", where=str(path))
     if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -176,6 +189,13 @@ def _translate(
     for prefix, (reason, what, next_step) in _FAILURES.items():
         if code.startswith(prefix):
             return DatabaseFailed(reason, what, where=str(path), next_step=next_step)
+    if "Could not decode to UTF-8" in str(problem):
+        return UnreadableText(
+            Reason.EVIDENCE_INVALID,
+            "a row holds text that Remit did not write",
+            where=str(path),
+            next_step="Keep a copy of the database as it is; `remit ledger verify` names the row.",
+        )
     if "no such table" in str(problem):
         missing = "the ledger's tables are not there"
         return DatabaseFailed(Reason.STORE_OUTDATED, missing, where=str(path), next_step="Run `remit migrate`.")
