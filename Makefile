@@ -35,7 +35,7 @@ demo: $(RUNTIME) ## see Remit at work, in a folder that is removed afterwards
 	@$(BIN)/remit demo
 
 test: $(DEV) system ## run the tests
-	@$(PYTEST) -m "not slow_crash"
+	@$(PYTEST)
 
 crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the tests need from the system: PostgreSQL's server binaries and Chromium. Does nothing when they are present.
+# What the tests need from the system: PostgreSQL's server binaries, Chromium and strace. Does nothing when they are present.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,6 +12,7 @@ if [ -z "${REMIT_TEST_POSTGRES_URL:-}" ] && ! have initdb && ! ls /usr/lib/postg
     missing="$missing postgresql"
 fi
 have chromium || missing="$missing chromium"
+have strace || missing="$missing strace"
 [ -n "$missing" ] || exit 0
 
 # The tests start a server of their own. Debian would also create and start a cluster for the whole machine: not asked

@@ -2,7 +2,7 @@
 
 
 def printable(text: str) -> str:
-    """The same text, with everything that is not printable spelled out, such as `\\x1b` or `\\u202e`."""
+    r"""The same text, with everything that is not printable spelled out, such as `\x1b` or `\u202e`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

@@ -55,7 +55,7 @@ def test_a_lease_on_standard_output_can_be_piped(remit: Remit, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    "changes, code",
     [({"capability_id": "NOBODY_CAN"}, "UNSUPPORTED_CAPABILITY"), ({"task_id": "t-2"}, "INVALID_LEASE")],
 )
 def test_a_refused_task_exits_2_with_its_code(remit: Remit, tmp_path: Path, changes: dict[str, str], code: str) -> None:
@@ -118,7 +118,7 @@ def test_a_kept_head_proves_what_was_cut_off(remit: Remit, tmp_path: Path) -> No
     for trigger in ("ledger_entries_no_delete", "ledger_heads_no_delete"):
         (text,) = database.execute("SELECT sql FROM sqlite_master WHERE name = ?", (trigger,)).fetchone()
         database.execute(f"DROP TRIGGER {trigger}")
-        database.execute(f"DELETE FROM {trigger.removesuffix('_no_delete')} WHERE seq = 2")
+        database.execute(f"DELETE FROM {trigger.removesuffix('_no_delete')} WHERE seq = 2")  # noqa: S608 - our own names
         database.execute(text)
     database.commit()
     database.close()
@@ -177,6 +177,6 @@ def test_a_granted_role_can_work_and_cannot_rewrite_history(remit: Remit, tmp_pa
             schema = owner.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'remit_%'").fetchone()
             assert schema is not None
             with psycopg.connect(service) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
-                session.execute(f'UPDATE "{schema[0]}".ledger_entries SET actor = NULL'.encode())
+                session.execute(f'UPDATE "{schema[0]}".ledger_entries SET actor = NULL'.encode())  # noqa: S608 - as above
         finally:
             owner.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())

@@ -147,3 +147,17 @@ def test_move_without_the_way_back_is_refused() -> None:
     with pytest.raises(Refused) as refusal:
         ExecutionResult.from_tree(_document("execution-result/move", output=output))
     assert "$.output.undo_metadata.original_path" in refusal.value.where
+
+
+@pytest.mark.parametrize("number", [2**53, -(2**53), 1e17, -1e20, 2**80])
+def test_number_whose_canonical_form_reads_back_as_another_is_refused(number: float) -> None:
+    document = _document("task-manifest/no-effect", capability_id="OTHER", inputs={"n": [number]})
+    with pytest.raises(Refused):
+        TaskManifest.from_tree(document)
+
+
+@pytest.mark.parametrize("number", [2**53 - 1, 0.5, 1e21, 1e300, -1e-300])
+def test_number_that_survives_the_round_trip_is_taken(number: float) -> None:
+    document = _document("task-manifest/no-effect", capability_id="OTHER", inputs={"n": [number]})
+    manifest = TaskManifest.from_tree(document)
+    assert TaskManifest.parse(manifest.canonical()).canonical() == manifest.canonical()

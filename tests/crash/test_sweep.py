@@ -48,7 +48,7 @@ def test_every_occurrence_of_a_point_while_appending(make_place: MakePlace, work
         return run_child(workload(place, work, count=3 if work == "threads" else 6), fault=Fault(point, when))
 
     kills = 0
-    for when, ended in sweep(killed_at, every=7 if point == "append.inserted" and work == "threads" else 1):
+    for when, ended in sweep(killed_at):
         kills += 1
         assert what_was_lost(place, ended.acknowledged) == [], when
     assert kills >= 1
@@ -113,7 +113,7 @@ def test_every_system_call_while_migrating(make_place: MakePlace, call: str) -> 
         afresh(place, tables=False)
         return run_killed_at(workload(place, "migrate", count=1), call, when)
 
-    for when, _ in sweep(killed_at, every=5 if call == "pwrite64" else 1):
+    for when, _ in sweep(killed_at):
         migrate(place.store(), system_clock)
         assert what_was_lost(place, ()) == [], (call, when)
 

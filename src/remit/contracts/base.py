@@ -5,6 +5,7 @@ limits the bytes before anything is built from them. The largest bounds (`LARGE`
 a plan) are chosen so that the worst document of that size is still read by a process of less than 100 MB.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
@@ -16,11 +17,14 @@ from remit.ids import parse_time
 from remit.untrusted import Bounds, parse_json
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 SMALL: Final = Bounds(max_bytes=64 << 10, max_items=2_000)
 LARGE: Final = Bounds(max_bytes=5 << 20)
 
 MAX_JSON_DEPTH: Final = 24
+# From here on the canonical form of a number has an exponent; below, a whole number reads as an integer.
+FIRST_WITH_EXPONENT: Final = 1e21
 MAX_JSON_VALUES: Final = 20_000
 
 
@@ -168,24 +172,37 @@ def _check_some(items: tuple[T, ...]) -> tuple[T, ...]:
     return items
 
 
-def _check_json(value: JsonValue) -> JsonValue:
-    """Bounded, and with a canonical form: what cannot be signed is refused where it stands, not when it is signed."""
-    pending: list[tuple[JsonValue, int]] = [(value, 0)]
-    seen = 0
-    while pending:
-        item, depth = pending.pop()
-        seen += 1
-        if depth > MAX_JSON_DEPTH:
-            raise ValueError(f"the nesting is deeper than {MAX_JSON_DEPTH} levels")
-        if isinstance(item, dict):
-            pending.extend((child, depth + 1) for child in item.values())
-        elif isinstance(item, list):
-            pending.extend((child, depth + 1) for child in item)
-        elif isinstance(item, int) and abs(item) > MAX_SAFE_INTEGER:
-            raise ValueError("an integer is past 2^53-1; send it as a string")
-        if seen + len(pending) > MAX_JSON_VALUES:
-            raise ValueError(f"there are more than {MAX_JSON_VALUES:,} values")
-    return value
+def _reads_as_unsafe_integer(item: Any) -> bool:
+    if isinstance(item, float):
+        return MAX_SAFE_INTEGER < abs(item) < FIRST_WITH_EXPONENT
+    return isinstance(item, int) and abs(item) > MAX_SAFE_INTEGER
+
+
+def json_within(max_depth: int, max_values: int) -> Callable[[V], V]:
+    """A check that a value is bounded and has a canonical form that reads back as itself.
+
+    What cannot be signed is refused where it stands, not when it is signed.
+    """
+
+    def check(value: V) -> V:
+        pending: list[tuple[Any, int]] = [(value, 0)]
+        seen = 0
+        while pending:
+            item, depth = pending.pop()
+            seen += 1
+            if depth > max_depth:
+                raise ValueError(f"the nesting is deeper than {max_depth} levels")
+            if isinstance(item, dict):
+                pending.extend((child, depth + 1) for child in item.values())
+            elif isinstance(item, list):
+                pending.extend((child, depth + 1) for child in item)
+            elif _reads_as_unsafe_integer(item):
+                raise ValueError("an integer is past 2^53-1; send it as a string")
+            if seen + len(pending) > max_values:
+                raise ValueError(f"there are more than {max_values:,} values")
+        return value
+
+    return check
 
 
 # --- the words ------------------------------------------------------------------------------------------------------
@@ -251,11 +268,13 @@ LongText = Annotated[str, Field(max_length=LARGE.max_bytes)]
 
 Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 
-JsonData = Annotated[JsonValue, AfterValidator(_check_json)]
+JsonData = Annotated[JsonValue, AfterValidator(json_within(MAX_JSON_DEPTH, MAX_JSON_VALUES))]
 """Any JSON value with a canonical form, at most 24 deep, with at most 20,000 values."""
 
 JsonObject = Annotated[
-    dict[Annotated[str, Field(max_length=200)], JsonValue], Field(max_length=1_000), AfterValidator(_check_json)
+    dict[Annotated[str, Field(max_length=200)], JsonValue],
+    Field(max_length=1_000),
+    AfterValidator(json_within(MAX_JSON_DEPTH, MAX_JSON_VALUES)),
 ]
 """An object whose names the contract does not know: at most 1,000 of them, values as in `JsonData`."""
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import AfterValidator, Field, JsonValue
 
 from remit.canonical import MAX_SAFE_INTEGER
-from remit.contracts.base import Contract, Digest, Identifier, KeyId, Signature, Timestamp, VersionOne
+from remit.contracts.base import Contract, Digest, Identifier, KeyId, Signature, Timestamp, VersionOne, json_within
 from remit.untrusted import Bounds
 
 # Wider than what any document inside a payload may have, so that wrapping one never makes it unrecordable.
@@ -13,29 +13,10 @@ MAX_PAYLOAD_DEPTH: Final = 40
 MAX_PAYLOAD_VALUES: Final = 90_000
 
 
-def _check_payload(payload: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    pending: list[tuple[JsonValue, int]] = [(payload, 0)]
-    seen = 0
-    while pending:
-        item, depth = pending.pop()
-        seen += 1
-        if depth > MAX_PAYLOAD_DEPTH:
-            raise ValueError(f"the nesting is deeper than {MAX_PAYLOAD_DEPTH} levels")
-        if isinstance(item, dict):
-            pending.extend((child, depth + 1) for child in item.values())
-        elif isinstance(item, list):
-            pending.extend((child, depth + 1) for child in item)
-        elif isinstance(item, int) and abs(item) > MAX_SAFE_INTEGER:
-            raise ValueError("an integer is past 2^53-1; record it as a string")
-        if seen + len(pending) > MAX_PAYLOAD_VALUES:
-            raise ValueError(f"there are more than {MAX_PAYLOAD_VALUES:,} values")
-    return payload
-
-
 Payload = Annotated[
     dict[Annotated[str, Field(max_length=1 << 20)], JsonValue],
     Field(max_length=MAX_PAYLOAD_VALUES),
-    AfterValidator(_check_payload),
+    AfterValidator(json_within(MAX_PAYLOAD_DEPTH, MAX_PAYLOAD_VALUES)),
 ]
 """Any JSON object with a canonical form, at most 40 deep, with at most 90,000 values."""
 

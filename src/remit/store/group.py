@@ -44,14 +44,21 @@ S = TypeVar("S", bound=Session)
 
 
 class _Unit(Generic[S]):
-    __slots__ = ("error", "result", "settled", "wake", "work")
+    __slots__ = ("error", "result", "settled", "sleep", "work")
 
     def __init__(self, work: Callable[[S], Any]) -> None:
         self.work = work
         self.result: Any = None
         self.error: BaseException | None = None
         self.settled = False
-        self.wake = threading.Event()
+        # A bare lock, held until somebody wakes us. An Event keeps a lock inside that an interrupt can leave locked,
+        # and then whoever sets it waits for ever.
+        self.sleep = threading.Lock()
+        self.sleep.acquire()
+
+    def wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # awake already
+            self.sleep.release()
 
 
 class GroupCommit(Generic[S]):
@@ -87,7 +94,7 @@ class GroupCommit(Generic[S]):
                     self._leader = unit
                 leads = self._leader is unit
             while not leads and not unit.settled:
-                unit.wake.wait(LOOK_UP_SECONDS)
+                unit.sleep.acquire(timeout=LOOK_UP_SECONDS)
                 leads = self._leader is unit
             if not unit.settled:
                 self._lead(unit)
@@ -117,9 +124,9 @@ class GroupCommit(Generic[S]):
         finally:
             self._hand_over(leader)
             for unit in group:
-                if not unit.settled:
-                    _settle(unit, _failure(KeyboardInterrupt(), committing=False))
-                unit.wake.set()
+                if not unit.settled:  # we were interrupted, before the commit or just after it
+                    _settle(unit, _failure(KeyboardInterrupt(), committing=True))
+                unit.wake()
 
     def _hand_over(self, leader: _Unit[S]) -> None:
         with self._mutex:
@@ -127,7 +134,7 @@ class GroupCommit(Generic[S]):
                 return
             self._leader = successor = self._waiting[0] if self._waiting else None
         if successor is not None:
-            successor.wake.set()
+            successor.wake()
 
     def _depart(self, unit: _Unit[S]) -> None:
         """On every way out of `run`. Matters when the caller was interrupted: its unit must not be waited for."""

@@ -43,7 +43,7 @@ class PostgresConnection(Connection):
             raise
         # A client that hangs while it writes must not hold up every other host for ever.
         self._begin_writing = (
-            f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = '{HUNG_SECONDS}s';"
+            f"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL idle_in_transaction_session_timeout = '{HUNG_SECONDS}s';"
             f" SELECT pg_advisory_xact_lock({_lock_number(schema)})"
         ).encode()
 

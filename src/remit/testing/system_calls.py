@@ -51,11 +51,11 @@ def run_killed_at(
     return run_child([*injected, *kill, "--", *command], environment=environment, timeout=timeout)
 
 
-def sweep(run: Callable[[int], Ended], *, every: int = 1) -> Iterator[tuple[int, Ended]]:
-    """`run(when)` for when = 1, 1 + every, ... as long as the child is killed. The unharmed last run is left out."""
+def sweep(run: Callable[[int], Ended]) -> Iterator[tuple[int, Ended]]:
+    """`run(when)` for when = 1, 2, ... as long as the child is killed. The unharmed last run is left out."""
     when = 1
     while (ended := run(when)).killed:
         yield when, ended
-        when += every
+        when += 1
     if ended.exit_code != 0:
         raise AssertionError(f"the program failed by itself: exit code {ended.exit_code}\n{ended.output}")
