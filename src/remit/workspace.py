@@ -27,7 +27,7 @@ from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.ids import Clock, parse_time, render_time, system_clock
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
-from remit.ledger.findings import Verdict
+from remit.ledger.findings import Progress, Verdict
 from remit.ledger.heads import Anchors
 from remit.ledger.verify import verify_store
 from remit.road import Preview, travel
@@ -145,8 +145,17 @@ class Workspace:
         """The same road, stopped after the preview: nothing is claimed, recorded or done."""
         return travel(self._task_door(), (manifest, lease), self.ledger, self.clock, dry_run=True)
 
-    def verify_ledger(self, *, tenant_id: str | None = None, known_heads: tuple[LedgerHead, ...] = ()) -> Verdict:
-        return verify_store(self.store, self.keyring, self.anchors, tenant_id=tenant_id, known_heads=known_heads)
+    def verify_ledger(
+        self,
+        *,
+        tenant_id: str | None = None,
+        known_heads: tuple[LedgerHead, ...] = (),
+        progress: Progress | None = None,
+    ) -> Verdict:
+        """Check every chain, head and table. `known_heads` are heads that were kept elsewhere."""
+        return verify_store(
+            self.store, self.keyring, self.anchors, tenant_id=tenant_id, known_heads=known_heads, progress=progress
+        )
 
     def rotate_key(self, role: Role, *, revoke: bool = False) -> tuple[PublicKey, PublicKey]:
         """A new key for a role, recorded in the ledger. No writer signs with the old one once this returns."""

@@ -9,7 +9,7 @@ import click
 
 from remit.authority.keys import parse_public_pem
 from remit.authority.signing import Keyring
-from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option
+from remit.cli.shown import counting, json_option, output_option, show_json, show_table, workspace_option
 from remit.contracts.ledger import LedgerHead
 from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused
@@ -17,6 +17,7 @@ from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Verdict
 from remit.ledger.projections import rebuild as rebuild_projection
+from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
@@ -61,12 +62,15 @@ def verify(
 
     Exit code 0 when all of it holds, 1 when something was found.
     """
-    if bundle is not None:
-        verdict = _verify_file(bundle, public_key, directory)
-    else:
-        known = tuple(LedgerHead.parse(path.read_bytes(), source=str(path)) for path in heads)
-        with Workspace.open(directory) as workspace:
-            verdict = workspace.verify_ledger(tenant_id=tenant_id, known_heads=known)
+    known = tuple(_read_head(path) for path in heads)
+    with counting("entries checked") as progress:
+        if bundle is not None:
+            keyring = _pinned(public_key) if public_key else _workspace_keyring(directory)
+            with bundle.open("rb") as stream:
+                verdict = verify_bundle(stream, keyring, source=str(bundle), known_heads=known, progress=progress)
+        else:
+            with Workspace.open(directory) as workspace:
+                verdict = workspace.verify_ledger(tenant_id=tenant_id, known_heads=known, progress=progress)
     if as_json:
         show_json(verdict.as_json())
     else:
@@ -147,14 +151,14 @@ def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) ->
         click.echo(f"Head of {found.seq} entries written to {output}")
 
 
-def _verify_file(bundle: Path, public_key: Path | None, directory: Path) -> Verdict:
-    keyring = _pinned(public_key) if public_key else _workspace_keyring(directory)
-    with bundle.open("rb") as stream:
-        return verify_bundle(stream, keyring, source=str(bundle))
+def _read_head(path: Path) -> LedgerHead:
+    with path.open("rb") as stream:
+        return LedgerHead.parse(read_bounded(stream, LedgerHead.bounds, source=str(path)), source=str(path))
 
 
 def _pinned(public_key: Path) -> Keyring:
-    return parse_public_pem(public_key.read_bytes()[:MAX_KEY_FILE], "audit", source=str(public_key))
+    with public_key.open("rb") as stream:
+        return parse_public_pem(stream.read(MAX_KEY_FILE), "audit", source=str(public_key))
 
 
 def _workspace_keyring(directory: Path) -> Keyring:

@@ -1,7 +1,10 @@
 """What commands share in showing results: the `--json` option, a plain table, one JSON document."""
 
+import contextlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +37,25 @@ def output_option(command: F) -> F:
         type=click.Path(path_type=Path, dir_okay=False),
         help="A file to write to (default: standard output).",
     )(command)
+
+
+@contextlib.contextmanager
+def counting(what: str) -> Iterator[Callable[[int], None]]:
+    """A running count on standard error for work that takes longer than a second, on a terminal only."""
+    started = time.monotonic()
+    shown = False
+
+    def count(number: int) -> None:
+        nonlocal shown
+        if sys.stderr.isatty() and time.monotonic() - started > 1:
+            click.echo(f"\r{number:,} {what}", nl=False, err=True)
+            shown = True
+
+    try:
+        yield count
+    finally:
+        if shown:
+            click.echo("\r\x1b[K", nl=False, err=True)
 
 
 def show_json(document: Any) -> None:

@@ -19,7 +19,7 @@ from remit.errors import Reason, Refused, RemitError
 from remit.ids import Clock, render_time
 from remit.ledger.chain import ChainWalk, Link
 from remit.ledger.entry import COLUMNS, Entry, entry_hash
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import Fault, Progress, Verdict
 from remit.ledger.heads_check import head_fault
 from remit.store.connection import Connection, Store
 
@@ -71,10 +71,15 @@ def write_bundle(
 
 
 def verify_bundle(
-    stream: IO[bytes], keyring: Keyring, *, source: str, known_heads: tuple[LedgerHead, ...] = ()
+    stream: IO[bytes],
+    keyring: Keyring,
+    *,
+    source: str,
+    known_heads: tuple[LedgerHead, ...] = (),
+    progress: Progress | None = None,
 ) -> Verdict:
     """Check a bundle with nothing but public keys. Reads it once, one line in memory at a time."""
-    verdict = Verdict(tenants=1)
+    verdict = Verdict(tenants=1, progress=progress) if progress else Verdict(tenants=1)
     lines = _lines(stream, source)
     header = _parse(BundleHeader, next(lines, b""), source, 1)
     check = _BundleCheck(header, _trusted(known_heads, header, keyring, verdict), verdict)

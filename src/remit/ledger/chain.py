@@ -37,7 +37,7 @@ class ChainWalk:
         self.length = first_seq - 1
 
     def step(self, link: Link) -> None:
-        self._verdict.entries += 1
+        self._verdict.count_entry()
         if link.seq < self._expected:
             self._report(Fault.FORKED, link.seq, "two entries claim this place in the chain")
             return

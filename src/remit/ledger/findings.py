@@ -1,5 +1,6 @@
 """What verification can find, by name, and the report it gives."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -40,6 +41,10 @@ class Finding:
         return {"fault": self.fault.value, "tenant_id": self.tenant_id, "seq": self.seq, "what": self.what}
 
 
+# Called now and then with the number of entries looked at so far.
+Progress = Callable[[int], None]
+PROGRESS_EVERY = 5_000
+
 MAX_FINDINGS = 1_000
 
 
@@ -54,6 +59,12 @@ class Verdict:
     """Tenants whose chain was measured against a head kept outside the database."""
     findings: list[Finding] = field(default_factory=list)
     suppressed: int = 0
+    progress: Progress = field(default=lambda _: None, repr=False)
+
+    def count_entry(self) -> None:
+        self.entries += 1
+        if self.entries % PROGRESS_EVERY == 0:
+            self.progress(self.entries)
 
     @property
     def holds(self) -> bool:

@@ -9,7 +9,7 @@ from remit.errors import EnvironmentFailed, Reason
 from remit.ledger.agent_rows import KIND_OF, AgentRowsCheck
 from remit.ledger.chain import ChainWalk, Link, Suspects
 from remit.ledger.entry import COLUMNS, Entry
-from remit.ledger.findings import Fault, Verdict
+from remit.ledger.findings import Fault, Progress, Verdict
 from remit.ledger.guards import foreign_triggers, missing_guards
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
@@ -31,16 +31,18 @@ def verify_store(
     *,
     tenant_id: str | None = None,
     known_heads: tuple[LedgerHead, ...] = (),
+    progress: Progress | None = None,
 ) -> Verdict:
     """Every chain, every signed head, the agent tables and the projection; and that none of it was cut short.
 
     `known_heads` are heads that somebody kept elsewhere: the stronger anchor, since it lies out of reach of whoever
     could write to both the database and the state directory.
     """
+    show = progress or (lambda _: None)
     try:
-        return _verify(store, keyring, anchors, tenant_id, known_heads)
+        return _verify(store, keyring, anchors, tenant_id, known_heads, Verdict(progress=show))
     except UnreadableText:  # once more, the slow way, so that the rows can be named
-        return _verify(store, keyring, anchors, tenant_id, known_heads, any_text=True)
+        return _verify(store, keyring, anchors, tenant_id, known_heads, Verdict(progress=show), any_text=True)
 
 
 def _verify(
@@ -49,10 +51,10 @@ def _verify(
     anchors: Anchors,
     tenant_id: str | None,
     known_heads: tuple[LedgerHead, ...],
+    verdict: Verdict,
     *,
     any_text: bool = False,
 ) -> Verdict:
-    verdict = Verdict()
     # Before the view of the store is taken: an anchor written meanwhile would speak of entries the view cannot hold.
     witnesses = collect_witnesses(anchors, known_heads, keyring, verdict)
     try:
