@@ -81,7 +81,8 @@ def make_private_directory(path: Path) -> None:
 
 def disk_failure(problem: OSError, path: Path) -> EnvironmentFailed:
     full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
-    advice = "Free some space and try again." if full else "Check that this folder exists and that you may write there."
+    elsewhere = "Check that this folder exists and that you may write there; REMIT_STATE can name another place."
+    advice = "Free some space and try again." if full else elsewhere
     return EnvironmentFailed(
         Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
         f"could not write a file: {os.strerror(problem.errno) if problem.errno else problem}",

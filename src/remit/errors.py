@@ -45,6 +45,34 @@ class Reason(StrEnum):
     INTERNAL = "internal"
 
 
+MEANING: Final[dict[Reason, str]] = {
+    Reason.MALFORMED: "the input is not what its contract asks for: not JSON, a wrong type, a field too many or too few",
+    Reason.TOO_LARGE: "the input has more bytes or items than are read",
+    Reason.TOO_DEEP: "the input is nested deeper than is read",
+    Reason.AUTHORITY_MALFORMED: "what was handed in as a lease is not a lease",
+    Reason.SIGNATURE_INVALID: "the signature does not fit the document: one of them was changed, or made for another kind",
+    Reason.KEY_UNKNOWN: "it was signed with a key that this keyring does not hold",
+    Reason.KEY_RETIRED: "it was signed with a key after that key had been retired",
+    Reason.BINDING_MISMATCH: "the authority is real, but for another task, capability, executor or content",
+    Reason.EXPIRED: "the authority was valid, and its time is over",
+    Reason.NOT_YET_VALID: "the authority is dated in the future: a clock is wrong",
+    Reason.REVOKED: "it was signed with a key that was revoked; nothing that key signed counts any more",
+    Reason.CAPABILITY_UNSUPPORTED: "no registered executor offers this capability",
+    Reason.IDEMPOTENCY_CONFLICT: "the id is taken: by a request with another content, or by one that has no outcome yet",
+    Reason.TRANSITION_INVALID: "the ledger does not allow this step after the one before it",
+    Reason.EVIDENCE_INVALID: "a bundle, head or stored record contradicts itself or its signature",
+    Reason.MISUSE: "the calling program broke a rule of the API: a bug to mend there",
+    Reason.STATE_UNSAFE: "keys or ledger are, or would be, within reach of somebody else, or cannot be read",
+    Reason.STATE_MISSING: "there is no workspace here, or a part of its state is gone",
+    Reason.STORE_UNAVAILABLE: "the database cannot be reached, opened or used",
+    Reason.STORE_OUTDATED: "the database's tables are of another version of Remit; `remit migrate` updates older ones",
+    Reason.DISK_FULL: "the disk, or a quota on it, is full; nothing was acknowledged that is not on disk",
+    Reason.EFFECT_FAILED: "the effect was tried and did not succeed",
+    Reason.RESOURCE_EXHAUSTED: "the task used more time, memory or disk traffic than it may",
+    Reason.INTERNAL: "something that should not happen: a bug in Remit or in an executor",
+}
+
+
 MAX_MESSAGE: Final = 2_000
 LOOKED_AT: Final = 10 * MAX_MESSAGE
 

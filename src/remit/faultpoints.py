@@ -30,6 +30,7 @@ FAULT_POINTS: Final = frozenset(
         "keys.private_written",
         "keys.keyring_written",
         "claim.before_commit",
+        "adopt.renamed",
         "road.intent_recorded",
         "road.effect_done",
         "road.outcome_recorded",

@@ -16,10 +16,11 @@ A refusal in steps 2 to 5 is recorded too, but claims no key: else anybody could
 """
 
 import json
+import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from remit.canonical import digest_bytes
 from remit.errors import Reason, Refused, RemitError, as_remit_error
@@ -35,6 +36,8 @@ Request = TypeVar("Request")
 Granted = TypeVar("Granted")
 Made = TypeVar("Made")
 Outcome = TypeVar("Outcome")
+
+_LOG: Final = logging.getLogger("remit.road")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ def travel(
         claimed = _record_intent(ledger, trace, decision, preview, consent)  # 7. intent
     except Refused as problem:
         if not dry_run:
-            ledger.append(_event(trace, "refused", problem.as_json()))
+            _record_refusal(ledger, trace, problem)
         return door.fail(request, problem)
     if isinstance(claimed, Done):  # somebody else was faster between the two looks
         return door.load_outcome(claimed.result)
@@ -156,7 +159,15 @@ def _earlier_outcome(ledger: Ledger, trace: Trace) -> str | None:
         found = find_claim(connection, _claim_key(trace), trace.request_digest)
     if isinstance(found, Running):
         raise _unfinished(trace)
-    return found.result if found else None
+    if found is None:
+        return None
+    _log("earlier outcome returned", trace)
+    return found.result
+
+
+def _record_refusal(ledger: Ledger, trace: Trace, problem: Refused) -> None:
+    ledger.append(_event(trace, "refused", problem.as_json()))
+    _log("request refused", trace, reason=problem.reason.value)
 
 
 def _record_intent(ledger: Ledger, trace: Trace, decision: Decision, preview: Preview, consent: str) -> Won | Done:
@@ -176,7 +187,10 @@ def _record_intent(ledger: Ledger, trace: Trace, decision: Decision, preview: Pr
             batch.append(_event(trace, "intent", intent))
         return claimed
 
-    return ledger.transact(work)
+    claimed = ledger.transact(work)
+    if isinstance(claimed, Won):
+        _log("intent recorded", trace)
+    return claimed
 
 
 def _record_outcome(ledger: Ledger, trace: Trace, won: Won, stored: str) -> None:
@@ -187,6 +201,13 @@ def _record_outcome(ledger: Ledger, trace: Trace, won: Won, stored: str) -> None
         finish_claim(batch.store, won, stored, render_time(batch.clock()))
 
     ledger.transact(work)
+    _log("outcome recorded", trace)
+
+
+def _log(message: str, trace: Trace, **fields: str) -> None:
+    """After the fact, and only for whoever looks for a fault: nothing is decided by a log."""
+    ids = {"correlation_id": trace.correlation_id, "task_id": trace.task_id, "capability_id": trace.capability_id}
+    _LOG.info(message, extra={**ids, **fields})
 
 
 def _claim_key(trace: Trace) -> ClaimKey:

@@ -49,12 +49,13 @@ def locate_state(root: Path, environ: Mapping[str, str]) -> StateDirectory:
     home = _state_home(environ)
     state = home / workspace_id(root)
     real = _resolved(state)
-    if any(place.is_relative_to(root) or root.is_relative_to(place) for place in (home, state, real)):
+    overlaps = any(place.is_relative_to(root) or root.is_relative_to(place) for place in (home, state, real))
+    if overlaps or any((folder / "remit.yaml").is_file() for folder in real.parents):
         raise Refused(
             Reason.STATE_UNSAFE,
-            "the state directory and the workspace overlap, so an agent at work could reach the keys",
+            "the state directory overlaps a workspace, so an agent at work could reach the keys",
             where=str(state),
-            next_step="Set REMIT_STATE to a folder outside the workspace.",
+            next_step="Set REMIT_STATE to a folder outside of every workspace.",
         )
     return StateDirectory(state)
 
@@ -65,13 +66,15 @@ def workspace_id(root: Path) -> str:
     return f"{readable}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
 
 
-def require_private(path: Path, *, what: str) -> os.stat_result:
+def require_private(
+    path: Path, *, what: str, if_missing: str = "Restore it from a backup; `remit doctor` shows what else is amiss."
+) -> os.stat_result:
     """The file or folder must be ours and closed to everybody else. Does not follow a link."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         raise EnvironmentFailed(
-            Reason.STATE_MISSING, f"{what} is missing", where=str(path), next_step="Run `remit init` in the workspace."
+            Reason.STATE_MISSING, f"{what} is missing", where=str(path), next_step=if_missing
         ) from None
     except OSError as problem:
         raise unreadable(what, path, problem) from None
@@ -81,7 +84,7 @@ def require_private(path: Path, *, what: str) -> os.stat_result:
             Reason.STATE_UNSAFE,
             f"{what} {why}",
             where=str(path),
-            next_step=f"Find out who changed it, then: chmod go-rwx '{path}' and chown it to yourself.",
+            next_step=_privacy_advice(found, path),
         )
     return found
 
@@ -105,6 +108,16 @@ def privacy_problem(found: os.stat_result) -> str:
     if found.st_mode & 0o077:
         return f"is open to others (mode {stat.S_IMODE(found.st_mode):04o})"
     return ""
+
+
+def _privacy_advice(found: os.stat_result, path: Path) -> str:
+    if found.st_uid != os.geteuid():
+        try:
+            owner = pwd.getpwuid(found.st_uid).pw_name
+        except KeyError:
+            owner = f"number {found.st_uid}"
+        return f"Run Remit as the user who owns it ({owner}), or find out who took it over."
+    return f"Find out who changed it, then close it again: chmod -R go-rwx '{path}'"
 
 
 def _state_home(environ: Mapping[str, str]) -> Path:

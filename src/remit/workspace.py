@@ -6,12 +6,14 @@ with it.
 
 import os
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, TypeVar
 
-from remit.authority.keys import create_keys, load_keyring, load_signer, rotate_key
+from pydantic import Field
+
+from remit.authority.keys import load_keyring, load_signer, revoke_key, rotate_key
 from remit.authority.lease import issue_lease
 from remit.authority.signing import Keyring, PublicKey, Role, Signer
 from remit.contracts.base import Contract, Timestamp, VersionOne
@@ -20,30 +22,25 @@ from remit.contracts.ledger import LedgerHead
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
 from remit.doors.task import DEFAULT_TENANT, UNKNOWN_EXECUTOR, TaskDoor
-from remit.durable import make_private_directory, write_durably
 from remit.effects import no_effect
 from remit.effects.registry import Registry
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
-from remit.ids import Clock, parse_time, render_time, system_clock
+from remit.ids import Clock, parse_time, system_clock
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
 from remit.ledger.findings import Progress, Verdict
 from remit.ledger.heads import Anchors
-from remit.ledger.verify import verify_store
+from remit.ledger.verify import chain_owners, verify_store
 from remit.road import Preview, travel
-from remit.state import StateDirectory, locate_state, require_private, workspace_id
+from remit.state import StateDirectory, locate_state, require_private
 from remit.store.connection import Store
-from remit.store.migrate import migrate
 from remit.store.sqlite import SqliteStore
+from remit.untrusted import read_bounded
 from remit.untrusted.yaml_text import parse_yaml
 
+T = TypeVar("T")
 CONFIG_NAME: Final = "remit.yaml"
 DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
-CONFIG_TEMPLATE: Final = """\
-# What Remit may do here. Every setting: docs/reference/settings.md
-version: 1
-root: .
-"""
 
 
 class WorkspaceSettings(Contract):
@@ -51,8 +48,10 @@ class WorkspaceSettings(Contract):
 
     version: VersionOne
     created_at: Timestamp
+    root: Annotated[str, Field(min_length=1, max_length=4096, description="The folder it was made for.")]
     store: Literal["sqlite", "postgresql"]
     url_variable: EnvironmentName | None = None
+    schema_name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] | None = None
 
 
 class Workspace:
@@ -76,8 +75,8 @@ class Workspace:
         environ = os.environ if environ is None else environ
         root = find_root(Path(path))
         state = locate_state(root, environ)
-        require_private(state.path, what="the state directory of this workspace")
-        settings = WorkspaceSettings.parse(state.settings.read_bytes(), source=str(state.settings))
+        settings = read_settings(state)
+        read_config(root)  # refused here, not ignored until somebody asks for a setting
         return cls(root, state, settings, environ, clock)
 
     def __enter__(self) -> Self:
@@ -94,10 +93,7 @@ class Workspace:
 
     @cached_property
     def config(self) -> SystemConfig:
-        path = self.root / CONFIG_NAME
-        return SystemConfig.from_tree(
-            parse_yaml(path.read_bytes(), SystemConfig.bounds, source=str(path)), source=str(path)
-        )
+        return read_config(self.root)
 
     @cached_property
     def keyring(self) -> Keyring:
@@ -105,7 +101,7 @@ class Workspace:
 
     @cached_property
     def store(self) -> Store:
-        return open_store(self.root, self.state, self.settings, self._environ)
+        return open_store(self.state, self.settings, self._environ)
 
     @cached_property
     def anchors(self) -> Anchors:
@@ -161,79 +157,45 @@ class Workspace:
         """A new key for a role, recorded in the ledger. No writer signs with the old one once this returns."""
 
         def work(batch: Batch) -> tuple[PublicKey, PublicKey]:
-            batch.store.lock_keys(exclusive=True)
-            newest = batch.store.one("SELECT max(signed_at) FROM ledger_heads")
-            # Never earlier than what the old key already signed, whatever the clock says.
-            now = max(batch.clock(), parse_time(newest[0])) if newest and newest[0] else batch.clock()
+            now = _not_before_the_heads(batch)
             old, new = rotate_key(self.state.keys, role, lambda: now, revoke=revoke)
-            batch.append(
-                Event(
-                    DEFAULT_TENANT,
-                    "key.revoked" if revoke else "key.rotated",
-                    new.key_id,
-                    {"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id},
-                )
-            )
+            known = {"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id}
+            # A new audit key signs a head for every chain, so that none is left to a key that nobody believes.
+            tenants = list(chain_owners(batch.store)) if role == "audit" else []
+            for tenant_id in {DEFAULT_TENANT, *tenants}:
+                batch.append(Event(tenant_id, "key.revoked" if revoke else "key.rotated", new.key_id, known))
             return old, new
 
-        result = self.ledger.transact(work)
-        self.__dict__.pop("keyring", None)
-        return result
+        return self._change_keys(work)
+
+    def revoke_key(self, key_id: str) -> PublicKey:
+        """Believe nothing that a retired key ever signed, and record it."""
+
+        def work(batch: Batch) -> PublicKey:
+            now = _not_before_the_heads(batch)
+            revoked = revoke_key(self.state.keys, key_id, lambda: now)
+            known = {"role": revoked.role, "old_key_id": key_id}
+            batch.append(Event(DEFAULT_TENANT, "key.revoked", key_id, known))
+            return revoked
+
+        return self._change_keys(work)
+
+    def _change_keys(self, work: Callable[[Batch], T]) -> T:
+        try:
+            return self.ledger.transact(work)
+        finally:
+            self.__dict__.pop("keyring", None)
 
     def _task_door(self) -> TaskDoor:
         return TaskDoor(self.keyring, load_signer(self.state.keys, "executor"), self.registry)
 
 
-def initialise(
-    directory: Path, environ: Mapping[str, str], clock: Clock, *, url_variable: str | None = None
-) -> tuple[Workspace, bool]:
-    """Make a workspace, or complete one that a crash left half-made. The flag tells whether it was new."""
-    directory = directory.resolve()
-    state = locate_state(directory, environ)
-    make_private_directory(state.path)
-    require_private(state.path, what="the state directory")
-    fresh = not state.settings.exists()
-    if fresh:
-        settings = WorkspaceSettings(
-            version=1,
-            created_at=render_time(clock()),
-            store="postgresql" if url_variable else "sqlite",
-            url_variable=url_variable,
-        )
-        write_durably(state.settings, settings.canonical() + b"\n")
-    settings = WorkspaceSettings.parse(state.settings.read_bytes(), source=str(state.settings))
-    if url_variable and settings.url_variable != url_variable:
-        raise Refused(
-            Reason.STATE_UNSAFE,
-            f"this workspace already keeps its ledger in {settings.store}",
-            where=str(state.settings),
-            next_step="A ledger does not move by itself; start a workspace in another folder.",
-        )
-    create_keys(state.keys, clock)
-    if settings.store == "sqlite":
-        SqliteStore.create(state.database)
-    migrate(open_store(directory, state, settings, environ), clock)
-    config = directory / CONFIG_NAME
-    if not config.exists():
-        write_durably(config, CONFIG_TEMPLATE.encode(), mode=0o644, replace=False)
-    workspace = Workspace(directory, state, settings, environ, clock)
-    _record_creation(workspace)
-    return workspace, fresh
-
-
-def _record_creation(workspace: Workspace) -> None:
-    """The first entry names the first keys. A workspace that was killed before it wrote it writes it now."""
-
-    def work(batch: Batch) -> None:
-        if batch.store.one("SELECT 1 FROM ledger_entries LIMIT 1") is None:
-            keys = {key.role: key.key_id for key in workspace.keyring}
-            batch.append(Event(DEFAULT_TENANT, "workspace.created", workspace_id(workspace.root), {"keys": keys}))
-
-    workspace.ledger.transact(work)
-
-
 def find_root(start: Path) -> Path:
     """The nearest folder, from `start` upwards, that holds a remit.yaml."""
+    if not start.is_dir():
+        raise Refused(
+            Reason.STATE_MISSING, "there is no such folder", where=str(start), next_step="Give a folder that exists."
+        )
     start = start.resolve()
     for folder in (start, *start.parents):
         if (folder / CONFIG_NAME).is_file():
@@ -246,7 +208,49 @@ def find_root(start: Path) -> Path:
     )
 
 
-def open_store(root: Path, state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str]) -> Store:
+def read_config(root: Path) -> SystemConfig:
+    """The workspace's remit.yaml. Its root may narrow the workspace, never leave it: the state lies outside."""
+    path = root / CONFIG_NAME
+    with path.open("rb") as stream:
+        raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
+    config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
+    if not (root / config.root).resolve().is_relative_to(root):
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            "the root lies outside the folder of remit.yaml",
+            where=f"{path}, $.root",
+            next_step="Put a remit.yaml into the folder that agents shall work in, with `root: .`",
+        )
+    return config
+
+
+def read_settings(state: StateDirectory) -> WorkspaceSettings:
+    """What `remit init` decided, from the state directory."""
+    if not state.path.exists():
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "this workspace has no state directory: no keys and no ledger",
+            where=str(state.path),
+            next_step=(
+                "New here: remit init. Moved or renamed: remit init --adopt OLD_STATE_DIRECTORY. Lost: restore a backup"
+                " first, for `remit init` starts an empty ledger. And check REMIT_STATE and HOME."
+            ),
+        )
+    require_private(state.path, what="the state directory of this workspace")
+    if not state.settings.exists():
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "this workspace was never finished",
+            where=str(state.settings),
+            next_step="Run `remit init` in the workspace: it completes what is missing.",
+        )
+    require_private(state.settings, what="the file of the workspace's settings")
+    with state.settings.open("rb") as stream:
+        raw = read_bounded(stream, WorkspaceSettings.bounds, source=str(state.settings))
+    return WorkspaceSettings.parse(raw, source=str(state.settings))
+
+
+def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str]) -> Store:
     if settings.store == "sqlite":
         return SqliteStore(state.database)
     variable = settings.url_variable or ""
@@ -267,7 +271,16 @@ def open_store(root: Path, state: StateDirectory, settings: WorkspaceSettings, e
             "the PostgreSQL driver is not installed",
             next_step="Install it with: pip install 'remit[postgres]'",
         ) from None
-    return PostgresStore(url, "remit_" + workspace_id(root).replace("-", "_"))
+    return PostgresStore(url, settings.schema_name or "")
+
+
+def _not_before_the_heads(batch: Batch) -> datetime:
+    """A time no earlier than what the old key already signed, whatever the clock says.
+
+    The transaction holds the only write lock, so no other writer signs while the keys change.
+    """
+    newest = batch.store.one("SELECT max(signed_at) FROM ledger_heads")
+    return max(batch.clock(), parse_time(newest[0])) if newest and newest[0] else batch.clock()
 
 
 def _current_signer(folder: Path, role: Role) -> Callable[[], Signer]:

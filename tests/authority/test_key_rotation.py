@@ -106,7 +106,7 @@ def test_a_key_that_an_interrupted_rotation_kept_is_destroyed_by_the_next_change
 
 
 def test_rotating_without_a_key_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentFailed, match="remit init") as missing:
+    with pytest.raises(EnvironmentFailed, match="backup") as missing:
         rotate_key(tmp_path / "keys", "audit", system_clock)
     assert missing.value.reason is Reason.STATE_MISSING
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.workspace import Workspace, initialise
+from remit.founding import initialise
+from remit.workspace import Workspace
 
 VARIABLE = "REMIT_TEST_LEDGER_URL"
 

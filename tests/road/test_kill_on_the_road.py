@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from remit.errors import Reason, Refused
+from remit.founding import initialise
 from remit.ids import system_clock
 from remit.testing.children import Fault, run_child
-from remit.workspace import Workspace, initialise
+from remit.workspace import Workspace
 from tests.road.conftest import manifest
 
 CHILD = """

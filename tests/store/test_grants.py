@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from remit.errors import Misuse
+from remit.errors import Refused
 from remit.ledger.append import Ledger
 from remit.ledger.bundle import write_bundle
 from remit.ledger.entry import Event
@@ -119,14 +119,14 @@ def test_privileges_given_by_mistake_are_taken_away_again(world: World, role: st
 
 @pytest.mark.parametrize("name", ["", 'a"; DROP TABLE claims; --', "Upper", "a b", "x" * 64])
 def test_a_role_name_that_is_none_is_refused(world: World, name: str) -> None:
-    with closing(world.store.connect()) as owner, pytest.raises(Misuse, match="role name"):
+    with closing(world.store.connect()) as owner, pytest.raises(Refused, match="role name"):
         grant_runtime_role(owner, name)
 
 
 def test_sqlite_has_no_roles(tmp_path_factory: pytest.TempPathFactory) -> None:
     store = SqliteStore.create(tmp_path_factory.mktemp("roles") / "ledger.sqlite3")
     migrate(store, Ticking())
-    with closing(store.connect()) as connection, pytest.raises(Misuse, match="SQLite has no roles"):
+    with closing(store.connect()) as connection, pytest.raises(Refused, match="SQLite has no roles"):
         grant_runtime_role(connection, "somebody")
 
 

@@ -91,6 +91,21 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
         return retired, new
 
 
+def revoke_key(folder: Path, key_id: str, clock: Clock) -> PublicKey:
+    """Mark a retired key as one that may have leaked. An active one is rotated with `revoke` instead."""
+    with _changing(folder):
+        ring = load_keyring(folder)
+        found = next((key for key in ring if key.key_id == key_id), None)
+        if found is None or not found.retired_at:
+            what = "this key is still active" if found else "no key has this id"
+            advice = f"remit keys rotate {found.role} --revoke" if found else "`remit keys list` shows the ids."
+            raise Refused(Reason.KEY_UNKNOWN, what, where=key_id, next_step=advice)
+        now = render_time(clock())
+        revoked = PublicKey(found.role, found.public, found.created_at, found.retired_at, found.revoked_at or now)
+        _write_keyring(folder, [revoked if key.key_id == key_id else key for key in ring])
+        return revoked
+
+
 def load_keyring(folder: Path) -> Keyring:
     """The public keys. They decide who is believed, so the file and its folder must be ours and closed to others."""
     require_private(folder, what="the key folder")
@@ -117,7 +132,8 @@ def load_signer(folder: Path, role: Role) -> Signer:
             next_step="Run `remit init` in the workspace to make the missing keys.",
         )
     path = _private_path(folder, role, active.key_id)
-    require_private(path.parent, what=f"the folder of the {role} key")
+    advice = f"Restore it from a backup, or make a new one: remit keys rotate {role}"
+    require_private(path.parent, what=f"the folder of the {role} key", if_missing=advice)
     # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
     private = _parse_private(_read_private(path, what=f"the {role} private key"))
     if private is None:

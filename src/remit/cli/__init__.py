@@ -23,8 +23,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "doctor": ("remit.cli.doctor:doctor", "Check this machine and workspace, and say what to do."),
     "task": ("remit.cli.task:task", "Lease and run one task."),
     "ledger": ("remit.cli.ledger:ledger", "Verify, show, rebuild and export the record."),
-    "keys": ("remit.cli.keys:keys", "List, export and rotate keys."),
+    "keys": ("remit.cli.keys:keys", "List, export, rotate and revoke keys."),
     "migrate": ("remit.cli.migrate:migrate", "Bring the store's tables up to date."),
+    "schema": ("remit.cli.schema:schema", "List the contracts, or print the JSON Schema of one."),
     "completion": ("remit.cli.completion:completion", "Print the shell completion script."),
 }
 

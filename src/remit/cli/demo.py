@@ -15,9 +15,10 @@ from remit.cli.shown import json_option, show_json
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import NO_EFFECT
 from remit.errors import EnvironmentFailed, Reason
+from remit.founding import initialise
 from remit.ids import system_clock
 from remit.ledger.bundle import verify_bundle, write_bundle
-from remit.workspace import Workspace, initialise
+from remit.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     return (
         WORKSPACE.ask(lambda: WORKSPACE.ok(f"{root}, ledger in {settings().store}")),
         CONFIG.ask(config),
-        *check_workspace(
-            state, lambda: open_store(root, state, settings(), environ), clock, holds_database=holds_database
-        ),
+        *check_workspace(state, lambda: open_store(state, settings(), environ), clock, holds_database=holds_database),
     )
 
 

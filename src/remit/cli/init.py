@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from remit.cli.shown import json_option, show_json
+from remit.founding import adopt as adopt_state
+from remit.founding import initialise
 from remit.ids import system_clock
-from remit.workspace import initialise
 
 
 @click.command()
@@ -17,14 +18,26 @@ from remit.workspace import initialise
     metavar="NAME",
     help="Keep the ledger in PostgreSQL; the environment variable NAME holds its address.",
 )
+@click.option(
+    "--adopt",
+    metavar="STATE",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="The folder was moved: bind its old state directory to it.",
+)
+@click.option("--new", is_flag=True, help="Start an empty ledger, although this folder may have been moved here.")
 @json_option
-def init(directory: Path, database_variable: str | None, as_json: bool) -> None:
+def init(directory: Path, database_variable: str | None, adopt: Path | None, new: bool, as_json: bool) -> None:
     """Make a workspace: remit.yaml here, keys and ledger in the state directory.
 
     With DIRECTORY, there instead of here. Running it again completes what is missing and changes nothing else.
     """
+    if adopt is not None and (database_variable or new):
+        raise click.UsageError("--adopt takes an existing workspace as it is: leave the other options out.")
     directory.mkdir(parents=True, exist_ok=True)
-    workspace, fresh = initialise(directory, os.environ, system_clock, url_variable=database_variable)
+    if adopt is not None:
+        workspace, fresh = adopt_state(directory, adopt, os.environ, system_clock), False
+    else:
+        workspace, fresh = initialise(directory, os.environ, system_clock, url_variable=database_variable, new=new)
     with workspace:
         document = {
             "root": str(workspace.root),
@@ -35,7 +48,8 @@ def init(directory: Path, database_variable: str | None, as_json: bool) -> None:
     if as_json:
         show_json(document)
         return
-    click.echo(f"{'New' if fresh else 'Existing'} workspace at {document['root']}")
+    word = "Moved" if adopt is not None else "New" if fresh else "Existing"
+    click.echo(f"{word} workspace at {document['root']}")
     click.echo(f"  keys and ledger: {document['state']} (keep this folder out of agents' reach)")
     click.echo(f"  store:           {document['store']}")
     click.echo("Next: remit doctor")

@@ -16,7 +16,7 @@ ROLE = click.Choice(get_args(Role))
 
 @click.group()
 def keys() -> None:
-    """List, export and rotate keys.
+    """List, export, rotate and revoke keys.
 
     Each role signs one kind of document: kernel leases, protocol envelopes, executor results, audit the ledger's heads.
     """
@@ -73,6 +73,20 @@ def rotate(role: Role, revoke: bool, directory: Path, as_json: bool) -> None:
     click.echo(f"{role}: {old.key_id} is {_state(old)}, {new.key_id} signs from now on")
     if role == "audit":
         click.echo("Next: give auditors the new public key: remit keys export audit")
+
+
+@keys.command()
+@click.argument("key_id")
+@workspace_option
+@json_option
+def revoke(key_id: str, directory: Path, as_json: bool) -> None:
+    """A retired key may have leaked: believe nothing it ever signed. An active one: rotate ROLE --revoke."""
+    with Workspace.open(directory) as workspace:
+        found = workspace.revoke_key(key_id)
+    if as_json:
+        show_json({"role": found.role, "key_id": found.key_id, "state": _state(found)})
+    else:
+        click.echo(f"{found.role}: {found.key_id} is {_state(found)}")
 
 
 def _state(key: PublicKey) -> str:

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
 
 from remit.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest_bytes
-from remit.errors import Reason, Refused
+from remit.contracts.refusal import refusal
 from remit.ids import parse_time
 from remit.untrusted import Bounds, parse_json
 
@@ -57,7 +56,7 @@ class Contract(BaseModel):
         try:
             return cls.model_validate(tree)
         except ValidationError as problem:
-            raise _refusal(problem, tree, source or cls.__name__) from None
+            raise refusal(problem, tree, cls.__name__, source) from None
 
     def tree(self) -> dict[str, Any]:
         """Plain JSON values, every field present, null where nothing was given."""
@@ -75,9 +74,10 @@ class Contract(BaseModel):
 class OneOf(Generic[T]):
     """A closed union of contracts, told apart by one field; parsed like a single one."""
 
-    def __init__(self, union: Any, name: str, bounds: Bounds | None = None) -> None:
+    def __init__(self, union: Any, name: str, description: str, bounds: Bounds | None = None) -> None:
         self.adapter: TypeAdapter[T] = TypeAdapter(union)
         self.name = name
+        self.description = description
         self.bounds = bounds or Bounds()
 
     def parse(self, raw: bytes, *, source: str = "") -> T:
@@ -88,56 +88,7 @@ class OneOf(Generic[T]):
         try:
             return self.adapter.validate_python(tree)
         except ValidationError as problem:
-            raise _refusal(problem, tree, source or self.name) from None
-
-
-# The validator speaks of Python types; whoever sent JSON should read of JSON.
-_PLAIN_WORDS: Final = {
-    "missing": "a required field is missing",
-    "extra_forbidden": "this field is not known here",
-    "model_type": "this must be an object",
-    "dict_type": "this must be an object",
-    "tuple_type": "this must be an array",
-    "string_type": "this must be a string",
-    "int_type": "this must be an integer",
-    "float_type": "this must be a number",
-    "bool_type": "this must be true or false",
-    "none_required": "this must be null",
-    "model_attributes_type": "this must be an object",
-}
-
-
-def _refusal(problem: ValidationError, tree: Any, source: str) -> Refused:
-    errors = problem.errors(include_url=False, include_input=False)
-    # A mistyped name is both an unknown field and a missing one: the unknown one shows where to look.
-    first = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return Refused(
-        Reason.MALFORMED,
-        f"{_why(first)}{more}",
-        where=f"{source}, {_json_path(first['loc'], tree, missing=first['type'] == 'missing')}",
-        next_step="Compare the input with the schema of this contract.",
-    )
-
-
-def _why(error: ErrorDetails) -> str:
-    details = error.get("ctx", {})
-    if error["type"] == "union_tag_not_found":
-        return f"the field {details['discriminator']} is missing"
-    if error["type"] == "union_tag_invalid":
-        return f"the field {details['discriminator']} must be one of {details['expected_tags']}"
-    return _PLAIN_WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
-
-
-def _json_path(location: tuple[int | str, ...], tree: Any, *, missing: bool) -> str:
-    """The place in the input. The validator also names the branches of unions it took: those are left out."""
-    path, here = "$", tree
-    for part in location[:-1] if missing else location:
-        if isinstance(here, dict) and part in here:
-            path, here = f"{path}.{part}", here[part]
-        elif isinstance(here, list | tuple) and isinstance(part, int) and part < len(here):
-            path, here = f"{path}[{part}]", here[part]
-    return f"{path}.{location[-1]}" if missing else path
+            raise refusal(problem, tree, self.name, source) from None
 
 
 # --- checks ---------------------------------------------------------------------------------------------------------

@@ -86,4 +86,6 @@ AnyExecutorError = (
 
 ExecutorError = Annotated[AnyExecutorError, Field(discriminator="code")]
 
-EXECUTOR_ERROR: Final[OneOf[AnyExecutorError]] = OneOf(ExecutorError, "ExecutorError")
+EXECUTOR_ERROR: Final[OneOf[AnyExecutorError]] = OneOf(
+    ExecutorError, "ExecutorError", "Why a browser action was refused or failed, with what is known about it."
+)

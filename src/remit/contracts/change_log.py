@@ -67,7 +67,10 @@ class Change(Contract):
 
 
 class ChangeLog(Contract):
-    """`files_affected_count` counts distinct values of `file_path`; `total_lines_changed`, lines added and removed."""
+    """Every change that a plan made, file by file.
+
+    `files_affected_count` counts distinct values of `file_path`; `total_lines_changed`, lines added and removed.
+    """
 
     bounds: ClassVar[Bounds] = LARGE
 

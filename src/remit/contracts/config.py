@@ -155,13 +155,13 @@ class Tenant(Contract):
 
 
 class SystemConfig(Contract):
-    """`remit.yaml`. Its digest is part of every approval, so a change voids the approvals given before it."""
+    """The settings of a workspace, `remit.yaml`. Its digest is part of every approval, so a change voids the approvals given before it."""
 
     # What the YAML reader takes a third of a second for.
     bounds: ClassVar[Bounds] = Bounds(max_bytes=64 << 10, max_items=10_000)
 
     version: VersionOne = Field(description="The version of this format.")
-    root: RelativePath = Field(default=".", description="The project root, absolute or relative to the file itself.")
+    root: RelativePath = Field(default=".", description="The project root: the folder of this file, or one below it.")
     base_directories: Many[AbsolutePath] = Field(
         default=(), description="Absolute directories in which tasks may move, copy and delete files. None given: none."
     )

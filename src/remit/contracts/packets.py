@@ -60,5 +60,7 @@ FinderPacket = Annotated[
 ]
 
 FINDER_PACKET: Final[OneOf[SimulationMatchPacket | ClarifyPacket | RefusePacket | MissingSimulationPacket]] = OneOf(
-    FinderPacket, "FinderPacket"
+    FinderPacket,
+    "FinderPacket",
+    "What the Finder makes of a goal: a match, a question back, a refusal, or a gap to fill.",
 )

@@ -55,7 +55,10 @@ class SkippedAction(Contract):
 
 
 class ExecutionReport(Contract):
-    """The counts add up and match the lists, no action stands in two of them, and the status fits the counts."""
+    """How the run of a plan ended, action by action.
+
+    The counts add up and match the lists, no action stands in two of them, and the status fits the counts.
+    """
 
     bounds: ClassVar[Bounds] = LARGE
 

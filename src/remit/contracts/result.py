@@ -21,8 +21,10 @@ from remit.errors import TaskCode
 class ExecutionError(Contract):
     """Why a task failed: one of the five codes, and a masked sentence."""
 
-    error_code: TaskCode
-    message: Annotated[str, Field(min_length=1, max_length=10_000)]
+    error_code: TaskCode = Field(description="The task door's code.")
+    message: Annotated[str, Field(min_length=1, max_length=10_000)] = Field(
+        description="What was wrong, where, and what to do next. Masked."
+    )
 
 
 class TransferSummary(Contract):
@@ -121,14 +123,14 @@ class ExecutionResult(Contract):
     out. The output of a built-in capability is closed, and speaks of this task and capability.
     """
 
-    status: Literal["SUCCESS", "FAILURE"]
-    task_id: Identifier
-    capability_id: Identifier
-    output: TaskOutput | None
-    error: ExecutionError | None
-    executor_id: Identifier
-    key_id: KeyId
-    signature: Signature
+    status: Literal["SUCCESS", "FAILURE"] = Field(description="How the task ended.")
+    task_id: Identifier = Field(description="The task that this is the result of.")
+    capability_id: Identifier = Field(description="The capability that was asked for.")
+    output: TaskOutput | None = Field(description="What was done and how to undo it; null on FAILURE.")
+    error: ExecutionError | None = Field(description="Why it failed; null on SUCCESS.")
+    executor_id: Identifier = Field(description="The executor that answers for it.")
+    key_id: KeyId = Field(description="The executor key that signed it.")
+    signature: Signature = Field(description="Covers every other field.")
 
     @field_validator("output", mode="plain", json_schema_input_type=TaskOutput | None)
     @classmethod

@@ -8,9 +8,8 @@ is necessary, not sufficient.
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,54 +17,11 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from remit.contracts.base import Contract, OneOf
-from remit.errors import Misuse, Reason
+from remit.contracts.catalog import CONTRACTS, FOLDER, load_schema
+
+__all__ = ["CONTRACTS", "find_drift", "generate_schema", "load_contract", "load_schema", "main", "write_schemas"]
 
 VERSION: Final = 1
-
-# Where each top-level contract lives; by name, so that reading one schema imports no model.
-CONTRACTS: Final[Mapping[str, str]] = {
-    "task-manifest": "task:TaskManifest",
-    "lease-token": "task:LeaseToken",
-    "execution-result": "result:ExecutionResult",
-    "plan": "plan:Plan",
-    "system-config": "config:SystemConfig",
-    "envelope": "envelope:Envelope",
-    "execution-report": "report:ExecutionReport",
-    "change-log": "change_log:ChangeLog",
-    "rollback-manifest": "rollback_manifest:RollbackManifest",
-    "error-response": "error_response:ErrorResponse",
-    "browser-action": "browser:Action",
-    "token-claims": "browser:TokenClaims",
-    "http-preview": "browser:HTTPPreview",
-    "approval-request": "browser:ApprovalRequest",
-    "approval-decision": "browser:ApprovalDecision",
-    "action-result": "browser:ActionResult",
-    "audit-record": "browser:AuditRecord",
-    "executor-error": "browser_errors:EXECUTOR_ERROR",
-    "finder-packet": "packets:FINDER_PACKET",
-    "agent-goal-request": "goal:AgentGoalRequest",
-    "agent-execution-plan": "goal:AgentExecutionPlan",
-    "agent-step": "goal:AgentStep",
-    "agent-execution-outcome": "goal:AgentExecutionOutcome",
-    "dispatch-envelope": "dispatch:DispatchEnvelope",
-    "simulation-outcome": "dispatch:SimulationOutcome",
-    "ledger-entry": "ledger:LedgerEntry",
-    "ledger-head": "ledger:LedgerHead",
-    "bundle-header": "ledger:BundleHeader",
-    "bundle-trailer": "ledger:BundleTrailer",
-}
-
-_FOLDER: Final = files("remit.contracts") / "schema_files"
-
-
-def load_schema(name: str) -> dict[str, Any]:
-    """The shipped schema of one contract."""
-    if name not in CONTRACTS:
-        raise Misuse(
-            Reason.MISUSE, f"there is no contract named {name!r}", next_step=f"Use one of {', '.join(CONTRACTS)}."
-        )
-    schema: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_bytes())
-    return schema
 
 
 def load_contract(name: str) -> type[Contract] | OneOf[Any]:
@@ -91,7 +47,7 @@ def generate_schema(name: str) -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:remit:schema:{name}:{VERSION}",
         "title": title,
-        "description": f"{title} of Remit.",
+        "description": contract.description if isinstance(contract, OneOf) else f"{title} of Remit.",
     }
     return {**head, **body}
 
@@ -134,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     choice.add_argument("--write", action="store_true", help="make the files anew")
     choice.add_argument("--check", action="store_true", help="fail if a file differs from its model")
     given = parser.parse_args(arguments)
-    folder = Path(str(_FOLDER))
+    folder = Path(str(FOLDER))
     if given.write:
         write_schemas(folder)
         return 0

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Final
 
-from pydantic import GetJsonSchemaHandler, ValidationInfo, field_validator
+from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, field_validator
 from pydantic_core import CoreSchema
 
 from remit.contracts.base import (
@@ -54,7 +54,7 @@ INPUTS_BY_CAPABILITY: Final[dict[str, type[Contract]]] = {
 class TaskConstraints(Contract):
     """What the caller insists on."""
 
-    reversible: bool
+    reversible: bool = Field(description="Whether the effect must be one that can be undone.")
 
 
 class TaskManifest(Contract):
@@ -66,10 +66,10 @@ class TaskManifest(Contract):
 
     bounds: ClassVar[Bounds] = SMALL
 
-    task_id: Identifier
-    capability_id: Identifier
-    inputs: TaskInputs
-    constraints: TaskConstraints
+    task_id: Identifier = Field(description="The caller's id of this task. The same id and content never run twice.")
+    capability_id: Identifier = Field(description="What shall be done, such as NO_EFFECT.")
+    inputs: TaskInputs = Field(description="What the capability needs to know.")
+    constraints: TaskConstraints = Field(description="What the caller insists on.")
 
     @field_validator("inputs", mode="plain", json_schema_input_type=TaskInputs)
     @classmethod
@@ -86,11 +86,11 @@ class LeaseToken(Contract):
 
     bounds: ClassVar[Bounds] = SMALL
 
-    lease_id: Identifier
-    task_id: Identifier
-    capability_id: Identifier
-    executor_id: Identifier
-    issued_at: Timestamp
-    expires_at: Timestamp
-    key_id: KeyId
-    signature: Signature
+    lease_id: Identifier = Field(description="The kernel's id of this lease.")
+    task_id: Identifier = Field(description="The only task that may run under it.")
+    capability_id: Identifier = Field(description="The capability of that task.")
+    executor_id: Identifier = Field(description="The executor that may run it.")
+    issued_at: Timestamp = Field(description="When it was signed.")
+    expires_at: Timestamp = Field(description="From this time on it is refused.")
+    key_id: KeyId = Field(description="The kernel key that signed it.")
+    signature: Signature = Field(description="Covers every other field.")

@@ -87,7 +87,7 @@ def _verify_tables(connection: Connection, verdict: Verdict) -> None:
 def _verify_tenants(
     connection: Connection, keyring: Keyring, witnesses: Witnesses, verdict: Verdict, wanted: str | None
 ) -> None:
-    everyone = [wanted] if wanted is not None else sorted({*_tenants(connection), *witnesses})
+    everyone = [wanted] if wanted is not None else sorted({*chain_owners(connection), *witnesses})
     suspects = Suspects(verdict)
     for tenant in everyone:
         heads = HeadsCheck(keyring, tenant, _heads(connection, tenant), witnesses.get(tenant, []), verdict)
@@ -132,7 +132,7 @@ def _entry(row: Row) -> Entry:
     return entry
 
 
-def _tenants(connection: Connection) -> Iterator[str]:
+def chain_owners(connection: Connection) -> Iterator[str]:
     """Whoever has a row in any table, by skipping through the indexes, not by reading every row."""
     for table in _TABLES_OF_TENANTS:
         row = connection.one(f"SELECT min(tenant_id) FROM {table}")

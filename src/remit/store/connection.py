@@ -68,10 +68,6 @@ class Connection(ABC):
     def has_table(self, name: str) -> bool: ...
 
     @abstractmethod
-    def lock_keys(self, *, exclusive: bool) -> None:
-        """Writers share this lock; a key rotation holds it alone, so no head is signed by a key just retired."""
-
-    @abstractmethod
     def tolerate_bad_text(self) -> None:
         """From now on give back text that is not UTF-8 too, with lone surrogates: an auditor has to name its row."""
 

@@ -7,7 +7,7 @@ here is not the owner: it cannot change or remove an entry, and it cannot switch
 import re
 from typing import Final
 
-from remit.errors import Misuse, Reason
+from remit.errors import Reason, Refused
 from remit.store.connection import Connection
 
 _PRIVILEGES: Final = {
@@ -31,9 +31,16 @@ def grant_runtime_role(connection: Connection, role: str) -> None:
     To be run again after a migration. Limit: what the role inherits from other roles, or owns, is not taken away.
     """
     if connection.dialect != "postgresql":
-        raise Misuse(Reason.MISUSE, "SQLite has no roles: whoever can open the file can write to it")
+        raise Refused(
+            Reason.MISUSE,
+            "SQLite has no roles: whoever can open the file can write to it",
+            next_step="Leave --grant-to out, or keep the ledger in PostgreSQL.",
+        )
     if not _ROLE_NAME.fullmatch(role):
-        raise Misuse(Reason.MISUSE, f"not a plain role name: {role!r}")
+        raise Refused(
+            Reason.MALFORMED, f"not a plain role name: {role!r}", next_step="Use lower-case letters, digits and _."
+        )
+    _refuse_mighty(connection, role)
     row = connection.one("SELECT current_schema()")
     schema = row[0] if row else ""
     connection.begin(write=True)
@@ -48,3 +55,23 @@ def grant_runtime_role(connection: Connection, role: str) -> None:
     except BaseException:
         connection.rollback()
         raise
+
+
+def _refuse_mighty(connection: Connection, role: str) -> None:
+    """A superuser, the owner of the tables, or a member of the owner keeps every right, whatever is granted."""
+    row = connection.one(
+        "SELECT r.rolsuper, pg_has_role(r.oid, t.tableowner::regrole, 'MEMBER')"
+        " FROM pg_roles r, pg_tables t"
+        " WHERE r.rolname = ? AND t.schemaname = current_schema() AND t.tablename = 'ledger_entries'",
+        (role,),
+    )
+    if row is None:
+        raise Refused(
+            Reason.STATE_MISSING, f"there is no role {role}", next_step=f"Make it first: CREATE ROLE {role} LOGIN"
+        )
+    if row[0] or row[1]:
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            f"{role} owns the tables or is a superuser: no grant could keep it from rewriting history",
+            next_step="Make a role of its own for the service: CREATE ROLE remit_service LOGIN",
+        )

@@ -14,7 +14,7 @@ from remit.canonical import digest_bytes
 from remit.errors import EnvironmentFailed, Reason
 from remit.faultpoints import reach
 from remit.ids import Clock, render_time
-from remit.store.connection import Connection, Dialect, Store
+from remit.store.connection import Connection, Dialect, Guarded, Store
 
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.(sqlite|postgresql)\.sql")
 SEPARATOR = "\n--;;\n"
@@ -46,6 +46,17 @@ def shipped_migrations(dialect: Dialect) -> list[Migration]:
 
 def migrate(store: Store, clock: Clock) -> list[str]:
     """Apply what is missing; the names of what was applied. Safe to run twice, and by two hosts at once."""
+    try:
+        return _migrate(store, clock)
+    except Guarded as problem:
+        raise EnvironmentFailed(
+            Reason.STORE_UNAVAILABLE,
+            f"this account may not change the tables: {problem}",
+            next_step="Run it with the account that owns them.",
+        ) from problem
+
+
+def _migrate(store: Store, clock: Clock) -> list[str]:
     applied = []
     shipped = shipped_migrations(store.dialect)
     with closing(store.connect()) as connection:

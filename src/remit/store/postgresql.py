@@ -97,9 +97,6 @@ class PostgresConnection(Connection):
     def has_table(self, name: str) -> bool:
         return self.one("SELECT 1 WHERE to_regclass(?) IS NOT NULL", (f'"{self._schema}"."{name}"',)) is not None
 
-    def lock_keys(self, *, exclusive: bool) -> None:
-        """`begin` already holds the only write lock there is."""
-
     def tolerate_bad_text(self) -> None:
         """The server itself refuses such text."""
 

@@ -85,9 +85,6 @@ class SqliteConnection(Connection):
     def has_table(self, name: str) -> bool:
         return self.one("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,)) is not None
 
-    def lock_keys(self, *, exclusive: bool) -> None:
-        """BEGIN IMMEDIATE already holds the only write lock there is."""
-
     def tolerate_bad_text(self) -> None:
         """Not the default: a function called for every text makes reading half as fast."""
         self._raw.text_factory = _decode
