@@ -34,7 +34,7 @@ def schema_lines(schema: Schema, node: Schema | None = None, prefix: str = "", l
         fields = [shape["properties"][name] for shape in shapes if name in shape["properties"]]
         must = all(name in shape.get("required", ()) for shape in shapes)
         suffix, below = _below(schema, fields) if levels else ("", None)
-        if below is None or suffix or not must:
+        if below is None or suffix or not must or len(list(_types(schema, fields[0], name))) > 1:
             found.append(_line(schema, prefix + name, fields, must=must))
         if below is not None:
             found += schema_lines(schema, below, f"{prefix}{name}{suffix}.", levels - 1)
@@ -92,11 +92,8 @@ def _types(schema: Schema, field: Schema, name: str) -> Iterator[str]:
     for branch in branches:
         yield from _types(schema, branch, name)
     if not branches:
-        yield from (_render_value(value, name) for value in _values(node)) if _values(node) else (_plain(schema, node, name),)
-
-
-def _values(node: Schema) -> list[Any]:
-    return [node["const"]] if "const" in node else list(node.get("enum", ()))
+        values = [node["const"]] if "const" in node else list(node.get("enum", ()))
+        yield from [_render_value(value, name) for value in values] or [_plain(schema, node, name)]
 
 
 def _plain(schema: Schema, node: Schema, name: str) -> str:
@@ -120,8 +117,9 @@ def _range(node: Schema, name: str) -> str:
 
 
 def _amount(number: float, name: str) -> str:
+    number = int(number) if number == int(number) else number
     whole = name.endswith("_bytes") and number >= MIB and number % MIB == 0
-    return f"{number // MIB:,} MiB" if whole else f"{number:,}"
+    return f"{number} ({number // MIB} MiB)" if whole else f"{number}"
 
 
 def _render_value(value: Any, name: str) -> str:

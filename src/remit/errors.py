@@ -55,7 +55,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.KEY_RETIRED: "it was signed with a key after that key had been retired",
     Reason.BINDING_MISMATCH: "the authority is real, but for another task, capability, executor or content",
     Reason.EXPIRED: "the authority was valid, and its time is over",
-    Reason.NOT_YET_VALID: "the authority is dated in the future: a clock is wrong",
+    Reason.NOT_YET_VALID: "the authority is dated in the future: most likely a clock is wrong",
     Reason.REVOKED: "it was signed with a key that was revoked; nothing that key signed counts any more",
     Reason.CAPABILITY_UNSUPPORTED: "no registered executor offers this capability",
     Reason.IDEMPOTENCY_CONFLICT: "the id is taken: by a request with another content, or by one that has no outcome yet",

@@ -42,29 +42,42 @@ class FaultInjected(OSError):
     """Raised at an armed point whose action is `error`, as a full disk would."""
 
 
-def _armed(setting: str | None) -> tuple[str, int, str] | None:
-    if not setting:
-        return None
+def parse_setting(setting: str) -> tuple[str, int, str]:
+    """Which point, the how-manieth time, and what to do there. ValueError says what is wrong with the setting."""
     name, _, rest = setting.partition(":")
     count, _, action = rest.partition(":")
     if name not in FAULT_POINTS:
-        raise ValueError(f"REMIT_FAULT names no fault point: {name!r}")
-    if action not in {"", "kill", "error"} or int(count or 1) < 1:
-        raise ValueError(f"REMIT_FAULT is not name, name:count or name:count:error: {setting!r}")
+        raise ValueError(f"names no fault point: {name!r}")
+    if action not in {"", "kill", "error"} or not (count or "1").isdecimal() or int(count or 1) < 1:
+        raise ValueError(f"is not name, name:count or name:count:error: {setting!r}")
     return name, int(count or 1), action or "kill"
 
 
-_target = _armed(os.environ.get("REMIT_FAULT"))
+def setting_problem(setting: str) -> str:
+    """What is wrong with a value of REMIT_FAULT, or an empty string."""
+    try:
+        parse_setting(setting)
+    except ValueError as problem:
+        return str(problem)
+    return ""
+
+
+_setting: Final = os.environ.get("REMIT_FAULT", "")
+# Not raised here: `remit doctor` must be able to load this and say what is wrong.
+_mistake: Final = setting_problem(_setting) if _setting else ""
+_target: Final = ("", 0, "") if _mistake else parse_setting(_setting) if _setting else None
 _times = itertools.count(1)  # its `next` is atomic: two threads never see the same number
 
 
 def reach(name: str) -> None:
-    """Mark that execution is here. Does nothing unless armed for this name."""
-    if _target is not None and _target[0] == name:
+    """Mark that execution is here. Does nothing unless armed for this name; a mistyped setting stops at any."""
+    if _target is not None and _target[0] in {name, ""}:
         _fire(_target)
 
 
 def _fire(target: tuple[str, int, str]) -> None:
+    if _mistake:
+        raise ValueError(f"REMIT_FAULT {_mistake}")
     if next(_times) != target[1]:
         return
     if target[2] == "error":

@@ -18,6 +18,7 @@ A refusal in steps 2 to 5 is recorded too, but claims no key: else anybody could
 import json
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -116,8 +117,12 @@ def travel(
     clock: Clock,
     *,
     dry_run: bool = False,
+    on_refusal: Callable[[Refused], None] = lambda _: None,
 ) -> Outcome | Preview:
-    """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome."""
+    """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
+
+    `on_refusal` is told of a refusal in steps 2 to 7: by this call nothing was claimed or done.
+    """
     request = door.parse(raw)  # 1. parse
     trace = door.trace(request)
     try:
@@ -135,6 +140,7 @@ def travel(
         door.require_alive(granted, clock())
         claimed = _record_intent(ledger, trace, decision, preview, consent)  # 7. intent
     except Refused as problem:
+        on_refusal(problem)
         if not dry_run:
             _record_refusal(ledger, trace, problem)
         return door.fail(request, problem)

@@ -130,16 +130,27 @@ class Workspace:
         )
         return lease
 
-    def execute_task(self, manifest: bytes, lease: bytes) -> ExecutionResult:
-        """Run one leased task. Whatever happens after parsing comes back as a signed result."""
-        outcome = travel(self._task_door(), (manifest, lease), self.ledger, self.clock)
+    def execute_task(
+        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
+    ) -> ExecutionResult:
+        """Run one leased task. Whatever happens after parsing comes back as a signed result.
+
+        `on_refusal` is told when the result says no, and nothing was claimed or done.
+        """
+        outcome = travel(self._task_door(), (manifest, lease), self.ledger, self.clock, on_refusal=on_refusal)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
         return outcome
 
-    def preview_task(self, manifest: bytes, lease: bytes) -> ExecutionResult | Preview:
-        """The same road, stopped after the preview: nothing is claimed, recorded or done."""
-        return travel(self._task_door(), (manifest, lease), self.ledger, self.clock, dry_run=True)
+    def preview_task(
+        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
+    ) -> ExecutionResult | Preview:
+        """The same road, stopped after the preview: nothing is claimed, recorded or done.
+
+        A task that was done before gives its stored result; a refused one tells `on_refusal`.
+        """
+        door = self._task_door()
+        return travel(door, (manifest, lease), self.ledger, self.clock, dry_run=True, on_refusal=on_refusal)
 
     def verify_ledger(
         self,

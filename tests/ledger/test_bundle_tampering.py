@@ -82,14 +82,14 @@ def test_an_edited_entry_with_its_hashes_is_named(world: World, bundle: Lines) -
     entry = bundle[4]
     entry.update(payload={"number": 40}, payload_digest=digest({"number": 40}))
     covered = {name: value for name, value in entry.items() if name not in {"hash", "payload"}}
-    entry["hash"] = entry_hash(**covered)
+    entry["hash"] = entry_hash(covered)
     assert found(bundle, auditor(world)) == {(Fault.BROKEN_LINK, 5)}
 
 
 def test_the_last_entry_rewritten_with_its_hash_contradicts_the_head(world: World, bundle: Lines) -> None:
     entry = bundle[9]
     entry["actor"] = "mallory"
-    entry["hash"] = entry_hash(**{name: value for name, value in entry.items() if name not in {"hash", "payload"}})
+    entry["hash"] = entry_hash({name: value for name, value in entry.items() if name not in {"hash", "payload"}})
     assert found(bundle, auditor(world)) == {(Fault.FORKED, 9)}
 
 

@@ -1,7 +1,6 @@
 """Whoever edits, removes, moves or rewrites entries is found and named, also with the triggers put back afterwards."""
 # ruff: noqa: S608 - an attacker writes his SQL as he likes
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,8 +41,8 @@ def rewrite_from(world: World, first: int, *, payload: str = '{"number":0}') -> 
     previous = world.attacker.entry("acme", first - 1).hash if first > 1 else GENESIS
     for seq in range(first, 9):
         old = world.attacker.entry("acme", seq)
-        new = replace(old, prev_hash=previous, payload=payload if seq == first else old.payload)
-        new = replace(new, hash=new.expected_hash())
+        new = old._replace(prev_hash=previous, payload=payload if seq == first else old.payload)
+        new = new._replace(hash=new.expected_hash())
         world.attacker.write_entry(old, new)
         rewritten.append(new)
         previous = new.hash
@@ -97,9 +96,9 @@ def test_a_shifted_field_boundary_is_named(
     """Equal when the fields are written one behind the other; not equal when they are hashed."""
     world.append("acme", 2)
     world.attacker.drop_guards()
-    entry = replace(world.attacker.entry("acme", 2), task_id=before[0], capability_id=before[1])
-    world.attacker.write_entry(world.attacker.entry("acme", 2), replace(entry, hash=entry.expected_hash()))
-    shifted = replace(world.attacker.entry("acme", 2), task_id=after[0], capability_id=after[1])
+    entry = world.attacker.entry("acme", 2)._replace(task_id=before[0], capability_id=before[1])
+    world.attacker.write_entry(world.attacker.entry("acme", 2), entry._replace(hash=entry.expected_hash()))
+    shifted = world.attacker.entry("acme", 2)._replace(task_id=after[0], capability_id=after[1])
     world.attacker.write_entry(entry, shifted)
     world.attacker.restore_guards()
     assert (Fault.EDITED, "acme", 2) in world.found()
@@ -107,9 +106,9 @@ def test_a_shifted_field_boundary_is_named(
 
 def test_an_edit_with_its_hash_recomputed_is_named(history: World) -> None:
     old = history.attacker.entry("acme", 4)
-    new = replace(old, payload='{"number":40}')
+    new = old._replace(payload='{"number":40}')
     history.attacker.drop_guards()
-    history.attacker.write_entry(old, replace(new, hash=new.expected_hash()))
+    history.attacker.write_entry(old, new._replace(hash=new.expected_hash()))
     history.attacker.restore_guards()
     assert history.found() == {(Fault.FORKED, "acme", 4), (Fault.BROKEN_LINK, "acme", 5)}
 
@@ -216,8 +215,8 @@ def test_a_second_entry_at_the_same_place_is_named(history: World) -> None:
         attacker.run("ALTER TABLE copied RENAME TO ledger_entries")
     else:
         attacker.run("ALTER TABLE ledger_entries DROP CONSTRAINT ledger_entries_pkey")
-    rival = replace(attacker.entry("acme", 4), payload='{"number":40}')
-    rival = replace(rival, hash=rival.expected_hash())
+    rival = attacker.entry("acme", 4)._replace(payload='{"number":40}')
+    rival = rival._replace(hash=rival.expected_hash())
     attacker.insert_entry(rival)
     attacker.restore_guards()
     assert (Fault.FORKED, "acme", 4) in history.found()
@@ -226,8 +225,8 @@ def test_a_second_entry_at_the_same_place_is_named(history: World) -> None:
 def test_a_clock_turned_back_is_named_even_when_the_key_signed_it(history: World) -> None:
     """Whoever holds the key and writes past Remit can forge anything but the order of time."""
     last = history.attacker.entry("acme", 8)
-    forged = replace(last, seq=9, prev_hash=last.hash, created_at="2025-12-31T00:00:00.000000Z")
-    forged = replace(forged, hash=forged.expected_hash())
+    forged = last._replace(seq=9, prev_hash=last.hash, created_at="2025-12-31T00:00:00.000000Z")
+    forged = forged._replace(hash=forged.expected_hash())
     head = sign_head(history.signer, "acme", 9, forged.hash, forged.created_at)
     history.attacker.insert_entry(forged)
     history.attacker.insert_head(head)

@@ -8,11 +8,13 @@ waiting for a person.
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
 
 from remit import __version__
+from remit.cli.edge import demand_real_text, run_command, suggest
 
 # Whatever else is installed must not be loaded into a process that holds signing keys; and it is quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -41,20 +43,38 @@ class LazyGroup(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
+        demand_real_text(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as problem:  # click looks for likely names only among commands that are loaded
+            problem.message += suggest(args[0], COMMANDS)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort, click.ClickException, BrokenPipeError):
-            raise  # click's own; and a reader such as `head` that has seen enough
-        except Exception as problem:  # noqa: BLE001 - the one place where an error becomes text
-            failing = importlib.import_module("remit.cli.failing")
-            ctx.exit(failing.report(problem))
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,  # noqa: FBT002 - click's own signature
+        **extra: Any,
+    ) -> Any:
+        """As click's, with every way to end in one place: `remit.cli.edge`."""
+        run = super().main
+        if not standalone_mode:
+            return run(args, prog_name, complete_var, standalone_mode=False, **extra)
+        arguments = sys.argv[1:] if args is None else list(args)
+        return sys.exit(
+            run_command(lambda: run(arguments, prog_name, complete_var, standalone_mode=False, **extra), arguments)
+        )
 
 
 @click.group(
@@ -70,6 +90,8 @@ def main(ctx: click.Context) -> None:
     An agent proposes; nothing happens without signed authority, a decision and, where it matters, a person's yes. What
     happens is recorded in a signed ledger that anybody with the public key can check.
     """
+    if os.environ.get("REMIT_FAULT") and ctx.invoked_subcommand != "doctor":  # which lists it among its findings
+        importlib.import_module("remit.cli.failing").require_valid_fault(os.environ["REMIT_FAULT"])
     if level := os.environ.get("REMIT_LOG"):
         logs = importlib.import_module("remit.observe.logs")
         logs.configure_logging(sys.stderr, logs.parse_level(level))

@@ -1,16 +1,33 @@
-"""What commands share in showing results: the `--json` option, a plain table, one JSON document."""
+"""What commands share in showing results: the `--json` option, one JSON document, counts, a running count."""
 
 import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from remit.printable import printable
+from remit.cli.output import output_option, required_output_option, written_output
+from remit.cli.table import counted, render_advice, shortened, show_table, speaks_unicode, terminal_width
+
+__all__ = [
+    "counted",
+    "counting",
+    "json_option",
+    "output_option",
+    "render_advice",
+    "required_output_option",
+    "shortened",
+    "show_json",
+    "show_table",
+    "speaks_unicode",
+    "terminal_width",
+    "workspace_option",
+    "written_output",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,15 +44,6 @@ def workspace_option(command: F) -> F:
         type=click.Path(path_type=Path, file_okay=False, exists=True),
         default=Path(),
         help="A folder in the workspace (default: here).",
-    )(command)
-
-
-def output_option(command: F) -> F:
-    return click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="A file to write to (default: standard output).",
     )(command)
 
 
@@ -58,31 +66,6 @@ def counting(what: str) -> Iterator[Callable[[int], None]]:
             click.echo("\r\x1b[K", nl=False, err=True)
 
 
-def show_json(document: Any) -> None:
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
-
-
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, cut: str = "") -> None:
-    """A table for people, as wide as the terminal. The column named `cut` is shortened to fit; others wrap.
-
-    Loads `rich` only here, so that `--help` and `--json` stay quick.
-    """
-    from rich.cells import cell_len  # noqa: PLC0415 - a heavy import, wanted only for tables
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    # Text, not str: a value such as "[red]" is somebody's data, never markup; escapes are made visible.
-    cells = [[cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row] for row in rows]
-    console = Console()
-    table = Table(header_style="bold", box=None, pad_edge=False)
-    widths = [max(cell_len(name), *(row[i].cell_len for row in cells), 0) for i, name in enumerate(columns)]
-    for name, width in zip(columns, widths, strict=True):
-        if name == cut:
-            others = sum(widths) - width + 2 * len(columns)
-            table.add_column(name, no_wrap=True, overflow="ellipsis", width=max(12, min(width, console.width - others)))
-        else:
-            table.add_column(name, overflow="fold", min_width=width if cut else None)
-    for row in cells:
-        table.add_row(*row)
-    console.print(table)
+def show_json(document: Any, *, indent: int | None = 2) -> None:
+    """One document. A terminal that cannot show every character gets escapes, which mean the same."""
+    click.echo(json.dumps(document, ensure_ascii=not speaks_unicode(), indent=indent))

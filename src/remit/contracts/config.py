@@ -176,7 +176,7 @@ class SystemConfig(Contract):
         default_factory=dict, description="Databases that plans may use, by name."
     )
     pipelines: Registry[Pipeline] = Field(default_factory=dict, description="Pipelines that plans may run, by name.")
-    policies: Policies = Field(default=Policies(), description="What decides beyond the built-in rules.")
+    policies: Policies = Field(default=Policies(), description="Policies beyond the built-in rules.")
     tenants: Annotated[dict[Identifier, Tenant], Field(max_length=1_000)] = Field(
         default_factory=dict, description="Tenants of the goal door, by id."
     )

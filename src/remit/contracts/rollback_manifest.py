@@ -59,7 +59,8 @@ class Checkpoint(Contract):
 class RollbackManifest(Contract):
     """What is needed to undo the run of a plan.
 
-    `rollback_order` is the order of restoring, and names every checkpoint once. EXECUTED means that every checkpoint was restored; a partly restored manifest stays ACTIVE.
+    `rollback_order` is the order of restoring, and names every checkpoint once. EXECUTED means that every
+    checkpoint was restored; a partly restored manifest stays ACTIVE.
     """
 
     bounds: ClassVar[Bounds] = LARGE

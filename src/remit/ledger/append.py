@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from remit.authority.signing import Signer
-from remit.canonical import canonical_bytes, digest_bytes
+from remit.canonical import canonical_bytes
 from remit.contracts.ledger import LedgerEvent, LedgerHead
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import Clock, render_time, uuid7
 from remit.ledger.continuity import Continuity, Tip
-from remit.ledger.entry import COLUMNS, GENESIS, Entry, Event, entry_hash
+from remit.ledger.entry import COLUMNS, GENESIS, Entry, Event
 from remit.ledger.heads import Anchors, sign_head
 from remit.store.connection import Conflict, Connection, Guarded, Store
 from remit.store.group import GroupCommit
@@ -69,37 +69,23 @@ class Batch:
         now = self.clock()
         # A clock that was set back must not make the record run backwards.
         created_at = max(render_time(now), tip.created_at)
-        entry_id = uuid7(now)
-        seq = tip.seq + 1
-        hashed = entry_hash(
-            event.tenant_id,
-            seq,
-            entry_id,
-            created_at,
-            event.kind,
-            event.correlation_id,
-            event.task_id,
-            event.capability_id,
-            event.actor,
-            digest_bytes(payload),
-            tip.hash,
-        )
         entry = Entry(
-            event.tenant_id,
-            seq,
-            entry_id,
-            created_at,
-            event.kind,
-            event.correlation_id,
-            event.task_id,
-            event.capability_id,
-            event.actor,
-            payload.decode(),
-            tip.hash,
-            hashed,
+            tenant_id=event.tenant_id,
+            seq=tip.seq + 1,
+            entry_id=uuid7(now),
+            created_at=created_at,
+            kind=event.kind,
+            correlation_id=event.correlation_id,
+            task_id=event.task_id,
+            capability_id=event.capability_id,
+            actor=event.actor,
+            payload=payload.decode(),
+            prev_hash=tip.hash,
+            hash="",
         )
-        self._insert_next(_INSERT, _row(entry))
-        self._tips[event.tenant_id] = self._written[event.tenant_id] = Tip(seq, hashed, created_at)
+        entry = entry._replace(hash=entry.expected_hash())
+        self._insert_next(_INSERT, entry)
+        self._tips[event.tenant_id] = self._written[event.tenant_id] = Tip(entry.seq, entry.hash, created_at)
         reach("append.inserted")
         return entry
 
@@ -200,20 +186,3 @@ def _tree(event: Event, payload: Any) -> dict[str, Any]:
         "actor": event.actor,
         "payload": payload,
     }
-
-
-def _row(entry: Entry) -> tuple[Any, ...]:
-    return (
-        entry.tenant_id,
-        entry.seq,
-        entry.entry_id,
-        entry.created_at,
-        entry.kind,
-        entry.correlation_id,
-        entry.task_id,
-        entry.capability_id,
-        entry.actor,
-        entry.payload,
-        entry.prev_hash,
-        entry.hash,
-    )

@@ -108,19 +108,7 @@ class _BundleCheck:
         if entry.tenant_id != self._header.tenant_id:
             self._report(Fault.FOREIGN, entry.seq, f"this entry belongs to tenant {entry.tenant_id!r}")
         self._check_disclosure(entry)
-        intact = entry.hash == entry_hash(
-            entry.tenant_id,
-            entry.seq,
-            entry.entry_id,
-            entry.created_at,
-            entry.kind,
-            entry.correlation_id,
-            entry.task_id,
-            entry.capability_id,
-            entry.actor,
-            entry.payload_digest,
-            entry.prev_hash,
-        )
+        intact = entry.hash == entry_hash(vars(entry))
         if not intact or (entry.payload is not None and digest(entry.payload) != entry.payload_digest):
             self._report(Fault.EDITED, entry.seq, "the content does not fit the hash")
         self._walk.step(Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact))

@@ -1,6 +1,6 @@
 """Walking a chain: the checks that need nothing but the entries in order. Used on a store and on a bundle alike."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from remit.ledger.entry import GENESIS, Entry
@@ -82,7 +82,7 @@ class Suspects:
 
     def _explain(self, entry: Entry) -> tuple[Fault, str]:
         for other in self._entries:
-            if other is not entry and replace(entry, tenant_id=other.tenant_id, seq=other.seq).is_intact():
+            if other is not entry and entry._replace(tenant_id=other.tenant_id, seq=other.seq).is_intact():
                 if other.tenant_id != entry.tenant_id:
                     return Fault.FOREIGN, f"this entry was written as number {other.seq} of tenant {other.tenant_id!r}"
                 return Fault.REORDERED, f"this entry was written as number {other.seq}"

@@ -2,19 +2,15 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.errors import Reason, Refused
 
 GENESIS: Final = "sha256:" + "0" * 64
 _DOMAIN: Final = b"remit.ledger.entry.v1\0"
-
-COLUMNS: Final = (
-    "tenant_id, seq, entry_id, created_at, kind, correlation_id,"
-    " task_id, capability_id, actor, payload, prev_hash, hash"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +26,7 @@ class Event:
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A row of the ledger, in column order. `payload` is canonical JSON text."""
 
     tenant_id: str
@@ -61,7 +56,7 @@ class Entry:
 
     def as_wire(self, *, shown: bool = True) -> dict[str, Any]:
         """The entry as an auditor receives it; not shown, its payload is represented by the digest alone."""
-        tree = asdict(self)
+        tree = self._asdict()
         try:
             tree["payload"] = json.loads(self.payload) if shown else None
             tree["payload_digest"] = digest_bytes(self.payload.encode())
@@ -75,46 +70,16 @@ class Entry:
         return tree
 
     def expected_hash(self) -> str:
-        return entry_hash(
-            self.tenant_id,
-            self.seq,
-            self.entry_id,
-            self.created_at,
-            self.kind,
-            self.correlation_id,
-            self.task_id,
-            self.capability_id,
-            self.actor,
-            digest_bytes(self.payload.encode()),
-            self.prev_hash,
-        )
+        return entry_hash({**self._asdict(), "payload_digest": digest_bytes(self.payload.encode())})
 
 
-def entry_hash(  # noqa: PLR0913, PLR0917 - the columns, spelled out so that none can be forgotten
-    tenant_id: str,
-    seq: int,
-    entry_id: str,
-    created_at: str,
-    kind: str,
-    correlation_id: str,
-    task_id: str | None,
-    capability_id: str | None,
-    actor: str | None,
-    payload_digest: str,
-    prev_hash: str,
-) -> str:
-    """The payload enters by its digest, so a bundle can prove the chain without disclosing every payload."""
-    covered = {
-        "actor": actor,
-        "capability_id": capability_id,
-        "correlation_id": correlation_id,
-        "created_at": created_at,
-        "entry_id": entry_id,
-        "kind": kind,
-        "payload_digest": payload_digest,
-        "prev_hash": prev_hash,
-        "seq": seq,
-        "task_id": task_id,
-        "tenant_id": tenant_id,
-    }
+COLUMNS: Final = ", ".join(Entry._fields)
+
+# Every column but the hash itself; the payload by its digest, so that a bundle can prove the chain and not disclose it.
+HASHED: Final = (*(name for name in Entry._fields if name not in {"payload", "hash"}), "payload_digest")
+
+
+def entry_hash(columns: Mapping[str, Any]) -> str:
+    """Takes what it needs from the columns; a missing one is an error, so none can be forgotten."""
+    covered = {name: columns[name] for name in HASHED}
     return "sha256:" + hashlib.sha256(_DOMAIN + canonical_bytes(covered)).hexdigest()

@@ -1,0 +1,112 @@
+"""Where the command line meets the world: arguments that are no text, streams that take nothing, ways to end.
+
+Whatever happens inside, a command ends with an exit code and at most one message; no traceback, unless REMIT_DEBUG asks
+for one. Loads click and nothing heavier.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import click
+
+READER_GONE: Final = 141
+"""A reader such as `head` saw enough: as for any program that SIGPIPE ended, so nothing takes it for a failure of ours."""
+
+
+class RealText(click.types.StringParamType):
+    """Text that every database, document and terminal can hold. File names may be any bytes, and are not checked here."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        text = super().convert(value, param, ctx)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{ascii(text)} is not valid UTF-8 text.", param, ctx)
+        return text
+
+
+REAL_TEXT: Final = RealText()
+
+
+def demand_real_text(command: click.Command) -> None:
+    """Every text parameter, of this command and those below it, takes real text only."""
+    for parameter in command.params:
+        if parameter.type is click.STRING:
+            parameter.type = REAL_TEXT
+    if isinstance(command, click.Group):
+        for child in command.commands.values():
+            demand_real_text(child)
+
+
+def suggest(name: str, names: Iterable[str]) -> str:
+    """What a mistyped name was meant to be, as far as that can be guessed."""
+    close = importlib.import_module("difflib").get_close_matches(name, list(names), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
+    """Run a command and tell how it ended, in words and as an exit code."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the process ends
+    if sys.stdout is None:
+        # Before anything is done: the next file that is opened would take the place of standard output.
+        return _output_failed("standard output is closed", "Send it to a file, or to /dev/null.")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _run(start, as_json="--json" in arguments)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return READER_GONE
+    except OSError as problem:
+        _discard_output()
+        advice = "What the command did stays done; what it had to say is lost. Make room, or send it elsewhere."
+        return _output_failed(f"standard output takes no more: {problem.strerror}", advice)
+    return code
+
+
+def _run(start: Callable[[], Any], *, as_json: bool) -> int:
+    try:
+        code = start()
+    except BrokenPipeError:
+        raise
+    except click.Abort:
+        click.echo("Aborted!", err=True)
+        return 1
+    except Exception as problem:  # noqa: BLE001 - the one place where an error becomes text
+        if isinstance(problem, OSError):
+            sys.stdout.flush()  # fails again, and says so, if it was the output that failed
+        code = importlib.import_module("remit.cli.failing").report(problem, as_json=as_json)
+    return code if isinstance(code, int) else 0
+
+
+def _output_failed(what: str, next_step: str) -> int:
+    with contextlib.suppress(OSError):
+        click.echo(f"{click.style('failed', fg='red', bold=True)}: {what}\n  next:  {next_step}", err=True)
+    return 1
+
+
+def _discard_output() -> None:
+    """What is still in the buffers goes nowhere: else Python complains about it as it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            if not _flushes(stream):
+                os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _flushes(stream: Any) -> bool:
+    try:
+        stream.flush()
+    except OSError:
+        return False
+    return True

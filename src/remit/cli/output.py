@@ -1,0 +1,124 @@
+"""The file that `-o` names: all of the new content or all of the old, and nothing touched by what was refused."""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
+
+import click
+
+from remit.durable import disk_failure, sync_directory
+from remit.errors import Reason, Refused
+
+F = TypeVar("F", bound=Callable[..., Any])
+CONFIG_NAME: Final = "remit.yaml"
+
+
+def output_option(command: F) -> F:
+    """`output` is a path, or None for standard output, which `-` stands for too."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False),
+        callback=_parse_output,
+        help="A file to write to; - or nothing: standard output.",
+    )(command)
+
+
+def required_output_option(command: F) -> F:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(dir_okay=False),
+        callback=_parse_output,
+        required=True,
+        help="The file; - for standard output.",
+    )(command)
+
+
+@contextlib.contextmanager
+def written_output(path: Path | None, *, spare: tuple[str, ...] = ()) -> Iterator[IO[bytes]]:
+    """A stream into `path`, or into standard output for None. Enter it before doing what the output will tell.
+
+    Entering refuses what cannot be written: a folder that is missing or closed, remit.yaml, a file named in `spare`.
+    The file appears, whole and on disk, when the block ends well; when it does not, the old one is as it was.
+    """
+    if path is None:
+        stream = click.get_binary_stream("stdout")
+        yield stream
+        stream.flush()
+        return
+    target = Path(os.path.realpath(path))  # a link is followed, not replaced
+    found = _look(target)
+    _refuse_precious(path, target, spare)
+    if found is not None and not stat.S_ISREG(found.st_mode):  # a device or a pipe: there is nothing to keep
+        with target.open("wb") as stream:
+            yield stream
+        return
+    mode = stat.S_IMODE(found.st_mode) if found is not None else None
+    with _replaced(target, mode) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def _replaced(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except OSError as problem:
+        raise _no_place(target, problem) from None
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            if mode is not None:
+                os.fchmod(descriptor, mode)
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, target)
+        sync_directory(target.parent)
+    except OSError as problem:
+        if problem.errno in {errno.ENOSPC, errno.EDQUOT} and problem.filename is None:
+            raise disk_failure(problem, target) from problem
+        raise
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _parse_output(_context: click.Context, _parameter: click.Parameter, value: str | None) -> Path | None:
+    return None if value in {None, "-"} else Path(value or "")
+
+
+def _look(target: Path) -> os.stat_result | None:
+    try:
+        return os.stat(target)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise _no_place(target, problem) from None
+
+
+def _refuse_precious(path: Path, target: Path, spare: tuple[str, ...]) -> None:
+    if target.name == CONFIG_NAME:
+        raise _refusal("this would overwrite the workspace's configuration", path, "Give the output another name.")
+    for name in spare:
+        if os.path.exists(name) and os.path.exists(target) and os.path.samefile(name, target):
+            raise _refusal("this would overwrite what is read from", path, "Give the output another name.")
+    if os.path.exists(target) and not os.access(target, os.W_OK):
+        raise _refusal("this file may not be changed", path, "Give the output another name, or allow it: chmod u+w")
+
+
+def _no_place(target: Path, problem: OSError) -> Refused:
+    folder = target.parent
+    if not folder.exists():
+        return _refusal("there is no such folder to write into", folder, f"Make it first: mkdir -p '{folder}'")
+    why = os.strerror(problem.errno) if problem.errno else type(problem).__name__
+    return _refusal(f"no file can be made in this folder: {why}", folder, "Name a file in a folder of your own.")
+
+
+def _refusal(what: str, where: Path, next_step: str) -> Refused:
+    return Refused(Reason.MISUSE, f"{what}; nothing was done", where=str(where), next_step=next_step)
