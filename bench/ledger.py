@@ -67,7 +67,8 @@ def prepare(folder: Path) -> None:
 def open_ledger(folder: Path) -> Ledger:
     signer = load_signer(folder / "keys", "audit")
     store = SqliteStore(folder / "ledger.sqlite3")
-    return Ledger(store, lambda: signer, Anchors(folder / "anchors"), system_clock)
+    keyring = load_keyring(folder / "keys")
+    return Ledger(store, lambda: signer, lambda: keyring, Anchors(folder / "anchors"), system_clock)
 
 
 def event(number: int) -> Event:

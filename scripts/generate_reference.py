@@ -105,9 +105,9 @@ def render_contracts() -> str:
         "",
         NOTE,
         "",
-        "Every document that Remit reads or writes is closed: a field too many, too few or of the wrong type is refused.",
-        "A dot leads into an object; what is required there, is required if the object is given. `remit schema NAME`",
-        "prints the JSON Schema, with every limit and nested object.",
+        "Every document that Remit reads or writes is closed: a field too many, too few or of the wrong type is",
+        "refused. A dot leads into an object; what is required there, is required if the object is given.",
+        "`remit schema NAME` prints the JSON Schema, with every limit and nested object.",
     ]
     for name in CONTRACTS:
         schema = load_schema(name)

@@ -97,7 +97,7 @@ def _types(schema: Schema, field: Schema, name: str) -> Iterator[str]:
 
 
 def _plain(schema: Schema, node: Schema, name: str) -> str:
-    kind = node.get("type", "any value")
+    kind = str(node.get("type", "any value"))
     if kind == "array":
         return f"list of {render_type(schema, node.get('items', {}), name)}"
     if kind in {"integer", "number"}:
@@ -106,7 +106,7 @@ def _plain(schema: Schema, node: Schema, name: str) -> str:
         return str(node.get("title", kind))
     if kind == "string":
         return {"date-time": "time", "uuid": "UUID"}.get(node.get("format", ""), kind)
-    return str(kind)
+    return kind
 
 
 def _range(node: Schema, name: str) -> str:

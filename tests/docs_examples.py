@@ -1,9 +1,10 @@
 """Runs the examples in the documentation, so that they cannot lie.
 
 In a ```console or ```sh block, a line that starts with `$ ` is a command; other lines are output, for readers only. A
-command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`.
-All commands of one file run in order, in one fresh directory. What needs the network, or a person, is never run, but a
-`make` target that is shown must exist.
+command may go on after a trailing backslash or in a here-document. It must exit 0, or N if it ends in `# exit: N`. A
+```python block is a program of its own and must exit 0. All of one file run in order, in one fresh directory, from the
+folder that the last `cd` led to. What needs the network, or a person, is never run, but a `make` target that is shown
+must exist.
 """
 
 import os
@@ -17,11 +18,14 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-RUN: Final = frozenset({"remit", "cat", "cd", "cp", "echo", "git", "ls", "mkdir", "mv", "printf", "rm", "sed"})
+RUN: Final = frozenset(
+    {"remit", "cat", "cd", "cp", "echo", "git", "ls", "mkdir", "mv", "printf", "python", "rm", "sed"}
+)
 NOT_RUN: Final = frozenset({"make", "pip", "sudo", "apt-get"})
 TIMEOUT_SECONDS: Final = 60
 
 _FENCE: Final = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>\w*)")
+_ASSIGNMENT: Final = re.compile(r"^[A-Z_]+=")
 _EXIT: Final = re.compile(r"\s*#\s*exit:\s*(?P<code>\d+)\s*$")
 _HERE_DOCUMENT: Final = re.compile(r"<<-?\s*['\"]?(?P<end>\w+)['\"]?")
 
@@ -37,17 +41,31 @@ class Command:
     text: str
     line: int
     exit_code: int = 0
+    python: bool = False
+
+    @property
+    def arguments(self) -> list[str]:
+        return [sys.executable, "-c", self.text] if self.python else ["sh", "-c", self.text]
 
     @property
     def program(self) -> str:
-        return shlex.split(self.text.splitlines()[0], comments=True)[0]
+        if self.python:
+            return "python"
+        words = shlex.split(self.text.splitlines()[0], comments=True)
+        return next(word for word in words if not _ASSIGNMENT.match(word))
 
 
 def parse_commands(markdown: str) -> list[Command]:
-    return [command for block in _blocks(markdown) for command in _block_commands(block)]
+    found: list[Command] = []
+    for language, block in _blocks(markdown):
+        if language == "python":
+            found.append(Command("\n".join(line for _, line in block), block[0][0], python=True))
+        else:
+            found += _block_commands(block)
+    return found
 
 
-def _blocks(markdown: str) -> Iterator[list[tuple[int, str]]]:
+def _blocks(markdown: str) -> Iterator[tuple[str, list[tuple[int, str]]]]:
     block: list[tuple[int, str]] = []
     opened: re.Match[str] | None = None
     for number, line in enumerate(markdown.splitlines(), start=1):
@@ -55,8 +73,8 @@ def _blocks(markdown: str) -> Iterator[list[tuple[int, str]]]:
         if opened is None:
             opened, block = fence, []
         elif fence and fence["fence"] == opened["fence"] and not fence["language"]:
-            if opened["language"] in {"console", "sh"}:
-                yield block
+            if block and opened["language"] in {"console", "sh", "python"}:
+                yield opened["language"], block
             opened = None
         else:
             block.append((number, line.removeprefix(opened["indent"])))
@@ -94,7 +112,7 @@ def run_commands(commands: list[Command], scratch: Path, makefile: str) -> int:
         if command.program in NOT_RUN:
             _check_make_targets(command, makefile)
         elif command.program == "cd":
-            folder = folder / shlex.split(command.text)[1]
+            folder = (folder / shlex.split(command.text)[1]).resolve()
         elif command.program in RUN:
             _run(command, folder, environment)
             ran += 1
@@ -105,7 +123,7 @@ def run_commands(commands: list[Command], scratch: Path, makefile: str) -> int:
 
 def _run(command: Command, folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
-        ["sh", "-c", command.text],
+        command.arguments,
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -1,5 +1,4 @@
 """A ledger on either database, and an attacker with a connection of his own. For the tests of store and ledger."""
-# ruff: noqa: S608 - an attacker writes his SQL as he likes
 
 import itertools
 import secrets
@@ -202,7 +201,7 @@ class World:
 
 
 def open_ledger(store: Store, keys: Path, anchor_folder: Path, clock: Ticking) -> Ledger:
-    return Ledger(store, lambda: load_signer(keys, "audit"), Anchors(anchor_folder), clock)
+    return Ledger(store, lambda: load_signer(keys, "audit"), lambda: load_keyring(keys), Anchors(anchor_folder), clock)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,7 +1,13 @@
 """The documentation is true: its commands work, its links lead somewhere. And the runner that says so can say no."""
 
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +35,11 @@ END
 ```
 
 ```python
+total = 1
+print(total)
+```
+
+```text
 $ not a shell
 ```
 
@@ -81,8 +92,9 @@ def test_commands_are_read_with_line_numbers_exit_codes_and_continuations() -> N
         Command("cat missing", 8, exit_code=1),
         Command("printf '%s' \\\n    joined > other", 9),
         Command('cat > plan.json <<\'END\'\n{"not": "a command"}\n$ neither is this\nEND', 11),
-        Command("cd sub", 24),
-        Command("ls", 25),
+        Command("total = 1\nprint(total)", 18, python=True),
+        Command("cd sub", 29),
+        Command("ls", 30),
     ]
 
 
@@ -90,6 +102,12 @@ def test_commands_of_one_page_share_a_workspace_and_run_in_order(tmp_path: Path)
     page = "```console\n$ mkdir sub\n$ printf one > sub/file\n$ cd sub\n$ cat file\n```\n"
     assert run_commands(parse_commands(page), tmp_path, "") == 3
     assert (tmp_path / "workspace/sub/file").read_text() == "one"
+
+
+def test_a_python_block_runs_where_the_commands_before_it_led(tmp_path: Path) -> None:
+    page = "```console\n$ mkdir sub\n$ cd sub\n```\n\n```python\nopen('file', 'w').write('two')\n```\n"
+    assert run_commands(parse_commands(page), tmp_path, "") == 2
+    assert (tmp_path / "workspace/sub/file").read_text() == "two"
 
 
 def test_state_and_home_lie_beside_the_workspace_not_in_it(tmp_path: Path) -> None:
@@ -105,6 +123,7 @@ def test_state_and_home_lie_beside_the_workspace_not_in_it(tmp_path: Path) -> No
         (Command("make no-such-target", 1), "there is no `make no-such-target`"),
         (Command("curl somewhere", 1), "nobody said whether `curl` is to be run"),
         (Command("remit no-such-command", 1), "exited"),
+        (Command("raise SystemExit(3)", 1, python=True), "exited 3, not 0"),
     ],
 )
 def test_an_example_that_lies_is_caught(command: Command, why: str, tmp_path: Path) -> None:
@@ -114,3 +133,44 @@ def test_an_example_that_lies_is_caught(command: Command, why: str, tmp_path: Pa
 
 def test_a_make_target_that_exists_is_accepted_and_not_run(tmp_path: Path) -> None:
     assert run_commands([Command("make test WORKERS=1", 1)], tmp_path, MAKEFILE) == 0
+
+
+def test_the_log_page_shows_what_running_tasks_writes_and_names_every_message(tmp_path: Path) -> None:
+    page = (ROOT / "docs/reference/logs.md").read_text(encoding="utf-8")
+    sample = [json.loads(line) for line in page.splitlines() if line.startswith('{"ts"')]
+    messages = re.findall(
+        r"^\| `([a-z ]+)` \|", page.partition("| message | when |")[2].partition("\n\n")[0], re.MULTILINE
+    )
+    commands = []
+    for command in parse_commands((ROOT / "README.md").read_text(encoding="utf-8")):
+        runs = command.text.startswith("remit task run")  # each one twice: the second gets the earlier outcome
+        commands += [replace(command, text=f"REMIT_LOG=debug {command.text} 2>> log")] * 2 if runs else [command]
+    run_commands(commands, tmp_path, MAKEFILE)
+    written = [json.loads(line) for line in (tmp_path / "workspace/project/log").read_text().splitlines()]
+    assert all(record.pop("ts").endswith("Z") for record in [*sample, *written])
+    assert written[:2] == sample
+    assert {record["message"] for record in written} == set(messages)
+
+
+def test_a_second_machine_goes_on_with_a_postgresql_ledger_only_under_the_same_keys(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    project, here, there = tmp_path / "project", tmp_path / "here", tmp_path / "there"
+
+    def remit(state: Path, *arguments: str) -> int:
+        environ = {**os.environ, "REMIT_STATE": str(state), "LEDGER_URL": postgres_url}
+        done = subprocess.run([sys.executable, "-m", "remit", *arguments], cwd=project, env=environ, check=False)
+        return done.returncode
+
+    project.mkdir()
+    assert remit(here, "init", "--database-variable", "LEDGER_URL") == 0
+    assert remit(there, "init", "--database-variable", "LEDGER_URL") != 0
+    [state] = here.iterdir()
+    copy = there / state.name
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir(parents=True, mode=0o700)
+    shutil.copytree(state / "keys", copy / "keys")
+    shutil.copy2(state / "workspace.json", copy)
+    assert remit(there, "keys", "rotate", "kernel") == 0
+    assert remit(there, "ledger", "verify") == 0
+    assert remit(here, "ledger", "verify") == 0

@@ -1,10 +1,28 @@
 """The generated reference pages say what the code says."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import click
 import pytest
+from pydantic import BaseModel
 
-from remit.errors import Reason
-from scripts.generate_reference import door_codes, find_command, render_cli, render_errors
+from remit.contracts.catalog import CONTRACTS
+from remit.contracts.config import SystemConfig
+from remit.errors import MEANING, Reason
+from scripts.generate_reference import (
+    BEGIN,
+    END,
+    PAGES,
+    ROOT,
+    door_codes,
+    find_command,
+    outdated,
+    render_cli,
+    render_contracts,
+    render_errors,
+    render_settings,
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -59,3 +77,52 @@ def test_every_reason_and_every_door_is_on_the_error_page() -> None:
 def test_a_module_without_a_command_group_is_reported() -> None:
     with pytest.raises(LookupError, match="holds no click group"):
         find_command("remit.errors")
+
+
+def test_every_reason_is_explained() -> None:
+    assert MEANING.keys() == set(Reason)
+    page = render_errors()
+    assert [reason for reason, meaning in MEANING.items() if not meaning or meaning not in page] == []
+
+
+def test_every_field_of_the_task_contracts_is_on_the_contract_page_with_its_type() -> None:
+    page = render_contracts()
+    assert [name for name in CONTRACTS if f"\n## {name}\n" not in page] == []
+    assert "| `constraints.reversible` | yes | boolean |" in page
+    assert "| `expires_at` | yes | time |" in page
+    assert "| `error` | yes | ExecutionError or null |" in page
+    assert "| `rollback_manifest_id` | yes | UUID or null |" in page
+
+
+def _setting_names(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        yield prefix + name
+        if isinstance(field.default, BaseModel):
+            yield from _setting_names(type(field.default), f"{prefix}{name}.")
+
+
+def test_every_setting_is_on_the_settings_page_with_default_limits_and_meaning() -> None:
+    page = render_settings(f"before\n{BEGIN}\nold rows\n{END}\nafter\n")
+    assert page.startswith("before\n")
+    assert page.endswith("\nafter\n")
+    assert "old rows" not in page
+    assert [name for name in _setting_names(SystemConfig) if f"| `{name}` |" not in page] == []
+    assert "| `limits.max_files` | integer, 1 to 100 | 100 | Files that one plan may change. |" in page
+    assert "52428800 (50 MiB)" in page
+    assert "| `connections.NAME.type` | `duckdb` or `postgresql` | required |" in page
+
+
+def test_a_settings_page_without_its_markers_is_not_overwritten() -> None:
+    with pytest.raises(LookupError, match="lost its markers"):
+        render_settings("# Settings\n")
+
+
+def test_the_pages_are_current_and_an_edited_one_is_not(tmp_path: Path) -> None:
+    for name in PAGES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    assert outdated(tmp_path) == []
+    edited = tmp_path / "docs/reference/settings.md"
+    edited.write_text(edited.read_text(encoding="utf-8").replace("| `root` |", "| `route` |"), encoding="utf-8")
+    (tmp_path / "docs/reference/cli.md").unlink()
+    assert outdated(tmp_path) == ["docs/reference/cli.md", "docs/reference/settings.md"]

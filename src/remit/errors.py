@@ -30,6 +30,7 @@ class Reason(StrEnum):
     REVOKED = "revoked"
     CAPABILITY_UNSUPPORTED = "capability_unsupported"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
+    IN_PROGRESS = "in_progress"
     TRANSITION_INVALID = "transition_invalid"
     EVIDENCE_INVALID = "evidence_invalid"
     # the caller's bug
@@ -46,11 +47,11 @@ class Reason(StrEnum):
 
 
 MEANING: Final[dict[Reason, str]] = {
-    Reason.MALFORMED: "the input is not what its contract asks for: not JSON, a wrong type, a field too many or too few",
+    Reason.MALFORMED: "the input breaks its contract: not JSON, a wrong type, a field too many or too few",
     Reason.TOO_LARGE: "the input has more bytes or items than are read",
     Reason.TOO_DEEP: "the input is nested deeper than is read",
     Reason.AUTHORITY_MALFORMED: "what was handed in as a lease is not a lease",
-    Reason.SIGNATURE_INVALID: "the signature does not fit the document: one of them was changed, or made for another kind",
+    Reason.SIGNATURE_INVALID: "the signature does not fit the document: one was changed, or made for another kind",
     Reason.KEY_UNKNOWN: "it was signed with a key that this keyring does not hold",
     Reason.KEY_RETIRED: "it was signed with a key after that key had been retired",
     Reason.BINDING_MISMATCH: "the authority is real, but for another task, capability, executor or content",
@@ -58,7 +59,8 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.NOT_YET_VALID: "the authority is dated in the future: most likely a clock is wrong",
     Reason.REVOKED: "it was signed with a key that was revoked; nothing that key signed counts any more",
     Reason.CAPABILITY_UNSUPPORTED: "no registered executor offers this capability",
-    Reason.IDEMPOTENCY_CONFLICT: "the id is taken: by a request with another content, or by one that has no outcome yet",
+    Reason.IDEMPOTENCY_CONFLICT: "the id is taken: by a request with another content, or by one without an outcome yet",
+    Reason.IN_PROGRESS: "Another process is at work on this request and has not finished.",
     Reason.TRANSITION_INVALID: "the ledger does not allow this step after the one before it",
     Reason.EVIDENCE_INVALID: "a bundle, head or stored record contradicts itself or its signature",
     Reason.MISUSE: "the calling program broke a rule of the API: a bug to mend there",

@@ -15,43 +15,26 @@
 A refusal in steps 2 to 5 is recorded too, but claims no key: else anybody could use up somebody else's task.
 """
 
-import json
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from remit.canonical import digest_bytes
-from remit.errors import Reason, Refused, RemitError, as_remit_error
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 from remit.faultpoints import reach
-from remit.ids import Clock, render_time
-from remit.ledger.append import Batch, Ledger
-from remit.ledger.entry import Event
-from remit.masking import mask_json
+from remit.ids import Clock
+from remit.journal import Journal, Stored, Trace
+from remit.ledger.append import Ledger
 from remit.policy.decision import Decision
-from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim
 
 Request = TypeVar("Request")
 Granted = TypeVar("Granted")
 Made = TypeVar("Made")
 Outcome = TypeVar("Outcome")
 
-_LOG: Final = logging.getLogger("remit.road")
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """What ties every record of one request together."""
-
-    tenant_id: str
-    correlation_id: str
-    door: str
-    key: str
-    request_digest: str
-    task_id: str | None = None
-    capability_id: str | None = None
+PATIENCE_SECONDS: Final = 30.0
+"""How long a second caller waits for the first one's outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +78,10 @@ class Door(ABC, Generic[Request, Granted, Made, Outcome]):
     def effect(self, granted: Granted) -> Made: ...
 
     @abstractmethod
+    def resume(self, granted: Granted) -> Made:
+        """Finish, or undo and do again, what a process that died had begun."""
+
+    @abstractmethod
     def verify_effect(self, granted: Granted, made: Made) -> None: ...
 
     @abstractmethod
@@ -107,7 +94,8 @@ class Door(ABC, Generic[Request, Granted, Made, Outcome]):
     def store_outcome(self, outcome: Outcome) -> str: ...
 
     @abstractmethod
-    def load_outcome(self, stored: str) -> Outcome: ...
+    def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
+        """A stored outcome, its signature verified."""
 
 
 def travel(
@@ -118,18 +106,20 @@ def travel(
     *,
     dry_run: bool = False,
     on_refusal: Callable[[Refused], None] = lambda _: None,
+    patience: float = PATIENCE_SECONDS,
 ) -> Outcome | Preview:
     """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
 
-    `on_refusal` is told of a refusal in steps 2 to 7: by this call nothing was claimed or done.
+    A dry run raises what a full run would record as refused: it signs and records nothing. `on_refusal` is told of a
+    refusal in steps 2 to 7: by this call nothing was claimed or done.
     """
     request = door.parse(raw)  # 1. parse
-    trace = door.trace(request)
+    journal = Journal(ledger, door.trace(request), patience)
     try:
         granted = door.verify_authority(request, clock())  # 2. verify authority
-        earlier = _earlier_outcome(ledger, trace)
+        earlier = journal.earlier_outcome()
         if earlier is not None:
-            return door.load_outcome(earlier)
+            return door.load_outcome(*earlier)
         decision = door.decide(granted)  # 3. decide
         decision.require()
         preview = door.preview(granted)  # 4. preview
@@ -137,106 +127,43 @@ def travel(
             return preview
         consent = door.consent(granted, preview, clock())  # 5. consent
         door.checkpoint(granted)  # 6. checkpoint
-        door.require_alive(granted, clock())
-        claimed = _record_intent(ledger, trace, decision, preview, consent)  # 7. intent
+        intent = {
+            **decision.as_json(),
+            "preview": preview.summary,
+            "preview_digest": preview.digest,
+            "consent": consent,
+        }
+        entered = journal.enter(intent, lambda now: door.require_alive(granted, now))  # 7. intent
     except Refused as problem:
         on_refusal(problem)
-        if not dry_run:
-            _record_refusal(ledger, trace, problem)
+        if dry_run:
+            raise
+        journal.record_refusal(problem)
         return door.fail(request, problem)
-    if isinstance(claimed, Done):  # somebody else was faster between the two looks
-        return door.load_outcome(claimed.result)
+    if isinstance(entered, Stored):  # somebody else was faster between the two looks
+        return door.load_outcome(*entered)
     reach("road.intent_recorded")
+    interrupted: BaseException | None = None
     try:
-        made = door.effect(granted)  # 8. effect
+        made = door.resume(granted) if entered.resumed else door.effect(granted)  # 8. effect
         reach("road.effect_done")
         door.verify_effect(granted, made)  # 9. verify
         outcome = door.succeed(request, made)
-    except Exception as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure, signed and kept
-        outcome = door.fail(request, as_remit_error(problem))
-    stored = door.store_outcome(outcome)
-    _record_outcome(ledger, trace, claimed, stored)  # 10. outcome
+    except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure, signed and kept
+        interrupted = None if isinstance(problem, Exception) else problem
+        outcome = door.fail(request, _as_failure(problem))
+    try:
+        journal.record_outcome(entered.won, door.store_outcome(outcome))  # 10. outcome
+    except Refused as problem:  # it cannot be recorded as it is, but that it failed can
+        outcome = door.fail(request, problem)
+        journal.record_outcome(entered.won, door.store_outcome(outcome))
     reach("road.outcome_recorded")
+    if interrupted is not None:
+        raise interrupted
     return outcome  # 11. report
 
 
-def _earlier_outcome(ledger: Ledger, trace: Trace) -> str | None:
-    with ledger.store.reading() as connection:
-        found = find_claim(connection, _claim_key(trace), trace.request_digest)
-    if isinstance(found, Running):
-        raise _unfinished(trace)
-    if found is None:
-        return None
-    _log("earlier outcome returned", trace)
-    return found.result
-
-
-def _record_refusal(ledger: Ledger, trace: Trace, problem: Refused) -> None:
-    ledger.append(_event(trace, "refused", problem.as_json()))
-    _log("request refused", trace, reason=problem.reason.value)
-
-
-def _record_intent(ledger: Ledger, trace: Trace, decision: Decision, preview: Preview, consent: str) -> Won | Done:
-    intent = {
-        "decision": decision.as_json(),
-        "preview": preview.summary,
-        "preview_digest": preview.digest,
-        "consent": consent,
-        "request_digest": trace.request_digest,
-    }
-
-    def work(batch: Batch) -> Won | Done:
-        claimed = claim(batch.store, _claim_key(trace), trace.request_digest, render_time(batch.clock()))
-        if isinstance(claimed, Running):
-            raise _unfinished(trace)
-        if isinstance(claimed, Won):
-            batch.append(_event(trace, "intent", intent))
-        return claimed
-
-    claimed = ledger.transact(work)
-    if isinstance(claimed, Won):
-        _log("intent recorded", trace)
-    return claimed
-
-
-def _record_outcome(ledger: Ledger, trace: Trace, won: Won, stored: str) -> None:
-    def work(batch: Batch) -> None:
-        # Masked here, exact in the claim; the digest ties the two.
-        shown = {"outcome": json.loads(stored), "outcome_digest": digest_bytes(stored.encode())}
-        batch.append(_event(trace, "outcome", {**shown, "request_digest": trace.request_digest}))
-        finish_claim(batch.store, won, stored, render_time(batch.clock()))
-
-    ledger.transact(work)
-    _log("outcome recorded", trace)
-
-
-def _log(message: str, trace: Trace, **fields: str) -> None:
-    """After the fact, and only for whoever looks for a fault: nothing is decided by a log."""
-    ids = {"correlation_id": trace.correlation_id, "task_id": trace.task_id, "capability_id": trace.capability_id}
-    _LOG.info(message, extra={**ids, **fields})
-
-
-def _claim_key(trace: Trace) -> ClaimKey:
-    return ClaimKey(trace.tenant_id, trace.door, trace.key)
-
-
-def _event(trace: Trace, what: str, payload: dict[str, Any]) -> Event:
-    """Masked: what the ledger holds can never be taken out again."""
-    shown: Any = mask_json(payload)
-    return Event(
-        trace.tenant_id,
-        f"{trace.door}.{what}",
-        trace.correlation_id,
-        shown,
-        task_id=trace.task_id,
-        capability_id=trace.capability_id,
-    )
-
-
-def _unfinished(trace: Trace) -> Refused:
-    return Refused(
-        Reason.IDEMPOTENCY_CONFLICT,
-        "this request was begun before and has no outcome yet",
-        where=f"{trace.door} {trace.key}",
-        next_step="Ask again in a moment; `remit ledger show` tells what is known of it.",
-    )
+def _as_failure(problem: BaseException) -> RemitError:
+    if isinstance(problem, Exception):
+        return as_remit_error(problem)
+    return EnvironmentFailed(Reason.EFFECT_FAILED, f"the effect was interrupted ({type(problem).__name__})")

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from remit.authority.keys import load_keyring, load_signer, revoke_key, rotate_key
 from remit.authority.lease import issue_lease
-from remit.authority.signing import Keyring, PublicKey, Role, Signer
+from remit.authority.signing import Keyring, PublicKey, Role
 from remit.contracts.base import Contract, Timestamp, VersionOne
 from remit.contracts.config import EnvironmentName, SystemConfig
 from remit.contracts.ledger import LedgerHead
@@ -64,7 +64,7 @@ class Workspace:
         self.state = state
         self.settings = settings
         self.clock = clock
-        self._environ = environ
+        self.environ = environ
         self.registry = Registry([no_effect.CAPABILITY])
 
     @classmethod
@@ -73,9 +73,16 @@ class Workspace:
     ) -> Self:
         """The workspace that `path` lies in. Refuses when there is none, or its state is not safe to use."""
         environ = os.environ if environ is None else environ
-        root = find_root(Path(path))
+        root = find_root(Path(path), environ)
         state = locate_state(root, environ)
         settings = read_settings(state)
+        if settings.root != str(root):
+            raise Refused(
+                Reason.STATE_UNSAFE,
+                f"this state directory was made for {settings.root}",
+                where=str(state.path),
+                next_step="If an adoption was interrupted: remit init. Otherwise find out who put it there.",
+            )
         read_config(root)  # refused here, not ignored until somebody asks for a setting
         return cls(root, state, settings, environ, clock)
 
@@ -95,13 +102,18 @@ class Workspace:
     def config(self) -> SystemConfig:
         return read_config(self.root)
 
-    @cached_property
+    @property
     def keyring(self) -> Keyring:
-        return load_keyring(self.state.keys)
+        """The public keys as they are now: a rotation or revocation by another process is noticed."""
+        return self._current_keyring()
+
+    @cached_property
+    def _current_keyring(self) -> Callable[[], Keyring]:
+        return _as_long_as_unchanged(self.state.keys, lambda: load_keyring(self.state.keys))
 
     @cached_property
     def store(self) -> Store:
-        return open_store(self.state, self.settings, self._environ)
+        return open_store(self.state, self.settings, self.environ)
 
     @cached_property
     def anchors(self) -> Anchors:
@@ -109,7 +121,8 @@ class Workspace:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.store, _current_signer(self.state.keys, "audit"), self.anchors, self.clock)
+        signer = _as_long_as_unchanged(self.state.keys, lambda: load_signer(self.state.keys, "audit"))
+        return Ledger(self.store, signer, self._current_keyring, self.anchors, self.clock)
 
     def issue_lease(self, manifest: bytes, *, life: timedelta = DEFAULT_LEASE_LIFE) -> LeaseToken:
         """The kernel's side: sign a lease for this manifest and record that it was issued."""
@@ -165,10 +178,15 @@ class Workspace:
         )
 
     def rotate_key(self, role: Role, *, revoke: bool = False) -> tuple[PublicKey, PublicKey]:
-        """A new key for a role, recorded in the ledger. No writer signs with the old one once this returns."""
+        """A new key for a role, recorded in the ledger. No writer signs with the old one once this returns.
+
+        The intention is recorded first: if a crash strikes between the new keyring and its entry, the ledger shows why.
+        """
+        intended = {"role": role, "revoke": revoke}
+        self.ledger.append(Event(DEFAULT_TENANT, "key.rotation_intended", role, intended))
 
         def work(batch: Batch) -> tuple[PublicKey, PublicKey]:
-            now = _not_before_the_heads(batch)
+            now = _not_before_the_heads(batch) if role == "audit" else batch.clock()
             old, new = rotate_key(self.state.keys, role, lambda: now, revoke=revoke)
             known = {"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id}
             # A new audit key signs a head for every chain, so that none is left to a key that nobody believes.
@@ -177,32 +195,30 @@ class Workspace:
                 batch.append(Event(tenant_id, "key.revoked" if revoke else "key.rotated", new.key_id, known))
             return old, new
 
-        return self._change_keys(work)
+        return self.ledger.transact(work)
 
     def revoke_key(self, key_id: str) -> PublicKey:
         """Believe nothing that a retired key ever signed, and record it."""
 
         def work(batch: Batch) -> PublicKey:
-            now = _not_before_the_heads(batch)
-            revoked = revoke_key(self.state.keys, key_id, lambda: now)
+            revoked = revoke_key(self.state.keys, key_id, batch.clock)
             known = {"role": revoked.role, "old_key_id": key_id}
             batch.append(Event(DEFAULT_TENANT, "key.revoked", key_id, known))
             return revoked
 
-        return self._change_keys(work)
-
-    def _change_keys(self, work: Callable[[Batch], T]) -> T:
-        try:
-            return self.ledger.transact(work)
-        finally:
-            self.__dict__.pop("keyring", None)
+        return self.ledger.transact(work)
 
     def _task_door(self) -> TaskDoor:
-        return TaskDoor(self.keyring, load_signer(self.state.keys, "executor"), self.registry)
+        signer = _as_long_as_unchanged(self.state.keys, lambda: load_signer(self.state.keys, "executor"))
+        return TaskDoor(self._current_keyring, signer, self.registry)
 
 
-def find_root(start: Path) -> Path:
-    """The nearest folder, from `start` upwards, that holds a remit.yaml."""
+def find_root(start: Path, environ: Mapping[str, str]) -> Path:
+    """The nearest folder, from `start` upwards, that holds a remit.yaml.
+
+    A folder that has a state directory and no remit.yaml is not passed over: whoever removed the file would otherwise
+    choose the workspace above it.
+    """
     if not start.is_dir():
         raise Refused(
             Reason.STATE_MISSING, "there is no such folder", where=str(start), next_step="Give a folder that exists."
@@ -211,12 +227,26 @@ def find_root(start: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / CONFIG_NAME).is_file():
             return folder
+        if _has_state(folder, environ):
+            raise Refused(
+                Reason.STATE_MISSING,
+                f"this folder is a workspace, and its {CONFIG_NAME} is gone",
+                where=str(folder),
+                next_step="Restore the file, or make a plain one: remit init",
+            )
     raise Refused(
         Reason.STATE_MISSING,
         f"there is no {CONFIG_NAME} here or in any folder above",
         where=str(start),
         next_step="Run `remit init` in the folder that agents shall work in.",
     )
+
+
+def _has_state(folder: Path, environ: Mapping[str, str]) -> bool:
+    try:
+        return locate_state(folder, environ).settings.exists()
+    except (Refused, OSError):
+        return False
 
 
 def read_config(root: Path) -> SystemConfig:
@@ -294,15 +324,15 @@ def _not_before_the_heads(batch: Batch) -> datetime:
     return max(batch.clock(), parse_time(newest[0])) if newest and newest[0] else batch.clock()
 
 
-def _current_signer(folder: Path, role: Role) -> Callable[[], Signer]:
-    """Loads the key again when the keyring changed: a long-lived process notices a rotation by another one."""
-    held: list[tuple[tuple[int, int, int], Signer]] = []
+def _as_long_as_unchanged(folder: Path, load: Callable[[], T]) -> Callable[[], T]:
+    """Load once, and again whenever the keyring file is another: a long-lived process notices a rotation."""
+    held: list[tuple[tuple[int, int, int], T]] = []
 
-    def signer() -> Signer:
+    def current() -> T:
         found = os.stat(folder / "keyring.json")
         stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         if not held or held[0][0] != stamp:
-            held[:] = [(stamp, load_signer(folder, role))]
+            held[:] = [(stamp, load())]
         return held[0][1]
 
-    return signer
+    return current

@@ -118,7 +118,7 @@ def test_a_kept_head_proves_what_was_cut_off(remit: Remit, tmp_path: Path) -> No
     for trigger in ("ledger_entries_no_delete", "ledger_heads_no_delete"):
         (text,) = database.execute("SELECT sql FROM sqlite_master WHERE name = ?", (trigger,)).fetchone()
         database.execute(f"DROP TRIGGER {trigger}")
-        database.execute(f"DELETE FROM {trigger.removesuffix('_no_delete')} WHERE seq = 2")  # noqa: S608 - our own names
+        database.execute(f"DELETE FROM {trigger.removesuffix('_no_delete')} WHERE seq = 2")
         database.execute(text)
     database.commit()
     database.close()
@@ -177,6 +177,6 @@ def test_a_granted_role_can_work_and_cannot_rewrite_history(remit: Remit, tmp_pa
             schema = owner.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'remit_%'").fetchone()
             assert schema is not None
             with psycopg.connect(service) as session, pytest.raises(psycopg.errors.InsufficientPrivilege):
-                session.execute(f'UPDATE "{schema[0]}".ledger_entries SET actor = NULL'.encode())  # noqa: S608 - as above
+                session.execute(f'UPDATE "{schema[0]}".ledger_entries SET actor = NULL'.encode())
         finally:
             owner.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())

@@ -44,14 +44,14 @@ class Place:
 
     def ledger(self) -> Ledger:
         signer = load_signer(self.keys, "audit")
-        return Ledger(self.store(), lambda: signer, self.anchors, system_clock)
+        return Ledger(self.store(), lambda: signer, lambda: load_keyring(self.keys), self.anchors, system_clock)
 
     def verdict(self) -> Verdict:
         return verify_store(self.store(), load_keyring(self.keys), self.anchors)
 
     def entries(self) -> dict[tuple[str, int], Entry]:
         with self.store().reading() as connection:
-            rows = connection.rows(f"SELECT {COLUMNS} FROM ledger_entries")  # noqa: S608 - the columns are ours
+            rows = connection.rows(f"SELECT {COLUMNS} FROM ledger_entries")
             found = [Entry(*row) for row in rows]
         return {(entry.tenant_id, entry.seq): entry for entry in found}
 

@@ -16,11 +16,12 @@ from pathlib import Path
 from remit.authority import keys
 from remit.authority.keys import create_keys, rotate_key
 from remit.authority.signing import PublicKey
+from remit.canonical import digest_bytes
 from remit.errors import RemitError
 from remit.faultpoints import reach
 from remit.ids import render_time, system_clock
 from remit.ledger.append import Batch
-from remit.ledger.entry import Entry
+from remit.ledger.entry import Entry, Event
 from remit.store.claims import ClaimKey, Won, claim, finish_claim
 from remit.store.migrate import migrate
 from remit.testing.children import acknowledge
@@ -85,14 +86,17 @@ def claims(place: Place, count: int) -> None:
                 won = claim(batch.store, key, f"sha256:{number:064x}", NOW)
                 if not isinstance(won, Won):
                     raise TypeError(f"somebody else has {key}")
-                return won, batch.append(event(0))
+                return won, batch.append(Event("tenant-0", "task.intent", "corr", {"number": number}))
 
             won, entry = ledger.transact(begin)
             acknowledge(f"claimed {key.key} {entry.hash}")
 
             def end(batch: Batch, won: Won = won, number: int = number) -> Entry:
-                finish_claim(batch.store, won, f"result {number}", NOW)
-                return batch.append(event(0))
+                result = f"result {number}"
+                recorded = {"outcome_digest": digest_bytes(result.encode())}
+                entry = batch.append(Event("tenant-0", "task.outcome", "corr", recorded))
+                finish_claim(batch.store, won, result, NOW, entry.seq)
+                return entry
 
             acknowledge(f"finished {key.key} {ledger.transact(end).hash}")
 

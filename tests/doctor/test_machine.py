@@ -59,7 +59,12 @@ def _all_features(machine_name: str = "x86_64") -> KernelFeatures:
         (machine.check_user(1000), "ok", ""),
         (machine.check_environment({"REMIT_STATE": "/x"}), "ok", ""),
         (machine.check_environment({"REMIT_FAULT": "append.begun"}), "warn", "unset REMIT_FAULT"),
-        (machine.check_environment({"REMIT_FAULT": "x", "REMIT_DEBUG": "1"}), "warn", "unset REMIT_FAULT REMIT_DEBUG"),
+        (
+            machine.check_environment({"REMIT_FAULT": "claim.before_commit", "REMIT_DEBUG": "1"}),
+            "warn",
+            "unset REMIT_FAULT REMIT_DEBUG",
+        ),
+        (machine.check_environment({"REMIT_FAULT": "x", "REMIT_DEBUG": "1"}), "fail", "unset REMIT_FAULT"),
     ],
     ids=lambda value: f"{value.name}: {value.found}" if isinstance(value, Check) else None,
 )

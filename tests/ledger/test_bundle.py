@@ -89,6 +89,15 @@ def test_a_key_of_another_role_does_not_vouch_for_a_bundle(history: World) -> No
     keyring = parse_public_pem(pem.encode(), "audit", source="audit.pem")
     found = verify_bundle(io.BytesIO(export(history)), keyring, source="bundle").findings
     assert [one.fault for one in found] == [Fault.HEAD_UNKNOWN_KEY]
+    assert "signed by another key" in found[0].what
+    assert "is this the audit key of that workspace?" in found[0].what
+
+
+def test_a_bundle_tells_how_many_payloads_it_discloses(history: World) -> None:
+    whole = write_bundle(history.store, io.BytesIO(), "acme", history.clock)
+    assert (whole.entries, whole.disclosed) == (9, 9)
+    part = write_bundle(history.store, io.BytesIO(), "acme", history.clock, correlation_id="corr-2")
+    assert (part.entries, part.disclosed, part.head) == (8, 3, whole.head)
 
 
 @pytest.mark.parametrize("tenant_id,correlation_id", [("nobody", None), ("acme", "corr-9")])

@@ -222,8 +222,6 @@ WHOLE = "this is not a whole evidence bundle"
         lambda raw: raw + b"garbage\n",
         lambda raw: raw + b"\n",
         lambda raw: raw + raw,
-        lambda raw: raw[: len(raw) // 2],
-        lambda raw: raw[: raw.rstrip().rfind(b"\n") + 1],
         lambda raw: raw[raw.find(b"\n") + 1 :],
         lambda raw: raw.replace(b'"version":1', b'"version":2'),
         lambda raw: raw.replace(b'"seq":4', b'"seq":-4', 1),
@@ -243,6 +241,35 @@ def test_a_file_that_is_no_whole_bundle_is_refused(
     assert "evidence.jsonl" in caught.value.where
     assert "line" in caught.value.where
     assert "remit ledger export" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    "cut, kept",
+    [
+        (lambda raw: raw[: raw.rstrip().rfind(b"\n") + 1], 9),
+        (lambda raw: raw[: raw.rstrip().rfind(b"\n") + 20], 9),
+        (lambda raw: b"".join(raw.splitlines(keepends=True)[:4]), 3),
+        (lambda raw: b"".join(raw.splitlines(keepends=True)[:5])[:-30], 3),
+        (lambda raw: raw[: raw.find(b"\n") + 1], 0),
+    ],
+    ids=["no closing line", "half a closing line", "after an entry", "amid an entry", "only the header"],
+)
+def test_a_bundle_whose_end_was_cut_off_is_named_truncated(
+    world: World, bundle: Lines, cut: Callable[[bytes], bytes], kept: int
+) -> None:
+    verdict = verify_bundle(io.BytesIO(cut(export(world))), auditor(world), source="bundle")
+    (only,) = verdict.findings
+    assert (only.fault, only.seq, verdict.entries) == (Fault.TRUNCATED, kept + 1, kept)
+    assert "no closing line" in only.what
+
+
+def test_a_cut_off_bundle_is_still_searched_for_tampering(world: World, bundle: Lines) -> None:
+    bundle[9]["actor"] = "mallory"
+    assert found(bundle[:-1], auditor(world)) == {(Fault.EDITED, 9), (Fault.TRUNCATED, 10)}
+
+
+def test_a_closing_line_without_its_line_end_is_whole(world: World, bundle: Lines) -> None:
+    assert verify_bundle(io.BytesIO(export(world).rstrip(b"\n")), auditor(world), source="bundle").holds
 
 
 def test_an_endless_line_is_refused_before_it_costs_memory(world: World, bundle: Lines) -> None:

@@ -1,5 +1,4 @@
 """The agent tables and the projection repeat what the chain says; where they do not, it is found and named."""
-# ruff: noqa: S608 - an attacker writes his SQL as he likes
 
 import pytest
 

@@ -1,5 +1,4 @@
 """Whoever edits, removes, moves or rewrites entries is found and named, also with the triggers put back afterwards."""
-# ruff: noqa: S608 - an attacker writes his SQL as he likes
 
 from pathlib import Path
 

@@ -119,9 +119,9 @@ def test_a_dry_run_of_a_forged_lease_fails_and_records_nothing(
 ) -> None:
     lease = workspace.issue_lease(manifest("another-task")).canonical()
     before = kinds()
-    answer = workspace.preview_task(manifest(), lease)
-    assert isinstance(answer, ExecutionResult)
-    assert code(answer) == "INVALID_LEASE"
+    with pytest.raises(Refused) as refused:
+        workspace.preview_task(manifest(), lease)
+    assert refused.value.reason is Reason.SIGNATURE_INVALID
     assert kinds() == before
 
 

@@ -11,17 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from remit.authority.keys import load_signer
+from remit.authority.keys import load_keyring, load_signer
 from remit.ids import system_clock
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Entry, Event
 from remit.ledger.heads import Anchors
-from remit.store.claims import ClaimKey, claim
+from remit.store.claims import ClaimKey, Won, claim
 from remit.store.connection import Store
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
 
 THREADS = 4
+AT = "2026-01-01T00:00:00Z"
 TENANTS = ("acme", "zeta")
 
 
@@ -30,8 +31,9 @@ def append_both(batch: Batch, name: str, number: int) -> list[Entry]:
     order = TENANTS if number % 2 else TENANTS[::-1]
     entries = []
     for tenant_id in order:
-        claim(batch.store, ClaimKey(tenant_id, "test", f"shared-{number % 5}"), "digest", "2026-01-01T00:00:00Z")
-        entries.append(batch.append(Event(tenant_id, "test.event", name, {"number": number})))
+        claimed = claim(batch.store, ClaimKey(tenant_id, "test", f"shared-{number % 5}"), "digest", AT)
+        kind = "test.intent" if isinstance(claimed, Won) else "test.event"
+        entries.append(batch.append(Event(tenant_id, kind, name, {"number": number})))
     return entries
 
 
@@ -39,7 +41,8 @@ def main() -> None:
     folder, url, schema, name, count = Path(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5])
     store: Store = PostgresStore(url, schema) if url else SqliteStore(folder / "ledger.sqlite3")
     signer = load_signer(folder / "keys", "audit")
-    with closing(Ledger(store, lambda: signer, Anchors(folder / "anchors"), system_clock)) as ledger:
+    keyring = load_keyring(folder / "keys")
+    with closing(Ledger(store, lambda: signer, lambda: keyring, Anchors(folder / "anchors"), system_clock)) as ledger:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         sys.stdin.read(1)

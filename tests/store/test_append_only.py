@@ -1,12 +1,13 @@
 """The database itself refuses to change what was written: no convention, no cooperation needed."""
-# ruff: noqa: S608 - names of our own tables
 
 from typing import Any
 
 import pytest
 
+from remit.canonical import digest_bytes
 from remit.ledger.agent_rows import AccessRow, ConfirmationRow, append_agent_row
 from remit.ledger.append import Batch
+from remit.ledger.entry import Event
 from remit.store.claims import ClaimKey, Won, claim, finish_claim
 from remit.store.connection import Guarded
 from tests.store_fixtures import LEDGER_TABLES, World
@@ -28,8 +29,11 @@ def filled(world: World) -> World:
         append_agent_row(batch, "acme", DECISION)
         finished = claim(batch.store, ClaimKey("acme", "task", "finished"), "digest", AT)
         assert isinstance(finished, Won)
-        finish_claim(batch.store, finished, "result", AT)
         claim(batch.store, ClaimKey("acme", "task", "running"), "digest", AT)
+        for _ in range(2):
+            batch.append(Event("acme", "task.intent", "corr", {}))
+        outcome = batch.append(Event("acme", "task.outcome", "corr", {"outcome_digest": digest_bytes(b"result")}))
+        finish_claim(batch.store, finished, "result", AT, outcome.seq)
 
     world.append("acme", 2)
     world.ledger.transact(work)

@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
+from remit.canonical import digest_bytes
 from remit.errors import Refused
-from remit.ledger.append import Ledger
+from remit.ledger.append import Batch, Ledger
 from remit.ledger.bundle import write_bundle
 from remit.ledger.entry import Event
 from remit.ledger.projections import rebuild
@@ -64,21 +65,24 @@ def refusal(service: PostgresStore, statement: str) -> str:
 @pytest.mark.req("AC-09")
 def test_the_whole_ledger_works_as_the_runtime_role(world: World, service: PostgresStore) -> None:
     world.ledger.close()
-    world.ledger = Ledger(service, lambda: world.signer, world.anchors, world.clock)
+    world.ledger = Ledger(service, lambda: world.signer, lambda: world.keyring, world.anchors, world.clock)
     world.append("acme", 3)
     world.walk_step("acme", "one", ["PLANNED", "CONFIRMED", "ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED"])
     assert rebuild(world.ledger).rows == 1
-    with closing(service.connect()) as connection:
-        connection.begin(write=True)
-        won = claim(connection, ClaimKey("acme", "task", "one"), "digest", AT)
+
+    def work(batch: Batch) -> None:
+        won = claim(batch.store, ClaimKey("acme", "task", "one"), "digest", AT)
         assert isinstance(won, Won)
-        finish_claim(connection, won, "result", AT)
-        connection.commit()
+        batch.append(Event("acme", "task.intent", "corr", {}))
+        outcome = batch.append(Event("acme", "task.outcome", "corr", {"outcome_digest": digest_bytes(b"result")}))
+        finish_claim(batch.store, won, "result", AT, outcome.seq)
+
+    world.ledger.transact(work)
     verdict = verify_store(service, world.keyring, world.anchors)
     assert verdict.findings == []
-    assert verdict.entries == 8
+    assert verdict.entries == 10
     with open("/dev/null", "wb") as nowhere:
-        assert write_bundle(service, nowhere, "acme", world.clock).entries == 8
+        assert write_bundle(service, nowhere, "acme", world.clock).entries == 10
 
 
 @pytest.mark.req("AC-09")

@@ -66,8 +66,8 @@ def test_a_unit_that_fails_is_undone_alone(world: World, error: BaseException) -
     "statement",
     [
         "INSERT INTO ledger_entries SELECT * FROM no_such_column_here_on_purpose",
-        "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'x', 'now', 'OTHER', NULL, NULL)",
-        "INSERT INTO claims VALUES ('t', 's', 'k', NULL, 'x', 'now', 'CLAIMED', NULL, NULL)",
+        "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL)",
+        "INSERT INTO claims VALUES ('t', 's', 'k', NULL, 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)",
         "UPDATE ledger_entries SET actor = 'mallory'",
     ],
 )
@@ -90,7 +90,9 @@ def test_values_the_database_cannot_hold_fail_their_own_unit_only(world: World) 
     def bad(batch: Batch) -> None:
         batch.append(event())
         value = "a\0b" if batch.store.dialect == "postgresql" else 2**70
-        batch.store.execute("INSERT INTO claims VALUES ('t', 's', ?, 'd', 'x', 'now', 'CLAIMED', NULL, NULL)", (value,))
+        batch.store.execute(
+            "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)", (value,)
+        )
 
     works: list[Callable[[Batch], Any]] = [
         lambda batch: batch.append(event()),
@@ -107,8 +109,8 @@ def test_a_unit_that_swallows_a_database_error_and_goes_on_is_not_acknowledged_f
     world: World, company: int
 ) -> None:
     """PostgreSQL would answer such a transaction's COMMIT with a quiet ROLLBACK."""
-    world.attacker.run("INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'x', 'now', 'CLAIMED', NULL, NULL)")
-    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'x', 'now', 'CLAIMED', NULL, NULL)"
+    world.attacker.run("INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)")
+    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
 
     def careless(batch: Batch) -> str:
         batch.store.execute(insert, ("mine",))

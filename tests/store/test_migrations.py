@@ -101,7 +101,13 @@ def test_two_that_create_the_same_file_at_once_both_succeed(tmp_path: Path) -> N
 
 def test_opening_never_migrates(empty_store: Store, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match="lacks migration 0001_foundation") as caught:
-        Ledger(empty_store, lambda: pytest.fail("no key is needed"), Anchors(tmp_path / "anchors"), Ticking())
+        Ledger(
+            empty_store,
+            lambda: pytest.fail("no key is needed"),
+            lambda: pytest.fail("no key is needed"),
+            Anchors(tmp_path / "anchors"),
+            Ticking(),
+        )
     assert caught.value.reason is Reason.STORE_OUTDATED
     assert "remit migrate" in str(caught.value)
     assert tables(empty_store) == set()

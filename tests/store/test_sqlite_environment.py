@@ -62,7 +62,7 @@ def test_a_missing_database_is_not_created_by_opening(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "nothing.sqlite3")
     problem = failure(store)
     assert problem.reason is Reason.STATE_MISSING
-    assert "remit init" in problem.next_step
+    assert "backup" in problem.next_step
     assert not store.path.exists()
 
 
@@ -194,6 +194,6 @@ def test_odd_file_names_are_only_names(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("value", [object(), 2**64, b"bytes", None])
 def test_a_value_of_the_wrong_kind_is_the_callers_mistake(path: Path, value: object) -> None:
-    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'x', 'now', 'CLAIMED', NULL, NULL)"
+    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
     with closing(SqliteStore(path).connect()) as connection, pytest.raises(Misuse):
         connection.execute(insert, (value,))

@@ -1,7 +1,9 @@
 """Leases: the kernel's signed leave to run one task, once, soon, on one executor.
 
-`issue_lease` needs the kernel's private key; `verify_lease` needs only the public one and is pure. A `Lease` is what
-comes out of verification: effects take it, never a `LeaseToken`, so a skipped check does not type-check.
+`issue_lease` needs the kernel's private key; `verify_lease` needs only the public one and is pure. The signature covers
+the lease's fields and the digest of the manifest it was issued for, though that digest is no field: whoever verifies a
+lease has the manifest at hand, and a manifest changed by one byte no longer fits. A `Lease` is what comes out of
+verification: effects take it, never a `LeaseToken`, so a skipped check does not type-check.
 """
 
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from remit.authority.signing import Keyring, Signer
+from remit.canonical import canonical_bytes
 from remit.contracts.task import LeaseToken, TaskManifest
 from remit.errors import Reason, Refused
 from remit.ids import parse_time, render_time, uuid7
@@ -16,8 +19,6 @@ from remit.ids import parse_time, render_time, uuid7
 MAX_LIFE: Final = timedelta(hours=1)
 CLOCK_SKEW: Final = timedelta(seconds=30)
 """How far ahead the kernel's clock may be. Expiry has no such grace."""
-
-_UNSIGNED: Final = frozenset({"signature"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,13 @@ def issue_lease(signer: Signer, manifest: TaskManifest, executor_id: str, now: d
         "key_id": signer.key_id,
     }
     draft = LeaseToken.from_tree({**unsigned, "signature": "A" * 86})
-    return draft.model_copy(update={"signature": signer.sign("lease", draft.canonical(without=_UNSIGNED))})
+    return draft.model_copy(update={"signature": signer.sign("lease", signed_body(draft, manifest))})
+
+
+def signed_body(token: LeaseToken, manifest: TaskManifest) -> bytes:
+    """What the kernel signs: every field of the lease but the signature, and what exactly is to be run."""
+    fields = {name: value for name, value in token.tree().items() if name != "signature"}
+    return canonical_bytes({**fields, "manifest_digest": manifest.digest()})
 
 
 def parse_lease(raw: bytes) -> LeaseToken:
@@ -68,9 +75,8 @@ def verify_lease(token: LeaseToken, manifest: TaskManifest, keyring: Keyring, ex
 
     The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
     """
-    keyring.verify(
-        "lease", token.key_id, token.canonical(without=_UNSIGNED), token.signature, signed_at=token.issued_at
-    )
+    body = signed_body(token, manifest)
+    keyring.verify("lease", token.key_id, body, token.signature, signed_at=token.issued_at)
     _require_same(token.task_id, manifest.task_id, "task_id")
     issued_at, expires_at = parse_time(token.issued_at), parse_time(token.expires_at)
     if now >= expires_at:
@@ -92,17 +98,6 @@ def verify_lease(token: LeaseToken, manifest: TaskManifest, keyring: Keyring, ex
     _require_same(token.capability_id, manifest.capability_id, "capability_id")
     _require_same(token.executor_id, executor_id, "executor_id")
     return Lease(token.lease_id, token.task_id, token.capability_id, token.executor_id, expires_at, token.key_id)
-
-
-def require_alive(lease: Lease, now: datetime) -> None:
-    """Checked again right before the intent: previews and people take time."""
-    if now >= lease.expires_at:
-        raise Refused(
-            Reason.EXPIRED,
-            "the lease expired while the task was being prepared",
-            where="lease, expires_at",
-            next_step="Ask the kernel for a new lease.",
-        )
 
 
 def _require_same(leased: str, asked: str, field: str) -> None:

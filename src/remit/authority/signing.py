@@ -136,6 +136,13 @@ class Keyring:
                 next_step="The document was changed after signing, or was signed for something else.",
             )
 
+    def signed(self, purpose: Purpose, key_id: str, body: bytes, signature: str) -> bool:
+        """Did a key that we know sign this, at whatever time, retired or revoked since or not?"""
+        key = self._keys.get(key_id)
+        if key is None or key.role != ROLE_OF[purpose]:
+            return False
+        return self._matches(key, pre_authentication_encoding(purpose, body), signature)
+
     def _matches(self, key: PublicKey, message: bytes, signature: str) -> bool:
         loaded = self._loaded.get(key.key_id)
         if loaded is None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import click
 
 from remit import __version__
-from remit.cli.edge import demand_real_text, run_command, suggest
+from remit.cli.edge import demand_real_text, naming_broken_pipes, run_command, suggest
 
 # Whatever else is installed must not be loaded into a process that holds signing keys; and it is quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -52,12 +52,24 @@ class LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as problem:  # click looks for likely names only among commands that are loaded
-            problem.message += suggest(args[0], COMMANDS)
-            raise
+            guess = suggest(args[0], COMMANDS)
+            if not guess:
+                raise
+            raise click.UsageError(problem.message + guess, ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with naming_broken_pipes():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with naming_broken_pipes():
+            return super().invoke(ctx)
 
     def main(
         self,

@@ -11,13 +11,14 @@ from typing import Any
 import click
 
 from remit.authority.keys import parse_public_pem, render_public_pem
-from remit.cli.shown import json_option, show_json
+from remit.cli.shown import counted, json_option, show_json, speaks_unicode
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import NO_EFFECT
 from remit.errors import EnvironmentFailed, Reason
 from remit.founding import initialise
 from remit.ids import system_clock
 from remit.ledger.bundle import verify_bundle, write_bundle
+from remit.ledger.findings import Verdict
 from remit.workspace import Workspace
 
 
@@ -38,7 +39,8 @@ def demo(as_json: bool) -> None:
     def tell(title: str, result: str) -> None:
         steps.append(Step(title, result))
         if not as_json:
-            click.echo(f"{click.style('✓', fg='green')} {click.style(title, bold=True)}\n    {result}")
+            mark = click.style("✓" if speaks_unicode() else "+", fg="green")
+            click.echo(f"{mark} {click.style(title, bold=True)}\n    {result}")
 
     with tempfile.TemporaryDirectory(prefix="remit-demo-") as folder:
         _run(Path(folder), tell)
@@ -87,7 +89,7 @@ def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, tell: Callab
 def _evidence(workspace: Workspace, folder: Path, tell: Callable[[str, str], None]) -> None:
     verdict = workspace.verify_ledger()
     _require(verdict.holds, "the ledger does not verify")
-    tell("The ledger", f"{verdict.entries} chained entries under {verdict.heads} signed heads: all hold")
+    tell("The ledger", f"{_held(verdict)}: all hold")
     bundle = folder / "evidence.jsonl"
     with bundle.open("wb") as out:
         write_bundle(workspace.store, out, "default", system_clock)
@@ -96,6 +98,11 @@ def _evidence(workspace: Workspace, folder: Path, tell: Callable[[str, str], Non
     with bundle.open("rb") as stream:
         _require(verify_bundle(stream, auditor, source=bundle.name).holds, "the evidence bundle does not verify")
     tell("An auditor with the public key alone", f"checked the exported bundle ({bundle.stat().st_size:,} bytes)")
+
+
+def _held(verdict: Verdict) -> str:
+    entries = counted(verdict.entries, "chained entry", "chained entries")
+    return f"{entries} under {counted(verdict.heads, 'signed head')}"
 
 
 def _tampering(workspace: Workspace, tell: Callable[[str, str], None]) -> None:

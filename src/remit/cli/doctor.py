@@ -1,7 +1,6 @@
 """`remit doctor`."""
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -9,7 +8,16 @@ from typing import Final
 import click
 
 from remit import __version__
-from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.cli.shown import (
+    counted,
+    json_option,
+    render_advice,
+    show_json,
+    show_table,
+    speaks_unicode,
+    terminal_width,
+    workspace_option,
+)
 from remit.errors import Refused, RemitError
 from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
@@ -48,7 +56,7 @@ def examine(directory: Path, environ: Mapping[str, str], clock: Clock) -> Checku
     """The whole check-up of this machine, and of the workspace that `directory` lies in."""
     machine = check_machine(environ, clock)
     try:
-        root = find_root(directory)
+        root = find_root(directory, environ)
     except Refused as problem:
         none_here = WORKSPACE.absent(f"{problem.what} ({problem.where})", problem.next_step)
         return Checkup((*machine, *check_state_home(environ)), (none_here,))
@@ -85,17 +93,18 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
 
 
 def _show(found: Checkup) -> None:
-    glyphs = GLYPHS if (sys.stdout.encoding or "").lower().startswith("utf") else PLAIN_GLYPHS
+    glyphs = GLYPHS if speaks_unicode() else PLAIN_GLYPHS
     for title, checks in (("Machine", found.machine), ("Workspace", found.workspace)):
         click.secho(title, bold=True)
-        show_table(("status", "check", "found"), [_row(check, glyphs) for check in checks])
+        show_table(("status", "check", "found"), [_row(check, glyphs) for check in checks], prose=("found",))
         click.echo()
     todo = [check for check in (*found.machine, *found.workspace) if check.status != "ok"]
     if todo:
         click.secho("What to do", bold=True)
     for check in todo:
         mark = click.style(f"{glyphs[check.status]} {check.status}", fg=COLOURS[check.status])
-        click.echo(f"{mark} {check.name} (for {check.needed_for}):\n    {check.next_step}")
+        click.echo(f"{mark} {check.name} (for {check.needed_for}):")
+        click.echo(render_advice(check.next_step, terminal_width()))
     click.echo(_summary(found))
 
 
@@ -107,7 +116,7 @@ def _row(check: Check, glyphs: Mapping[Status, str]) -> tuple[object, ...]:
 
 
 def _summary(found: Checkup) -> str:
-    counts = f"{found.count('ok')} ok, {found.count('warn')} warnings, {found.count('absent')} absent"
+    counts = f"{found.count('ok')} ok, {counted(found.count('warn'), 'warning')}, {found.count('absent')} absent"
     if found.passed:
         return f"{click.style('Ready', fg='green', bold=True)}: {counts}, nothing failed."
     return f"{click.style('Not ready', fg='red', bold=True)}: {found.count('fail')} failed, {counts}."

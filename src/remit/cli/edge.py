@@ -5,28 +5,44 @@ for one. Loads click and nothing heavier.
 """
 
 import contextlib
+import errno
 import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import click
 
 READER_GONE: Final = 141
-"""A reader such as `head` saw enough: as for any program that SIGPIPE ended, so nothing takes it for a failure of ours."""
+"""A reader such as `head` saw enough: what a shell shows for any program that SIGPIPE ended. No failure of ours."""
+
+
+OUTPUT_FAULTS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF})
+
+
+class ReaderGone(Exception):
+    """A broken pipe under another name: click would make exit code 1 of it."""
+
+
+@contextlib.contextmanager
+def naming_broken_pipes() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGone from None
 
 
 class RealText(click.types.StringParamType):
-    """Text that every database, document and terminal can hold. File names may be any bytes, and are not checked here."""
+    """Text that every database, document and terminal can hold. File names may be any bytes: they are no text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         text = super().convert(value, param, ctx)
         try:
             text.encode()
         except UnicodeEncodeError:
-            self.fail(f"{ascii(text)} is not valid UTF-8 text.", param, ctx)
+            self.fail(f"{text!a} is not valid UTF-8 text.", param, ctx)
         return text
 
 
@@ -63,27 +79,27 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
         code = _run(start, as_json="--json" in arguments)
         sys.stdout.flush()
         sys.stderr.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         _discard_output()
         return READER_GONE
     except OSError as problem:
         _discard_output()
         advice = "What the command did stays done; what it had to say is lost. Make room, or send it elsewhere."
-        return _output_failed(f"standard output takes no more: {problem.strerror}", advice)
+        return _output_failed(f"the output could not be written: {problem.strerror}", advice)
     return code
 
 
 def _run(start: Callable[[], Any], *, as_json: bool) -> int:
     try:
         code = start()
-    except BrokenPipeError:
+    except (BrokenPipeError, ReaderGone):
         raise
     except click.Abort:
         click.echo("Aborted!", err=True)
         return 1
-    except Exception as problem:  # noqa: BLE001 - the one place where an error becomes text
-        if isinstance(problem, OSError):
-            sys.stdout.flush()  # fails again, and says so, if it was the output that failed
+    except Exception as problem:
+        if isinstance(problem, OSError) and problem.filename is None and problem.errno in OUTPUT_FAULTS:
+            raise  # files have names, and databases errors of their own: this was a stream
         code = importlib.import_module("remit.cli.failing").report(problem, as_json=as_json)
     return code if isinstance(code, int) else 0
 

@@ -1,6 +1,6 @@
 """`remit ledger`."""
 
-import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,18 +9,33 @@ import click
 
 from remit.authority.keys import parse_public_pem
 from remit.authority.signing import Keyring
-from remit.cli.shown import counting, json_option, output_option, show_json, show_table, workspace_option
+from remit.cli.meaning import read_payload, render_meaning
+from remit.cli.shown import (
+    counted,
+    counting,
+    json_option,
+    output_option,
+    required_output_option,
+    shortened,
+    show_json,
+    show_table,
+    terminal_width,
+    workspace_option,
+    written_output,
+)
 from remit.contracts.ledger import LedgerHead
 from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused
 from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
-from remit.ledger.findings import Verdict
+from remit.ledger.findings import Fault, Verdict
 from remit.ledger.projections import rebuild as rebuild_projection
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024
+ROOMY = 110
+"""From this width on, most correlations are shown whole."""
 
 tenant_option = click.option("--tenant", "tenant_id", default=DEFAULT_TENANT, show_default=True, help="Whose chain.")
 
@@ -62,6 +77,10 @@ def verify(
 
     Exit code 0 when all of it holds, 1 when something was found.
     """
+    if bundle is not None and tenant_id is not None:
+        raise click.UsageError("--tenant is for the workspace's own ledger: a bundle holds one tenant's chain.")
+    if bundle is None and public_key is not None:
+        raise click.UsageError("--public-key is for a BUNDLE: the workspace is checked with its own keys.")
     known = tuple(_read_head(path) for path in heads)
     with counting("entries checked") as progress:
         if bundle is not None:
@@ -71,10 +90,11 @@ def verify(
         else:
             with Workspace.open(directory) as workspace:
                 verdict = workspace.verify_ledger(tenant_id=tenant_id, known_heads=known, progress=progress)
+            _require_tenant(tenant_id, verdict)
     if as_json:
         show_json(verdict.as_json())
     else:
-        _show_verdict(verdict)
+        _show_verdict(verdict, of_bundle=bundle is not None)
     ctx.exit(0 if verdict.holds else 1)
 
 
@@ -97,8 +117,9 @@ def show(
     if not entries:
         click.echo(f"No entries of tenant {tenant_id!r} match.")
         return
-    rows = [(e.seq, e.created_at[:19] + "Z", e.kind, _short(e.correlation_id), e.payload[:500]) for e in entries]
-    show_table(("seq", "time", "kind", "correlation", "payload"), rows, cut="payload")
+    most = 24 if terminal_width() >= ROOMY else 12
+    rows = [(e.seq, _time(e), e.kind, shortened(e.correlation_id, most), render_meaning(e)) for e in entries]
+    show_table(("seq", "time", "kind", "correlation", "meaning"), rows, prose=("meaning",))
     click.echo("`--json` shows them whole.")
 
 
@@ -112,26 +133,37 @@ def rebuild(directory: Path, as_json: bool) -> None:
     if as_json:
         show_json({"rows": done.rows, "drift": list(done.drift)})
         return
-    click.echo(f"Rebuilt {done.rows} {'row' if done.rows == 1 else 'rows'}; {len(done.drift) or 'none'} had drifted.")
+    click.echo(f"Rebuilt {counted(done.rows, 'row')}; {len(done.drift) or 'none'} had drifted.")
     for what in done.drift:
         click.echo(f"  {what}")
 
 
 @ledger.command()
 @tenant_option
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), required=True, help="The file.")
-@click.option("--correlation", "correlation_id", help="Disclose only this correlation; others appear as digests.")
+@required_output_option
+@click.option(
+    "--correlation",
+    "correlation_id",
+    help="Disclose the payloads of this correlation only. Of the other entries since its first one, ids, kinds and"
+    " times are in the bundle too, and a digest in the place of each payload.",
+)
 @workspace_option
 @json_option
-def export(tenant_id: str, output: Path, correlation_id: str | None, directory: Path, as_json: bool) -> None:
+def export(tenant_id: str, output: Path | None, correlation_id: str | None, directory: Path, as_json: bool) -> None:
     """Write an evidence bundle that anybody with the audit public key can check."""
-    with Workspace.open(directory) as workspace, output.open("wb") as out:
-        trailer = write_bundle(workspace.store, out, tenant_id, workspace.clock, correlation_id=correlation_id)
+    if output is None and as_json:
+        raise click.UsageError("-o - and --json both want standard output: give a file.")
+    with written_output(output) as out, Workspace.open(directory) as workspace:
+        written = write_bundle(workspace.store, out, tenant_id, workspace.clock, correlation_id=correlation_id)
     if as_json:
-        show_json({"file": str(output), "entries": trailer.entries, "head": trailer.head.tree()})
+        summary = {"entries": written.entries, "disclosed": written.disclosed, "head": written.head.tree()}
+        show_json({"file": str(output), **summary})
         return
-    click.echo(f"Wrote {trailer.entries} entries to {output}")
-    click.echo(f"Next: remit keys export audit -o audit.pem, then: remit ledger verify {output} --public-key audit.pem")
+    entries = counted(written.entries, "entry", "entries")
+    shown = "all" if written.disclosed == written.entries else f"{written.disclosed:,}"
+    click.echo(f"Wrote {entries}, {shown} with their payload, to {output or 'standard output'}", err=output is None)
+    if output is not None:
+        click.echo(f"Next: remit keys export audit -o audit.pem, then: {_verify_command(output)}")
 
 
 @ledger.command()
@@ -141,14 +173,15 @@ def export(tenant_id: str, output: Path, correlation_id: str | None, directory: 
 @json_option
 def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) -> None:
     """The newest signed head. Kept somewhere else, it proves later that nothing was cut off or rewritten."""
-    with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
-        found = newest_head(connection, tenant_id)
-    if output is not None:
-        output.write_bytes(found.canonical() + b"\n")
+    with written_output(output) as out:
+        with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
+            found = newest_head(connection, tenant_id)
+        if output is not None:
+            out.write(found.canonical() + b"\n")
     if output is None or as_json:
         show_json(found.tree())
     else:
-        click.echo(f"Head of {found.seq} entries written to {output}")
+        click.echo(f"Head of {counted(found.seq, 'entry', 'entries')} written to {output}")
 
 
 def _read_head(path: Path) -> LedgerHead:
@@ -192,25 +225,65 @@ def _newest(
 def _as_document(entry: Entry) -> dict[str, Any]:
     names = COLUMNS.split(", ")
     document = {name.strip(): getattr(entry, name.strip()) for name in names}
-    document["payload"] = json.loads(entry.payload)
+    document["payload"] = read_payload(entry)
     return document
 
 
-def _short(text: str) -> str:
-    most = 24
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _time(entry: Entry) -> str:
+    return entry.created_at[:19].replace("T", " ")
 
 
-def _show_verdict(verdict: Verdict) -> None:
-    counted = f"{verdict.entries:,} entries, {verdict.heads:,} signed heads, {verdict.tenants} tenants"
+def _verify_command(bundle: Path) -> str:
+    return f"remit ledger verify {shlex.quote(str(bundle))} --public-key audit.pem"
+
+
+def _require_tenant(tenant_id: str | None, verdict: Verdict) -> None:
+    """A mistyped name must not read as a chain that holds. If a head speaks of it, the verdict says `truncated`."""
+    if tenant_id is not None and verdict.holds and not verdict.entries:
+        raise Refused(
+            Reason.STATE_MISSING,
+            f"tenant {tenant_id!r} has no entries",
+            next_step="Check the name; without --tenant every chain is checked.",
+        )
+
+
+def _show_verdict(verdict: Verdict, *, of_bundle: bool) -> None:
+    parts = (
+        counted(verdict.entries, "entry", "entries"),
+        counted(verdict.heads, "signed head"),
+        counted(verdict.tenants, "tenant"),
+    )
     if verdict.holds:
-        click.echo(f"{click.style('holds', fg='green', bold=True)}: {counted}")
+        click.echo(f"{click.style('holds', fg='green', bold=True)}: {', '.join(parts)}")
+        _note_no_anchor(verdict, of_bundle=of_bundle)
         return
-    click.echo(f"{click.style('does not hold', fg='red', bold=True)}: {counted}")
+    click.echo(f"{click.style('does not hold', fg='red', bold=True)}: {', '.join(parts)}")
     show_table(
         ("fault", "tenant", "seq", "what"),
         [(f.fault, f.tenant_id, f.seq if f.seq is not None else "", f.what) for f in verdict.findings],
+        prose=("what",),
     )
     if verdict.suppressed:
-        click.echo(f"... and {verdict.suppressed:,} more findings")
-    click.echo("Next: keep a copy of the database as it is, then compare it with your last backup and exported head.")
+        click.echo(f"... and {counted(verdict.suppressed, 'more finding')}")
+    click.echo(f"Next: {_after_failure(verdict, of_bundle=of_bundle)}")
+
+
+def _note_no_anchor(verdict: Verdict, *, of_bundle: bool) -> None:
+    missing = verdict.tenants - verdict.anchored
+    if missing <= 0:
+        return
+    if of_bundle:
+        click.echo("note: no head from elsewhere: what was recorded after the end of this bundle is not known (--head)")
+    elif verdict.anchored:
+        some = f"{missing:,} of {counted(verdict.tenants, 'tenant')}"
+        click.echo(f"note: no anchor for {some}: a cut-off tail there would go unnoticed")
+    else:
+        click.echo("note: no anchor: a cut-off tail would go unnoticed")
+
+
+def _after_failure(verdict: Verdict, *, of_bundle: bool) -> str:
+    if not of_bundle:
+        return "keep a copy of the database as it is, then compare it with your last backup and exported head."
+    if {finding.fault for finding in verdict.findings} == {Fault.HEAD_UNKNOWN_KEY}:
+        return "ask the workspace for its key (remit keys export audit), by another way than the bundle came."
+    return "do not rely on this file; ask for a new export, and compare both with a head that you kept."

@@ -5,6 +5,7 @@ import errno
 import os
 import secrets
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
@@ -48,17 +49,17 @@ def written_output(path: Path | None, *, spare: tuple[str, ...] = ()) -> Iterato
     The file appears, whole and on disk, when the block ends well; when it does not, the old one is as it was.
     """
     if path is None:
-        stream = click.get_binary_stream("stdout")
-        yield stream
-        stream.flush()
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
-    target = Path(os.path.realpath(path))  # a link is followed, not replaced
-    found = _look(target)
-    _refuse_precious(path, target, spare)
+    found = _look(path)
     if found is not None and not stat.S_ISREG(found.st_mode):  # a device or a pipe: there is nothing to keep
-        with target.open("wb") as stream:
+        with path.open("wb") as stream:
             yield stream
         return
+    target = Path(os.path.realpath(path))  # a link is followed, not replaced
+    _refuse_precious(path, target, spare)
     mode = stat.S_IMODE(found.st_mode) if found is not None else None
     with _replaced(target, mode) as stream:
         yield stream
@@ -93,13 +94,13 @@ def _parse_output(_context: click.Context, _parameter: click.Parameter, value: s
     return None if value in {None, "-"} else Path(value or "")
 
 
-def _look(target: Path) -> os.stat_result | None:
+def _look(path: Path) -> os.stat_result | None:
     try:
-        return os.stat(target)
+        return os.stat(path)
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise _no_place(target, problem) from None
+        raise _no_place(path.absolute(), problem) from None
 
 
 def _refuse_precious(path: Path, target: Path, spare: tuple[str, ...]) -> None:

@@ -35,7 +35,7 @@ def _show_list(*, as_json: bool) -> None:
     if as_json:
         show_json([{"name": name, "description": description} for name, description in described])
         return
-    show_table(("contract", "what it is"), described)
+    show_table(("contract", "what it is"), described, prose=("what it is",))
     click.echo("One of them: remit schema task-manifest")
 
 

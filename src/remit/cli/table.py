@@ -1,5 +1,6 @@
 """Text for people, as wide as their terminal: tables, or a list where a table does not fit; advice; counts."""
 
+import io
 import re
 import shutil
 import sys
@@ -67,7 +68,7 @@ def render_advice(text: str, width: int, indent: str = "    ") -> str:
     if len(indent) + len(text) <= width:
         return indent + text
     ending = _COMMAND_AT_END.match(text)
-    if ending is None:
+    if ending is None or ending["prose"].count("(") != ending["prose"].count(")"):
         return _wrapped(text, width, indent)
     return f"{_wrapped(ending['prose'], width, indent)}\n{indent}{indent}{ending['command']}"
 
@@ -78,7 +79,9 @@ def _show_grid(
     from rich.console import Console  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415
 
-    console = Console(width=width)
+    # By way of click: rich itself would end the process when the reader is gone.
+    page = io.StringIO()
+    console = Console(file=page, width=width, force_terminal=sys.stdout.isatty() or None)
     table = Table(header_style="bold", box=None, pad_edge=False)
     for name, wanted in zip(columns, widths, strict=True):
         if name in prose:
@@ -87,10 +90,8 @@ def _show_grid(
             table.add_column(name, no_wrap=True, min_width=wanted)
     for row in cells:
         table.add_row(*row)
-    # By way of click: rich itself would end the process when the reader is gone.
-    with console.capture() as captured:
-        console.print(table)
-    for line in captured.get().splitlines():
+    console.print(table)
+    for line in page.getvalue().splitlines():
         click.echo(line.rstrip())
 
 

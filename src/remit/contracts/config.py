@@ -155,7 +155,10 @@ class Tenant(Contract):
 
 
 class SystemConfig(Contract):
-    """The settings of a workspace, `remit.yaml`. Its digest is part of every approval, so a change voids the approvals given before it."""
+    """The settings of a workspace, `remit.yaml`.
+
+    Its digest is part of every approval, so a change voids the approvals given before it.
+    """
 
     # What the YAML reader takes a third of a second for.
     bounds: ClassVar[Bounds] = Bounds(max_bytes=64 << 10, max_items=10_000)

@@ -1,20 +1,22 @@
 """The task door: a manifest under a lease, run by a registered executor, answered with a signed result."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from remit.authority.lease import Lease, parse_lease, require_alive, verify_lease
-from remit.authority.results import sign_failure, sign_success
+from remit.authority.lease import Lease, parse_lease, verify_lease
+from remit.authority.results import sign_failure, sign_success, verify_result
 from remit.authority.signing import Keyring, Signer
 from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionError, ExecutionResult
-from remit.contracts.task import TaskManifest
+from remit.contracts.task import LeaseToken, TaskManifest
 from remit.effects.registry import Capability, Registry
 from remit.errors import Reason, Refused, RemitError, task_code
+from remit.journal import Trace
 from remit.policy.capability import decide_capability
 from remit.policy.decision import Decision
-from remit.road import Door, Preview, Trace
+from remit.road import Door, Preview
 
 UNKNOWN_EXECUTOR: Final = "remit.unregistered"
 DEFAULT_TENANT: Final = "default"
@@ -34,12 +36,16 @@ class LeasedTask:
 
     manifest: TaskManifest
     lease: Lease
+    token: LeaseToken
 
 
 class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
-    """Holds the kernel's public key and the executor's private one; never the kernel's private key."""
+    """Holds the kernel's public key and the executor's private one; never the kernel's private key.
 
-    def __init__(self, keyring: Keyring, signer: Signer, registry: Registry) -> None:
+    Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed.
+    """
+
+    def __init__(self, keyring: Callable[[], Keyring], signer: Callable[[], Signer], registry: Registry) -> None:
         self._keyring = keyring
         self._signer = signer
         self._registry = registry
@@ -61,10 +67,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
         )
 
     def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
-        manifest = request.manifest
-        token = parse_lease(request.lease)
-        executor_id = self._executor_id(manifest) or token.executor_id
-        return LeasedTask(manifest, verify_lease(token, manifest, self._keyring, executor_id, now))
+        return self._verified(request.manifest, parse_lease(request.lease), now)
 
     def decide(self, granted: LeasedTask) -> Decision:
         return decide_capability(granted.manifest.capability_id, tuple(self._registry))
@@ -81,28 +84,38 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
         """Nothing that is registered today changes anything."""
 
     def require_alive(self, granted: LeasedTask, now: datetime) -> None:
-        require_alive(granted.lease, now)
+        self._verified(granted.manifest, granted.token, now)
 
     def effect(self, granted: LeasedTask) -> Contract:
         return self._capability(granted).run(granted.manifest)
+
+    def resume(self, granted: LeasedTask) -> Contract:
+        """Nothing that is registered today changes anything, so doing it again is finishing it."""
+        return self.effect(granted)
 
     def verify_effect(self, granted: LeasedTask, made: Contract) -> None:
         """Nothing was changed, so there is nothing to look at."""
 
     def succeed(self, request: TaskRequest, made: Contract) -> ExecutionResult:
         manifest = request.manifest
-        return sign_success(self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, made)
+        return sign_success(self._signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, made)
 
     def fail(self, request: TaskRequest, problem: RemitError) -> ExecutionResult:
         manifest = request.manifest
         error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
-        return sign_failure(self._signer, self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
+        return sign_failure(self._signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
 
     def store_outcome(self, outcome: ExecutionResult) -> str:
         return outcome.canonical().decode()
 
-    def load_outcome(self, stored: str) -> ExecutionResult:
-        return ExecutionResult.parse(stored.encode(), source="stored result")
+    def load_outcome(self, stored: str, recorded_at: str) -> ExecutionResult:
+        result = ExecutionResult.parse(stored.encode(), source="stored result")
+        verify_result(result, self._keyring(), recorded_at)
+        return result
+
+    def _verified(self, manifest: TaskManifest, token: LeaseToken, now: datetime) -> LeasedTask:
+        executor_id = self._executor_id(manifest) or token.executor_id
+        return LeasedTask(manifest, verify_lease(token, manifest, self._keyring(), executor_id, now), token)
 
     def _capability(self, granted: LeasedTask) -> Capability:
         found = self._registry.get(granted.manifest.capability_id)

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from remit.authority.signing import Signer
+from remit.authority.signing import Keyring, Signer
 from remit.canonical import canonical_bytes
 from remit.contracts.ledger import LedgerEvent, LedgerHead
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.faultpoints import reach
-from remit.ids import Clock, render_time, uuid7
+from remit.ids import Clock, parse_time, render_time, uuid7
 from remit.ledger.continuity import Continuity, Tip
 from remit.ledger.entry import COLUMNS, GENESIS, Entry, Event
 from remit.ledger.heads import Anchors, sign_head
@@ -89,6 +90,11 @@ class Batch:
         reach("append.inserted")
         return entry
 
+    def time_in(self, tenant_id: str) -> datetime:
+        """Now, but never earlier than the newest entry of the chain: a clock set back revives no expired authority."""
+        newest = self._tip(tenant_id).created_at
+        return max(self.clock(), parse_time(newest)) if newest else self.clock()
+
     def mark(self) -> Any:
         return dict(self._tips), dict(self._written)
 
@@ -142,10 +148,17 @@ class Batch:
 class Ledger:
     """The record of one workspace. `signer` is asked for at each transaction, so that a rotated key takes effect."""
 
-    def __init__(self, store: Store, signer: Callable[[], Signer], anchors: Anchors, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        signer: Callable[[], Signer],
+        keyring: Callable[[], Keyring],
+        anchors: Anchors,
+        clock: Clock,
+    ) -> None:
         self.store = store
         self.anchors = anchors
-        continuity = Continuity(anchors)
+        continuity = Continuity(anchors, keyring)
         self._group = GroupCommit(store, lambda connection: Batch(connection, signer, clock, anchors, continuity))
         with store.reading() as connection:
             require_current(connection)

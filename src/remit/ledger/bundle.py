@@ -9,6 +9,7 @@ chain's beginning, and a head kept elsewhere (`known_heads`) tells whether the e
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO, Final, TypeVar
 
 from remit.authority.signing import Keyring
@@ -31,6 +32,15 @@ _FIRST = "SELECT min(seq) FROM ledger_entries WHERE tenant_id = ? AND correlatio
 _FROM = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq >= ? AND seq <= ? ORDER BY seq"
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a bundle holds: so many entries, so many of them with their payload, under this head."""
+
+    entries: int
+    disclosed: int
+    head: LedgerHead
+
+
 def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:
     """The signed head of a chain, as stored."""
     row = connection.one(_HEAD, (tenant_id,))
@@ -45,7 +55,7 @@ def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:
 
 def write_bundle(
     store: Store, out: IO[bytes], tenant_id: str, clock: Clock, *, correlation_id: str | None = None
-) -> BundleTrailer:
+) -> Written:
     """Stream a bundle to `out` from one consistent view of the store."""
     with store.reading() as connection:
         head = newest_head(connection, tenant_id)
@@ -59,15 +69,15 @@ def write_bundle(
             exported_at=render_time(clock()),
         )
         out.write(header.canonical() + b"\n")
-        count = 0
+        count = disclosed = 0
         for row in connection.stream(_FROM, (tenant_id, first, head.seq)):
             entry = Entry(*row)
             shown = correlation_id is None or entry.correlation_id == correlation_id
             out.write(canonical_bytes(entry.as_wire(shown=shown)) + b"\n")
             count += 1
-        trailer = BundleTrailer(entries=count, head=head)
-        out.write(trailer.canonical() + b"\n")
-    return trailer
+            disclosed += shown
+        out.write(BundleTrailer(entries=count, head=head).canonical() + b"\n")
+    return Written(count, disclosed, head)
 
 
 def verify_bundle(
@@ -89,7 +99,13 @@ def verify_bundle(
         if previous is not None:
             check.pass_entry(_parse(LedgerEntry, previous, source, number))
         previous, number = line, number + 1
-    check.finish(_parse(BundleTrailer, previous or b"", source, number), keyring)
+    trailer = _closing_line(previous)
+    if trailer is not None:
+        check.finish(trailer, keyring)
+    else:
+        if previous is not None and previous.endswith(b"\n"):
+            check.pass_entry(_parse(LedgerEntry, previous, source, number))
+        check.stop_short()
     return verdict
 
 
@@ -119,7 +135,7 @@ class _BundleCheck:
     def finish(self, trailer: BundleTrailer, keyring: Keyring) -> None:
         head, length = trailer.head, self._walk.length
         self._verdict.heads = 1
-        fault = head_fault(head, keyring)
+        fault = _head_fault(head, keyring)
         if fault is not None:
             self._report(fault[0], head.seq, fault[1])
         if head.tenant_id != self._header.tenant_id:
@@ -135,6 +151,10 @@ class _BundleCheck:
         if trailer.entries != self._verdict.entries:
             what = f"the last line speaks of {trailer.entries} entries, there are {self._verdict.entries}"
             self._report(Fault.MISSING, length + 1, what)
+
+    def stop_short(self) -> None:
+        """The file ends before its closing line: nothing in it says how long the chain was."""
+        self._report(Fault.TRUNCATED, self._walk.length + 1, "no closing line: the end of the file was cut off")
 
     def _check_disclosure(self, entry: LedgerEntry) -> None:
         """A payload can be taken out without breaking the chain; so what should be shown must be there."""
@@ -156,13 +176,31 @@ def _trusted(
     for head in known_heads:
         if head.tenant_id != header.tenant_id:
             continue
-        fault = head_fault(head, keyring)
+        fault = _head_fault(head, keyring)
         if fault is not None:
             verdict.report(fault[0], head.tenant_id, head.seq, f"the head you gave: {fault[1]}")
         else:
             trusted.append(head)
     verdict.anchored = 1 if trusted else 0
     return trusted
+
+
+def _head_fault(head: LedgerHead, keyring: Keyring) -> tuple[Fault, str] | None:
+    """As anywhere; but an auditor holds keys that somebody gave them, and may have been given the wrong one."""
+    if all(key.key_id != head.key_id for key in keyring if key.role == "audit"):
+        what = (
+            f"the head was signed by another key ({head.key_id}) than the given one:"
+            " is this the audit key of that workspace?"
+        )
+        return Fault.HEAD_UNKNOWN_KEY, what
+    return head_fault(head, keyring)
+
+
+def _closing_line(line: bytes | None) -> BundleTrailer | None:
+    try:
+        return BundleTrailer.parse(line or b"")
+    except RemitError:
+        return None
 
 
 def _first_entry(connection: Connection, tenant_id: str, correlation_id: str | None) -> int:

@@ -1,15 +1,24 @@
-"""A chain that lost what we vouched for is not continued.
+"""A chain that lost what we vouched for, or gained what nobody vouched for, is not continued.
 
 Appending after a tail was cut off would, entry by entry, overwrite the anchor that could prove it. So the first append
 of a process compares the chain with its anchor, and every later one with the last head this process committed.
+Appending after an entry that somebody else slipped in would cover it with our next signature. So a tip that this
+process did not write must have a head of its own, signed with an audit key of ours.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from remit.authority.signing import Keyring
+from remit.contracts.ledger import LedgerHead
 from remit.errors import EnvironmentFailed, Reason
-from remit.ledger.heads import Anchors
+from remit.ledger.heads import Anchors, is_ours
 from remit.store.connection import Connection
 
+_HEAD_COLUMNS: Final = ("tenant_id", "seq", "hash", "signed_at", "key_id", "signature")
+_NEWEST_HEAD: Final = (
+    f"SELECT {', '.join(_HEAD_COLUMNS)} FROM ledger_heads WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
+)
 _HASH_AT: Final = "SELECT hash FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 
 
@@ -24,13 +33,18 @@ class Tip(NamedTuple):
 class Continuity:
     """The last known place in each chain. Used by one thread at a time."""
 
-    def __init__(self, anchors: Anchors) -> None:
+    def __init__(self, anchors: Anchors, keyring: Callable[[], Keyring]) -> None:
         self._anchors = anchors
+        self._keyring = keyring
         self._known: dict[str, tuple[int, str]] = {}
 
     def require(self, connection: Connection, tenant_id: str, tip: Tip) -> None:
         """Refuse to go on from `tip` if the chain no longer holds the entry we know of."""
-        known = self._known.get(tenant_id) or self._anchored(tenant_id)
+        written = self._known.get(tenant_id)
+        if written == (tip.seq, tip.hash):
+            return
+        self._require_signed(connection, tenant_id, tip)
+        known = written or self._anchored(tenant_id)
         if known is None or known == (tip.seq, tip.hash):
             return
         seq, entry_hash = known
@@ -43,6 +57,20 @@ class Continuity:
                 where=self._anchors.where(tenant_id),
                 next_step="Keep the database as it is and run `remit ledger verify`. If you restored an old backup on"
                 " purpose, move the anchor named here away.",
+            )
+
+    def _require_signed(self, connection: Connection, tenant_id: str, tip: Tip) -> None:
+        row = connection.one(_NEWEST_HEAD, (tenant_id,))
+        if tip.seq == 0 and row is None:
+            return
+        head = LedgerHead.model_construct(**dict(zip(_HEAD_COLUMNS, row, strict=True))) if row else None
+        if head is None or (head.seq, head.hash) != (tip.seq, tip.hash) or not is_ours(head, self._keyring()):
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                f"the newest entry of tenant {tenant_id} has no head signed by a key of this workspace: somebody else"
+                " wrote it, or took its head away",
+                where=f"entry {tip.seq}",
+                next_step="Keep the database as it is and run `remit ledger verify`.",
             )
 
     def advance(self, tenant_id: str, tip: Tip) -> None:

@@ -22,6 +22,7 @@ class Fault(StrEnum):
     ROW_EDITED = "row_edited"
     ROW_MISSING = "row_missing"
     ROW_WITHOUT_EVIDENCE = "row_without_evidence"
+    CLAIM_FORGED = "claim_forged"
     PROJECTION_DRIFT = "projection_drift"
     WITHHELD = "withheld"
     GUARD_MISSING = "guard_missing"

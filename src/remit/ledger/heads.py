@@ -36,6 +36,11 @@ def sign_head(signer: Signer, tenant_id: str, seq: int, entry_hash: str, signed_
     return LedgerHead.model_construct(**unsigned, signature=signature)
 
 
+def is_ours(head: LedgerHead, keyring: Keyring) -> bool:
+    """Did one of our audit keys sign this, whatever became of the key since? Enough to go on, not enough to prove."""
+    return keyring.signed("ledger-head", head.key_id, head.canonical(without=_UNSIGNED), head.signature)
+
+
 def verify_head(head: LedgerHead, keyring: Keyring) -> None:
     """Return if the audit key signed this head; refuse otherwise."""
     body = head.canonical(without=_UNSIGNED)

@@ -8,6 +8,7 @@ from remit.contracts.ledger import LedgerHead
 from remit.errors import EnvironmentFailed, Reason
 from remit.ledger.agent_rows import KIND_OF, AgentRowsCheck
 from remit.ledger.chain import ChainWalk, Link, Suspects
+from remit.ledger.claims_check import ClaimsCheck
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Fault, Progress, Verdict
 from remit.ledger.guards import foreign_triggers, missing_guards
@@ -102,6 +103,7 @@ def _verify_chain(
 ) -> None:
     walk = ChainWalk(verdict, tenant_id)
     rows = AgentRowsCheck(connection, tenant_id, verdict)
+    claims = ClaimsCheck(connection, tenant_id, verdict)
     for row in connection.stream(_ENTRIES, (tenant_id,)):
         entry = _entry(row)
         intact = entry.is_intact()
@@ -110,8 +112,10 @@ def _verify_chain(
         walk.step(Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact))
         heads.pass_entry(entry.seq, entry.hash, entry.created_at)
         rows.pass_entry(entry)
+        claims.pass_entry(entry)
     heads.finish(walk.length)
     rows.finish()
+    claims.finish()
 
 
 def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:

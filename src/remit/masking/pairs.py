@@ -32,6 +32,8 @@ _BARE_VALUE = rf"(?:[^\s&,;\"'`<]|[&,;](?!\s|\Z|amp;|{_NEXT_NAME})|[\"'`](?!{_AF
 _ENCODED_VALUE = r"(?:(?!%26|%22|%2[Cc]|%7[Dd])[^\s&\"'<>])++"
 _HEADER_VALUE = r"(?:[^\s\"'`,;\\]|\\(?![rn\"']))++"
 _LINE = r"(?:[^\r\n\\]|\\(?![rn]))*+"
+# Not the line first and the quote in it afterwards: a line of such headers would be read to its end for each of them.
+_LINE_UP_TO = {quote: rf"(?:[^\r\n\\{quote}]|\\(?![rn]))*+" for quote in "\"'`"}
 _DIGITS = r"\d(?:[ -]?\d){7,}+"
 _SCALAR_BLOCK = r"[|>][+-]?\d?[ \t]*+\r?\n(?:[ \t]*+\n|[ \t]++\S[^\n]*+(?:\n|\Z))++"
 _PLACEHOLDER = r"(?:\$\{[A-Za-z_]\w*\}|\{\{[^{}\n]{0,100}\}\})(?=[\s\"'`&,;)\]}]|\Z)"
@@ -83,13 +85,9 @@ def _header_span(text: str, found: re.Match[str], kind: Kind) -> _Span:
     token = pattern(_HEADER_VALUE).match(text, scheme.end()) if scheme and kind is Kind.AUTHORIZATION else None
     if token:
         return _Span(start, token.end())
-    line = pattern(_LINE).match(text, start)
-    end = line.end() if line else start
     opened_by = text[found.start() - 1 : found.start()]
-    if opened_by and opened_by in "\"'`":
-        closed = text.find(opened_by, start, end)
-        end = end if closed < 0 else closed
-    return _Span(start, end)
+    line = pattern(_LINE_UP_TO.get(opened_by, _LINE)).match(text, start)
+    return _Span(start, line.end() if line else start)
 
 
 def _bare_span(text: str, found: re.Match[str], kind: Kind) -> _Span:

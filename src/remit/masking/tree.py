@@ -94,13 +94,14 @@ def _mask_leaf(value: object, hint: _Hint) -> Json:
     return MASK  # not JSON: what cannot be judged is not shown
 
 
-def _unused(key: str, taken: dict[str, Any]) -> str:
-    """Two keys may share a mask; neither member may vanish for it."""
+def _unused(key: str, taken: dict[str, Any], last: dict[str, int]) -> str:
+    """Two keys may share a mask; neither member may vanish for it. Numbering goes on from the `last` one given."""
     if key not in taken:
         return key
-    number = 2
+    number = last.get(key, 1) + 1
     while f"{key}#{number}" in taken:
         number += 1
+    last[key] = number
     return f"{key}#{number}"
 
 
@@ -108,9 +109,10 @@ def _open(task: _Task) -> Iterator[_Task]:
     """Puts the masked container into its slot, and yields what is to fill it."""
     if isinstance(task.value, Mapping):
         members: dict[str, Any] = {}
+        numbers: dict[str, int] = {}
         task.into[task.slot] = members
         for (key, value), hint in zip(task.value.items(), _member_hints(task.value, task.hint), strict=True):
-            shown = _unused(mask_text(str(key)), members)
+            shown = _unused(mask_text(str(key)), members, numbers)
             members[shown] = None
             yield _Task(value, hint, members, shown, task.depth + 1)
     else:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from remit.faultpoints import setting_problem
 from remit.observe.check import Check, Topic
 from remit.sandbox.kernel import LANDLOCK_NEEDED, KernelFeatures, Probe
 
@@ -158,6 +159,9 @@ def check_user(user_id: int) -> Check:
 
 def check_environment(environ: Mapping[str, str]) -> Check:
     found = [name for name in DEBUGGING if environ.get(name)]
+    mistake = setting_problem(environ["REMIT_FAULT"]) if "REMIT_FAULT" in found else ""
+    if mistake:
+        return ENVIRONMENT.fail(f"REMIT_FAULT {mistake}; no other command works with it", "unset REMIT_FAULT")
     if found:
         told = "; ".join(f"{name} is set: {DEBUGGING[name]}" for name in found)
         return ENVIRONMENT.warn(told, f"unset {' '.join(found)}")

@@ -6,16 +6,20 @@ whoever lost it to recovery (a paused process that wakes up late) can no longer 
 """
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
 from remit.store.connection import Connection
+from remit.store.owners import this_process
 
-_INSERT = """INSERT INTO claims (tenant_id, scope, key, request_digest, claim_token, claimed_at, state)
-  VALUES (?, ?, ?, ?, ?, ?, 'CLAIMED') ON CONFLICT (tenant_id, scope, key) DO NOTHING"""
-_FIND = "SELECT request_digest, claim_token, state, result FROM claims WHERE tenant_id = ? AND scope = ? AND key = ?"
-_FINISH = """UPDATE claims SET state = 'DONE', result = ?, finished_at = ?
+_INSERT = """INSERT INTO claims (tenant_id, scope, key, request_digest, owner, claim_token, claimed_at, state)
+  VALUES (?, ?, ?, ?, ?, ?, ?, 'CLAIMED') ON CONFLICT (tenant_id, scope, key) DO NOTHING"""
+_FIND = """SELECT request_digest, owner, claim_token, state, result, outcome_seq FROM claims
+  WHERE tenant_id = ? AND scope = ? AND key = ?"""
+_TAKE_OVER = """UPDATE claims SET owner = ?, claim_token = ?, claimed_at = ?
+  WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
+_FINISH = """UPDATE claims SET state = 'DONE', result = ?, finished_at = ?, outcome_seq = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
 
 
@@ -39,6 +43,8 @@ class Running:
     """Somebody else claimed it and has not finished."""
 
     key: ClaimKey
+    owner: str = field(default="", compare=False)
+    token: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class Done:
 
     key: ClaimKey
     result: str
+    outcome_seq: int = field(default=0, compare=False)
+    """Which ledger entry recorded it."""
 
 
 def claim(connection: Connection, key: ClaimKey, request_digest: str, at: str) -> Won | Running | Done:
@@ -56,7 +64,7 @@ def claim(connection: Connection, key: ClaimKey, request_digest: str, at: str) -
     if found is not None:
         return found
     token = secrets.token_hex(16)
-    won = connection.execute(_INSERT, (key.tenant_id, key.scope, key.key, request_digest, token, at))
+    won = connection.execute(_INSERT, (key.tenant_id, key.scope, key.key, request_digest, this_process(), token, at))
     reach("claim.before_commit")
     if won == 1:
         return Won(key, token)
@@ -71,7 +79,7 @@ def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> Ru
     row = connection.one(_FIND, (key.tenant_id, key.scope, key.key))
     if row is None:
         return None
-    known_digest, _, state, result = row
+    known_digest, owner, token, state, result, outcome_seq = row
     if known_digest != request_digest:
         raise Refused(
             Reason.IDEMPOTENCY_CONFLICT,
@@ -79,13 +87,22 @@ def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> Ru
             where=f"{key.scope} {key.key}",
             next_step="Give the new request an id of its own.",
         )
-    return Done(key, result) if state == "DONE" else Running(key)
+    return Done(key, result, outcome_seq) if state == "DONE" else Running(key, owner, token)
 
 
-def finish_claim(connection: Connection, won: Won, result: str, at: str) -> None:
-    """Store the outcome for ever. Fails if the claim was finished, or taken over, in the meantime."""
+def take_over(connection: Connection, orphan: Running, at: str) -> Won | None:
+    """Claim what a dead process left unfinished; None if somebody else was faster. The dead one's token is void."""
+    key, token = orphan.key, secrets.token_hex(16)
+    changed = connection.execute(
+        _TAKE_OVER, (this_process(), token, at, key.tenant_id, key.scope, key.key, orphan.token)
+    )
+    return Won(key, token) if changed == 1 else None
+
+
+def finish_claim(connection: Connection, won: Won, result: str, at: str, outcome_seq: int = 0) -> None:
+    """Store the outcome for ever, and which entry recorded it. Fails if the claim was finished or taken over."""
     key = won.key
-    if connection.execute(_FINISH, (result, at, key.tenant_id, key.scope, key.key, won.token)) != 1:
+    if connection.execute(_FINISH, (result, at, outcome_seq, key.tenant_id, key.scope, key.key, won.token)) != 1:
         raise Refused(
             Reason.IDEMPOTENCY_CONFLICT,
             "this claim is no longer ours: recovery took it over, or it is finished",

@@ -31,13 +31,13 @@ _TAKEN: Final = frozenset({"SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMAR
 class SqliteConnection(Connection):
     dialect: Dialect = "sqlite"
 
-    def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS, access: str = "mode=rw") -> None:
         self._path = path
         self._busy_seconds = busy_seconds
         try:
             self._raw = sqlite3.connect(
                 # Never creates: a missing database is an error to report, not an empty ledger to begin.
-                f"{path.absolute().as_uri()}?mode=rw",
+                f"{path.absolute().as_uri()}?{access}",
                 uri=True,
                 timeout=busy_seconds,
                 isolation_level=None,
@@ -123,13 +123,37 @@ class SqliteStore(Store):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        connection = self.connect()
+        resting = self._at_rest()
+        connection = self.connect() if resting is None else self._connect_to_copy()
         try:
             connection.execute("PRAGMA query_only=ON")
             connection.begin(write=False)
             yield connection
         finally:
             connection.close()
+        if resting is not None and self._at_rest() != resting:
+            raise DatabaseFailed(
+                Reason.STORE_UNAVAILABLE,
+                "the database changed while it was read, in a folder that cannot be written to",
+                where=str(self.path),
+                next_step="Copy the state directory to a place you may write to, and set REMIT_STATE.",
+            )
+
+    def _at_rest(self) -> tuple[int, int, int] | None:
+        """What a database that nobody can be writing to looks like: its folder is closed, and it has no log.
+
+        Reading with a log needs a file beside the database. Without one, as in a backup that is mounted read-only,
+        SQLite can read the database alone.
+        """
+        log = self.path.with_name(self.path.name + "-wal")
+        if os.access(self.path.parent, os.W_OK) or not self.path.exists() or (log.exists() and log.stat().st_size):
+            return None
+        found = os.stat(self.path)
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _connect_to_copy(self) -> SqliteConnection:
+        require_private(self.path, what="the ledger's database")
+        return SqliteConnection(self.path, self.busy_seconds, "mode=ro&immutable=1")
 
     def close(self) -> None:
         """Every session is closed by whoever opened it."""
@@ -209,7 +233,7 @@ _DAMAGED: Final = (
 _UNWRITABLE: Final = (
     Reason.STORE_UNAVAILABLE,
     "the ledger's database cannot be opened for writing",
-    "Check that the file and its folder belong to you, are writable, and lie on a disk that is not mounted read-only.",
+    "Check that the file and its folder are yours, writable, and not mounted read-only; a backup, copy first.",
 )
 _FAILURES: Final[dict[str, tuple[Reason, str, str]]] = {
     "SQLITE_FULL": (Reason.DISK_FULL, "the disk is full", "Free some space and try again."),

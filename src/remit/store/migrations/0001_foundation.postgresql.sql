@@ -36,13 +36,15 @@ CREATE TABLE claims (
   scope TEXT COLLATE "C" NOT NULL,
   key TEXT COLLATE "C" NOT NULL,
   request_digest TEXT COLLATE "C" NOT NULL,
+  owner TEXT COLLATE "C" NOT NULL,
   claim_token TEXT COLLATE "C" NOT NULL,
   claimed_at TEXT COLLATE "C" NOT NULL,
   state TEXT COLLATE "C" NOT NULL CHECK (state IN ('CLAIMED', 'DONE')),
   result TEXT COLLATE "C",
   finished_at TEXT COLLATE "C",
+  outcome_seq BIGINT,
   PRIMARY KEY (tenant_id, scope, key),
-  CHECK ((state = 'DONE') = (result IS NOT NULL))
+  CHECK ((state = 'DONE') = (result IS NOT NULL AND outcome_seq IS NOT NULL))
 )
 --;;
 CREATE TABLE agent_execution_ledger (

@@ -36,13 +36,15 @@ CREATE TABLE claims (
   scope TEXT NOT NULL,
   key TEXT NOT NULL,
   request_digest TEXT NOT NULL,
+  owner TEXT NOT NULL,
   claim_token TEXT NOT NULL,
   claimed_at TEXT NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('CLAIMED', 'DONE')),
   result TEXT,
   finished_at TEXT,
+  outcome_seq INTEGER,
   PRIMARY KEY (tenant_id, scope, key),
-  CHECK ((state = 'DONE') = (result IS NOT NULL))
+  CHECK ((state = 'DONE') = (result IS NOT NULL AND outcome_seq IS NOT NULL))
 ) STRICT, WITHOUT ROWID
 --;;
 CREATE TABLE agent_execution_ledger (

@@ -1,0 +1,76 @@
+"""What a ledger entry says, in a few words for people. `--json` shows it whole."""
+
+import json
+from typing import Any, Final
+
+from remit.cli.shown import counted, shortened
+from remit.ledger.entry import Entry
+
+MOST: Final = 120
+ID_SHOWN: Final = 9
+
+
+def render_meaning(entry: Entry) -> str:
+    """By the kind of the entry, or the payload, cut, where the kind or the payload's shape is not known."""
+    payload = read_payload(entry)
+    meaning = _meaning(entry, payload) if isinstance(payload, dict) else ""
+    return shortened(meaning or str(entry.payload), MOST)
+
+
+def read_payload(entry: Entry) -> Any:
+    """As a tree; as text where somebody put something there that is no JSON."""
+    try:
+        return json.loads(entry.payload)
+    except (ValueError, TypeError, RecursionError):
+        return entry.payload
+
+
+def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
+    subject, _, event = entry.kind.rpartition(".")
+    capability = entry.capability_id or ""
+    match event:
+        case "intent":
+            return _joined(capability, _short_id(payload.get("consent")))
+        case "outcome":
+            return _outcome(payload.get("outcome"))
+        case "refused":
+            return _joined(payload.get("reason"), payload.get("what"), by=": ")
+        case "issued" if subject == "lease":
+            until = payload.get("expires_at")
+            return _joined(capability, f"until {until[:19]}Z" if isinstance(until, str) else "")
+        case "rotated" | "revoked" if subject == "key":
+            return _key_change(payload)
+        case "created" if subject == "workspace":
+            keys = payload.get("keys")
+            return f"keys of {counted(len(keys), 'role')}" if isinstance(keys, dict) else ""
+        case _:
+            return ""
+
+
+def _outcome(outcome: Any) -> str:
+    if not isinstance(outcome, dict):
+        return ""
+    error = outcome.get("error")
+    code = error.get("error_code") if isinstance(error, dict) else None
+    return _joined(code or outcome.get("status"))
+
+
+def _key_change(payload: dict[str, Any]) -> str:
+    old, new = payload.get("old_key_id"), payload.get("new_key_id")
+    return _joined(
+        f"{payload.get('role')} key",
+        f"old {shortened(old, ID_SHOWN)}" if isinstance(old, str) else "",
+        f"new {shortened(new, ID_SHOWN)}" if isinstance(new, str) else "",
+    )
+
+
+def _short_id(consent: Any) -> str:
+    """`lease 0123...`: enough to find it again."""
+    if not isinstance(consent, str):
+        return ""
+    word, _, name = consent.partition(" ")
+    return f"{word} {shortened(name, ID_SHOWN)}" if name else word
+
+
+def _joined(*parts: Any, by: str = ", ") -> str:
+    return by.join(part for part in parts if isinstance(part, str) and part)

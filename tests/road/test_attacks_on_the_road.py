@@ -1,0 +1,239 @@
+"""What a security review tried against the road and its records; each was possible once."""
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from remit.contracts.base import Contract
+from remit.contracts.result import NoEffectOutput
+from remit.contracts.task import TaskManifest
+from remit.effects.registry import Capability
+from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.ids import uuid7
+from remit.ledger.entry import COLUMNS, Entry, Event
+from remit.ledger.findings import Fault
+from remit.store.owners import is_gone, this_process
+from remit.testing.children import run_child
+from remit.workspace import Workspace
+from tests.road.conftest import VARIABLE, Hand, manifest
+
+MARKS = ", ".join("?" * len(Entry._fields))
+
+
+def write(workspace: Workspace, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    """As somebody who may write to the database, past Remit; triggers stay where they are."""
+    connection = workspace.store.connect()
+    connection.begin(write=True)
+    for statement, values in statements:
+        connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+def run(workspace: Workspace, asked: bytes) -> Any:
+    return workspace.execute_task(asked, workspace.issue_lease(asked).canonical())
+
+
+def forged_entry(workspace: Workspace) -> Entry:
+    with workspace.store.reading() as connection:
+        row = connection.one(f"SELECT {COLUMNS} FROM ledger_entries ORDER BY seq DESC LIMIT 1")
+    assert row is not None
+    tip = Entry(*row)
+    payload = '{"outcome":{"status":"SUCCESS"}}'
+    entry = tip._replace(
+        seq=tip.seq + 1, entry_id=uuid7(workspace.clock()), kind="x.forged", payload=payload, prev_hash=tip.hash
+    )
+    return entry._replace(hash=entry.expected_hash())
+
+
+def test_an_entry_slipped_in_by_hand_is_never_covered_by_our_next_signature(workspace: Workspace) -> None:
+    run(workspace, manifest())
+    write(workspace, (f"INSERT INTO ledger_entries ({COLUMNS}) VALUES ({MARKS})", tuple(forged_entry(workspace))))
+    with pytest.raises(EnvironmentFailed) as refused:
+        workspace.ledger.append(Event("default", "x.y", "c", {}))
+    assert refused.value.reason is Reason.EVIDENCE_INVALID
+    with Workspace.open(workspace.root, environ=workspace.environ) as fresh:
+        with pytest.raises(EnvironmentFailed, match="no head signed"):
+            fresh.ledger.append(Event("default", "x.y", "c", {}))
+        assert Fault.UNSIGNED_TAIL in {finding.fault for finding in fresh.verify_ledger().findings}
+
+
+def test_a_planted_claim_is_neither_believed_nor_overlooked(workspace: Workspace) -> None:
+    asked = manifest("planted")
+    result = run(workspace, manifest()).tree() | {"task_id": "planted", "signature": "A" * 86}
+    result["output"]["task_id"] = "planted"
+    digest = TaskManifest.parse(asked).digest()
+    columns = "tenant_id, scope, key, request_digest, owner, claim_token, claimed_at, state, result, outcome_seq"
+    values = ("default", "task", "planted", digest, "o", "t", "now", "DONE", json.dumps(result), 4)
+    write(workspace, (f"INSERT INTO claims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values))
+    with pytest.raises(EnvironmentFailed) as refused:
+        run(workspace, asked)
+    assert refused.value.reason is Reason.EVIDENCE_INVALID
+    assert Fault.CLAIM_FORGED in {finding.fault for finding in workspace.verify_ledger().findings}
+
+
+def test_a_removed_claim_is_named(workspace: Workspace) -> None:
+    run(workspace, manifest())
+    if workspace.store.dialect == "sqlite":
+        off, on = "DROP TRIGGER claims_no_delete", ""
+    else:
+        off, on = "ALTER TABLE claims DISABLE TRIGGER ALL", "ALTER TABLE claims ENABLE TRIGGER ALL"
+    write(workspace, (off, ()), ("DELETE FROM claims", ()), *([(on, ())] if on else []))
+    named = [finding.what for finding in workspace.verify_ledger().findings if finding.fault is Fault.CLAIM_FORGED]
+    assert any("1 intents are recorded and 0 claims" in what for what in named)
+
+
+def test_a_lease_does_not_carry_over_to_a_changed_manifest(workspace: Workspace) -> None:
+    lease = workspace.issue_lease(manifest()).canonical()
+    changed = workspace.execute_task(manifest(constraints={"reversible": False}), lease)
+    assert changed.error is not None
+    assert changed.error.error_code == "INVALID_LEASE"
+    assert workspace.execute_task(manifest(), lease).status == "SUCCESS"
+
+
+def test_a_revocation_by_another_process_is_noticed_by_one_that_is_running(workspace: Workspace) -> None:
+    lease = workspace.issue_lease(manifest()).canonical()
+    assert workspace.keyring.active("kernel") is not None
+    with Workspace.open(workspace.root, environ=workspace.environ) as elsewhere:
+        elsewhere.rotate_key("kernel", revoke=True)
+        fresh = elsewhere.issue_lease(manifest("task-2")).canonical()
+    refused = workspace.execute_task(manifest(), lease)
+    assert refused.error is not None
+    assert refused.error.error_code == "INVALID_LEASE"
+    assert workspace.execute_task(manifest("task-2"), fresh).status == "SUCCESS"
+
+
+def test_a_result_is_signed_with_the_executor_key_of_its_time(workspace: Workspace) -> None:
+    def rotate_meanwhile(asked: TaskManifest) -> Contract:
+        with Workspace.open(workspace.root, environ=workspace.environ) as elsewhere:
+            elsewhere.rotate_key("executor", revoke=True)
+        return NoEffectOutput(task_id=asked.task_id, capability_id="NO_EFFECT")
+
+    workspace.registry.register(Capability("ROTATE", "test.rotator", rotate_meanwhile))
+    result = run(workspace, manifest("task-3", "ROTATE"))
+    active = workspace.keyring.active("executor")
+    assert active is not None
+    assert result.key_id == active.key_id
+
+
+def test_a_lease_that_expired_stays_expired_when_the_clock_is_set_back(workspace: Workspace, clock: Hand) -> None:
+    lease = workspace.issue_lease(manifest()).canonical()
+    clock.offset = timedelta(hours=2)
+    assert workspace.execute_task(manifest(), lease).error is not None
+    clock.offset = timedelta(0)
+    again = workspace.execute_task(manifest(), lease)
+    assert again.error is not None
+    assert again.error.error_code == "LEASE_EXPIRED"
+
+
+@pytest.mark.req("EI-12")
+def test_callers_that_race_all_get_the_first_result(workspace: Workspace) -> None:
+    started = threading.Event()
+    ran: list[str] = []
+
+    def slow(asked: TaskManifest) -> Contract:
+        ran.append(asked.task_id)
+        started.wait(0.3)
+        return NoEffectOutput(task_id=asked.task_id, capability_id="NO_EFFECT")
+
+    workspace.registry.register(Capability("SLOW", "test.slow", slow))
+    asked = manifest("task-4", "SLOW")
+    lease = workspace.issue_lease(asked).canonical()
+    results: list[bytes] = []
+    callers = [
+        threading.Thread(target=lambda: results.append(workspace.execute_task(asked, lease).canonical()))
+        for _ in range(8)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(30)
+    assert len(results) == 8
+    assert len(set(results)) == 1
+    assert ran == ["task-4"]
+
+
+RACER = """
+import sys
+from remit.workspace import Workspace
+with Workspace.open(sys.argv[1]) as workspace:
+    asked, lease = open(sys.argv[2], "rb").read(), open(sys.argv[3], "rb").read()
+    print(workspace.execute_task(asked, lease).canonical().decode())
+"""
+
+
+@pytest.mark.req("EI-12")
+def test_processes_that_race_all_print_the_first_result(workspace: Workspace, tmp_path: Any) -> None:
+    environ = {name: workspace.environ[name] for name in ("REMIT_STATE", VARIABLE) if name in workspace.environ}
+    (tmp_path / "task.json").write_bytes(manifest("task-5"))
+    (tmp_path / "lease.json").write_bytes(workspace.issue_lease(manifest("task-5")).canonical())
+    command = [
+        sys.executable,
+        "-c",
+        RACER,
+        str(workspace.root),
+        str(tmp_path / "task.json"),
+        str(tmp_path / "lease.json"),
+    ]
+    printed: list[str] = []
+    callers = [
+        threading.Thread(target=lambda: printed.append(run_child(command, environment=environ).output))
+        for _ in range(4)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert len(printed) == 4
+    assert len(set(printed)) == 1, printed
+    assert '"SUCCESS"' in printed[0]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_effect_is_a_recorded_failure(
+    workspace: Workspace, interruption: type[BaseException], kinds: Callable[[], list[str]]
+) -> None:
+    def interrupted(_: TaskManifest) -> Contract:
+        raise interruption
+
+    workspace.registry.register(Capability("STOP", "test.stopper", interrupted))
+    asked = manifest("task-6", "STOP")
+    with pytest.raises(interruption):
+        run(workspace, asked)
+    again = run(workspace, asked)
+    assert again.error is not None
+    assert "interrupted" in again.error.message
+    assert kinds().count("task.outcome") == 1
+
+
+class Endless(Contract):
+    text: str
+
+
+def test_an_outcome_that_is_too_large_to_record_is_a_recorded_failure(workspace: Workspace) -> None:
+    workspace.registry.register(Capability("BIG", "test.big", lambda _: Endless(text="x " * 600_000)))
+    asked = manifest("task-7", "BIG")
+    result = run(workspace, asked)
+    assert result.error is not None
+    assert run(workspace, asked).canonical() == result.canonical()
+    assert workspace.verify_ledger().holds
+
+
+def test_an_owner_is_called_gone_only_when_that_is_certain() -> None:
+    mine = this_process()
+    boot, namespace, pid, started = mine.split(":")
+    assert not is_gone(mine)
+    assert is_gone(f"{boot}:{namespace}:{pid}:{int(started) - 1}")
+    for unknown in ("", "x", f"other:{namespace}:{pid}:1", f"{boot}:1:{pid}:1", f"{boot}:{namespace}:x:1"):
+        assert not is_gone(unknown)
+
+
+def test_a_workspace_whose_remit_yaml_is_gone_is_not_taken_for_the_one_above(workspace: Workspace) -> None:
+    (workspace.root / "remit.yaml").unlink()
+    with pytest.raises(Refused, match=r"remit\.yaml is gone"):
+        Workspace.open(workspace.root, environ=workspace.environ)
