@@ -49,12 +49,11 @@ def test_an_output_replaces_the_old_file_whole_and_keeps_its_mode(remit: Remit, 
     assert remit("ledger", "verify", "--head", "head.json").code == 0
 
 
-@pytest.mark.parametrize("place", ["no/such/folder/lease.json", "remit.yaml", "task.json", "linked.yaml"])
+@pytest.mark.parametrize("place", ["no/such/folder/lease.json", "remit.yaml", "task.json"])
 def test_a_lease_that_cannot_be_handed_over_is_never_issued(remit: Remit, tmp_path: Path, place: str) -> None:
     remit("init")
     write_manifest(tmp_path)
     project = tmp_path / "project"
-    (project / "linked.yaml").symlink_to("remit.yaml")
     before = {path.name: path.read_bytes() for path in project.iterdir()}
     ran = remit("task", "lease", "task.json", "-o", place)
     assert ran.code == 2
@@ -133,14 +132,17 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"kept": "precious"}
 
 
-def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    link = tmp_path / "link"
-    link.symlink_to("there/file")
+def test_a_link_is_replaced_and_what_it_leads_to_is_not_touched(tmp_path: Path) -> None:
+    keyring = tmp_path / "keyring.json"
+    keyring.write_bytes(b"precious")
+    keyring.chmod(0o600)
+    link = tmp_path / "lease.json"
+    link.symlink_to(keyring)
     with written_output(link) as out:
-        out.write(b"through")
-    assert link.is_symlink()
-    assert (tmp_path / "there" / "file").read_bytes() == b"through"
+        out.write(b"a lease")
+    assert not link.is_symlink()
+    assert link.read_bytes() == b"a lease"
+    assert keyring.read_bytes() == b"precious"
 
 
 def test_a_full_disk_is_an_environments_failure_and_a_missing_folder_a_refusal(tmp_path: Path) -> None:

@@ -87,5 +87,5 @@ def test_an_entry_that_somebody_edited_is_shown_all_the_same(kind: str, payload:
 
 def test_an_unknown_kind_shows_its_payload_cut() -> None:
     shown = render_meaning(entry("other.kind", '{"a":"' + "x" * 500 + '"}'))
-    assert shown.startswith('{"a":"xxx')
+    assert shown.startswith('{"a": "xxx')
     assert len(shown) == 120

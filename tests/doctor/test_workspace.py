@@ -167,16 +167,16 @@ def _wrong_config(place: Place) -> None:
     [
         (_world_readable_key, "key files", "open to others (mode 0644)", "remit keys rotate ROLE --revoke"),
         (_key_behind_a_link, "key files", "is a symbolic link", "chmod -R go-rwx"),
-        (_lost_keys, "key files", "is missing", "remit init"),
-        (_lost_keys, "keyring", "is missing", "remit init"),
+        (_lost_keys, "key files", "is missing", "backup"),
+        (_lost_keys, "keyring", "is missing", "backup"),
         (_lost_private_key, "keyring", "the private key is gone for: audit", "remit keys rotate audit"),
         (_keyring_of_somebody_else, "keyring", "the private key is gone for: kernel", "backup"),
         (_keyring_with_a_wrong_id, "keyring", "a key id does not fit its key", "Mend"),
         (_keyring_without_a_role, "keyring", "no single active key for: protocol", "remit init"),
         (_keyring_of_rubbish, "keyring", "keyring.json", ""),
-        (_missing_store, "store", "the ledger's database is missing", "remit init"),
+        (_missing_store, "store", "the ledger's database is missing", "backup"),
         (_damaged_store, "store", "damaged", "restore the last backup"),
-        (_open_store_file, "store", "open to others (mode 0666)", "chmod go-rwx"),
+        (_open_store_file, "store", "open to others (mode 0666)", "chmod -R go-rwx"),
         (_open_store_file, "state directory", "open to others (mode 0666)", "chmod -R go-rwx"),
         (_outdated_store, "tables", "the store lacks migration 0001", "remit migrate"),
         (_newer_store, "tables", "newer than this program", "Update Remit"),
@@ -186,7 +186,7 @@ def _wrong_config(place: Place) -> None:
         (_entry_without_a_time, "clock and ledger", "ValueError", ""),
         (_open_state, "state directory", "open to others (mode 0755)", "chmod -R go-rwx"),
         (_lost_state, "state directory", "is missing", "remit init"),
-        (_lost_settings, "workspace", "settings is missing", "remit init"),
+        (_lost_settings, "workspace", "never finished", "remit init"),
         (_wrong_config, "configuration", "no_such_setting", ""),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
@@ -240,7 +240,7 @@ def test_state_that_overlaps_the_workspace_fails(place: Place) -> None:
     environ = {**place.environ, "REMIT_STATE": str(place.root / "inside")}
     (check,) = examine_workspace(place.root, environ, system_clock)
     assert (check.name, check.status) == ("state directory", "fail")
-    assert check.next_step == "Set REMIT_STATE to a folder outside the workspace."
+    assert check.next_step == "Set REMIT_STATE to a folder outside of every workspace."
 
 
 @pytest.mark.parametrize(

@@ -193,6 +193,8 @@ def test_every_chain_survives_the_revocation_of_the_audit_key(workspace: Workspa
     old, _ = workspace.rotate_key("audit")
     workspace.revoke_key(old.key_id)
     assert workspace.verify_ledger().holds
+    with pytest.raises(Refused, match="already"):
+        workspace.revoke_key(old.key_id)
     with pytest.raises(Refused, match="no key has this id"):
         workspace.revoke_key("nobody")
     active = workspace.keyring.active("audit")

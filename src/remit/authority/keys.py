@@ -100,8 +100,9 @@ def revoke_key(folder: Path, key_id: str, clock: Clock) -> PublicKey:
             what = "this key is still active" if found else "no key has this id"
             advice = f"remit keys rotate {found.role} --revoke" if found else "`remit keys list` shows the ids."
             raise Refused(Reason.KEY_UNKNOWN, what, where=key_id, next_step=advice)
-        now = render_time(clock())
-        revoked = PublicKey(found.role, found.public, found.created_at, found.retired_at, found.revoked_at or now)
+        if found.revoked_at:
+            raise Refused(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=key_id)
+        revoked = PublicKey(found.role, found.public, found.created_at, found.retired_at, render_time(clock()))
         _write_keyring(folder, [revoked if key.key_id == key_id else key for key in ring])
         return revoked
 

@@ -23,8 +23,8 @@ from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
 from remit.observe.checkup import Checkup, check_machine, check_state_home, check_workspace
 from remit.observe.disk_checks import STATE
-from remit.state import locate_state, require_private
-from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store
+from remit.state import locate_state
+from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
 
 WORKSPACE: Final = Topic("workspace", "work in this folder")
 CONFIG: Final = Topic("configuration", "work in this folder")
@@ -73,9 +73,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
         return (STATE.failed(problem),)
 
     def settings() -> WorkspaceSettings:
-        require_private(state.path, what="the state directory of this workspace")
-        require_private(state.settings, what="the workspace's settings")
-        return WorkspaceSettings.parse(state.settings.read_bytes(), source=str(state.settings))
+        return read_settings(state)
 
     def config() -> Check:
         _ = Workspace(root, state, settings(), environ, clock).config

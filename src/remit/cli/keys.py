@@ -7,7 +7,7 @@ import click
 
 from remit.authority.keys import render_public_pem
 from remit.authority.signing import PublicKey, Role
-from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option
+from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option, written_output
 from remit.errors import Reason, Refused
 from remit.workspace import Workspace
 
@@ -49,7 +49,8 @@ def export(role: Role, output: Path | None, directory: Path, as_json: bool) -> N
         raise Refused(Reason.STATE_MISSING, f"there is no {role} key", next_step="See what there is: remit keys list")
     text = "".join(render_public_pem(key) for key in found)
     if output is not None:
-        output.write_text(text)
+        with written_output(output) as out:
+            out.write(text.encode())
     if as_json:
         show_json({"role": role, "keys": [key.key_id for key in found], "pem": text})
     elif output is None:

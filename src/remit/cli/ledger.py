@@ -117,7 +117,7 @@ def show(
     if not entries:
         click.echo(f"No entries of tenant {tenant_id!r} match.")
         return
-    most = 24 if terminal_width() >= ROOMY else 12
+    most = 24 if terminal_width() >= ROOMY else len("correlation")
     rows = [(e.seq, _time(e), e.kind, shortened(e.correlation_id, most), render_meaning(e)) for e in entries]
     show_table(("seq", "time", "kind", "correlation", "meaning"), rows, prose=("meaning",))
     click.echo("`--json` shows them whole.")

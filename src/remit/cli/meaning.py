@@ -14,7 +14,9 @@ def render_meaning(entry: Entry) -> str:
     """By the kind of the entry, or the payload, cut, where the kind or the payload's shape is not known."""
     payload = read_payload(entry)
     meaning = _meaning(entry, payload) if isinstance(payload, dict) else ""
-    return shortened(meaning or str(entry.payload), MOST)
+    # With spaces, so that it can be wrapped.
+    shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
+    return shortened(shown, MOST)
 
 
 def read_payload(entry: Entry) -> Any:
@@ -22,7 +24,7 @@ def read_payload(entry: Entry) -> Any:
     try:
         return json.loads(entry.payload)
     except (ValueError, TypeError, RecursionError):
-        return entry.payload
+        return str(entry.payload)
 
 
 def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
@@ -38,11 +40,13 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
         case "issued" if subject == "lease":
             until = payload.get("expires_at")
             return _joined(capability, f"until {until[:19]}Z" if isinstance(until, str) else "")
-        case "rotated" | "revoked" if subject == "key":
+        case "rotation_intended" | "rotated" | "revoked" if subject == "key":
             return _key_change(payload)
         case "created" if subject == "workspace":
             keys = payload.get("keys")
             return f"keys of {counted(len(keys), 'role')}" if isinstance(keys, dict) else ""
+        case "moved" if subject == "workspace":
+            return f"to {payload.get('to')}"
         case _:
             return ""
 

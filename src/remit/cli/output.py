@@ -58,9 +58,10 @@ def written_output(path: Path | None, *, spare: tuple[str, ...] = ()) -> Iterato
         with path.open("wb") as stream:
             yield stream
         return
-    target = Path(os.path.realpath(path))  # a link is followed, not replaced
+    # A link is replaced, not followed: an agent in this folder could have laid one that leads to our keys.
+    target = path.absolute()
     _refuse_precious(path, target, spare)
-    mode = stat.S_IMODE(found.st_mode) if found is not None else None
+    mode = stat.S_IMODE(found.st_mode) if found is not None and not path.is_symlink() else None
     with _replaced(target, mode) as stream:
         yield stream
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 UNBOUNDED: Final = 100_000
-LEAST_PROSE: Final = 20
+LEAST_PROSE: Final = 16
 GAP: Final = 2
 # A command at the end of an advice: after a colon, not a sentence.
 _COMMAND_AT_END: Final = re.compile(r"^(?P<prose>.*?:) (?P<command>[a-z/~](?:.*[^.])?)$", re.DOTALL)
@@ -58,7 +58,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, pros
     width = terminal_width()
     least = [min(w, LEAST_PROSE) if name in prose else w for name, w in zip(columns, widths, strict=True)]
     if sum(least) + GAP * (len(columns) - 1) > width:
-        _show_list(columns, cells, width)
+        _show_list(columns, cells, prose, width)
     else:
         _show_grid(columns, cells, widths, prose, width)
 
@@ -95,13 +95,14 @@ def _show_grid(
         click.echo(line.rstrip())
 
 
-def _show_list(columns: Sequence[str], cells: list[list["Text"]], width: int) -> None:
+def _show_list(columns: Sequence[str], cells: list[list["Text"]], prose: Collection[str], width: int) -> None:
     names = max(len(name) for name in columns) + GAP
     for number, row in enumerate(cells):
         if number:
             click.echo()
         for name, cell in zip(columns, row, strict=True):
-            lines = _wrapped(cell.plain, max(width - names, LEAST_PROSE), "").splitlines() or [""]
+            room = max(width - names, LEAST_PROSE)
+            lines = (textwrap.wrap(cell.plain, room) if name in prose else [cell.plain]) or [""]
             style = str(cell.style) or None
             head, *rest = (click.style(line, fg=style) for line in lines)
             click.echo(f"{click.style(name.ljust(names), bold=True)}{head}".rstrip())

@@ -27,6 +27,7 @@ class Fault(StrEnum):
     WITHHELD = "withheld"
     GUARD_MISSING = "guard_missing"
     GUARD_FOREIGN = "guard_foreign"
+    SCHEMA_CHANGED = "schema_changed"
     ANCHOR_UNREADABLE = "anchor_unreadable"
     STORE_DAMAGED = "store_damaged"
 
@@ -72,9 +73,9 @@ class Verdict:
         return not self.findings
 
     def report(self, fault: Fault, tenant_id: str, seq: int | None, what: str) -> None:
-        """Bounded: a ledger that is wrong in every row must not exhaust memory."""
+        """Bounded: a ledger that is wrong in every row must not exhaust memory. Always text that can be written."""
         if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(Finding(fault, tenant_id, seq, what))
+            self.findings.append(Finding(fault, _writable(tenant_id), seq, _writable(what)))
         else:
             self.suppressed += 1
 
@@ -88,3 +89,8 @@ class Verdict:
             "findings": [finding.as_json() for finding in self.findings],
             "suppressed": self.suppressed,
         }
+
+
+def _writable(text: str) -> str:
+    r"""Bytes that are no UTF-8, which came in as lone surrogates, are spelled out: `\udcff`."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

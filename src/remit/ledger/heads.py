@@ -5,8 +5,9 @@ directory notices. It is a small file with two slots (`anchor_file`), overwritte
 fsync. A lost last anchor is a weaker alarm, never a false one: it is always written after the commit that it speaks of.
 """
 
-import contextlib
+import errno
 import hashlib
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +17,13 @@ from remit.authority.signing import Keyring, Signer
 from remit.canonical import canonical_bytes
 from remit.contracts.ledger import LedgerHead
 from remit.durable import disk_failure, make_private_directory, write_durably
-from remit.errors import EnvironmentFailed, RemitError
+from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.ledger.anchor_file import BLANK, SEQ_WIDTH, SLOT, AnchorFile, is_unused, slot_number
 
 MAX_OPEN: Final = 64
 _UNSIGNED: Final = frozenset({"signature"})
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_LOG: Final = logging.getLogger("remit.ledger")
 
 
 def sign_head(signer: Signer, tenant_id: str, seq: int, entry_hash: str, signed_at: str) -> LedgerHead:
@@ -57,25 +60,34 @@ class Anchors:
         self._owed: dict[str, LedgerHead] = {}
 
     def prepare(self, tenant_id: str) -> None:
-        """Before the commit, while failing is still possible: the file is there, and no earlier head is owed to it."""
+        """Before the commit, while failing is still possible: the anchor can be written, and is owed no earlier head.
+
+        Refuses one that is no private file of ours, or that holds what Remit did not write.
+        """
         path = self._path(tenant_id)
-        held = self._open.get(tenant_id)
-        if held is None or not held.is_at(path):
-            self._let_go(tenant_id)
-            self._make(path)
-        if tenant_id in self._owed:
-            try:
+        try:
+            held = self._open.get(tenant_id)
+            if held is None or not held.is_at(path):
+                self._let_go(tenant_id)
+                self._make(path)
+                self._opened(tenant_id)
+            else:
+                held.require_sound()
+            if tenant_id in self._owed:
                 self._write(self._owed[tenant_id])
-            except OSError as problem:
-                raise disk_failure(problem, path) from problem
-            del self._owed[tenant_id]
+                del self._owed[tenant_id]
+        except OSError as problem:
+            raise _unwritable(problem, path) from problem
 
     def record(self, head: LedgerHead) -> None:
-        """After the commit: remember the head, unless a newer one is there. A failure is made good before the next."""
+        """After the commit: remember the head, unless a newer one is there. Too late to fail: a failure is logged, and
+        made good before the next commit or when this is closed.
+        """
         try:
             self._write(head)
-        except OSError:
+        except (OSError, EnvironmentFailed) as problem:
             self._owed[head.tenant_id] = head
+            _LOG.warning("the anchor of entry %d was not written: %s", head.seq, problem)
 
     def read(self, tenant_id: str) -> LedgerHead | None:
         """The newest head recorded for this tenant; None when there is none, or none that can be read."""
@@ -99,26 +111,32 @@ class Anchors:
         return str(self._path(tenant_id))
 
     def close(self) -> None:
-        """Let go of the open files. Using this again opens them again."""
+        """Write what is still owed, and let go of the open files. Using this again opens them again."""
+        for head in list(self._owed.values()):
+            del self._owed[head.tenant_id]
+            self.record(head)
         while self._open:
             self._let_go(next(iter(self._open)))
 
     def _make(self, path: Path) -> None:
-        if not path.exists():
+        if not os.path.lexists(path):
             make_private_directory(self._folder)
             try:
                 write_durably(path, BLANK, replace=False)
             except EnvironmentFailed:
-                if not path.exists():  # else somebody else was faster: just as good
+                if not os.path.lexists(path):  # else somebody else was faster: just as good
                     raise
 
-    def _write(self, head: LedgerHead) -> None:
-        held = self._open.get(head.tenant_id)
+    def _opened(self, tenant_id: str) -> AnchorFile:
+        held = self._open.get(tenant_id)
         if held is None:
             if len(self._open) >= MAX_OPEN:
                 self._let_go(next(iter(self._open)))
-            held = self._open[head.tenant_id] = AnchorFile(self._path(head.tenant_id))
-        held.record(head.seq, canonical_bytes(vars(head)))
+            held = self._open[tenant_id] = AnchorFile(self._path(tenant_id), lambda raw: _is_head(raw, tenant_id))
+        return held
+
+    def _write(self, head: LedgerHead) -> None:
+        self._opened(head.tenant_id).record(head.seq, canonical_bytes(vars(head)))
 
     def _let_go(self, tenant_id: str) -> None:
         held = self._open.pop(tenant_id, None)
@@ -135,18 +153,39 @@ class Anchors:
 
 def _read(path: Path) -> bytes:
     """The two slots, or nothing when the file cannot be read."""
-    with contextlib.suppress(OSError):
+    try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return os.pread(descriptor, 2 * SLOT, 0)
-        finally:
-            os.close(descriptor)
-    return b""
+    except OSError as problem:
+        if problem.errno in _NO_DESCRIPTORS:  # says nothing about this file
+            raise _unwritable(problem, path) from problem
+        return b""
+    try:
+        return os.pread(descriptor, 2 * SLOT, 0)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(problem: OSError, path: Path) -> EnvironmentFailed:
+    if problem.errno in _NO_DESCRIPTORS:
+        return EnvironmentFailed(
+            Reason.STORE_UNAVAILABLE,
+            "the anchor cannot be opened: too many files are open",
+            where=str(path),
+            next_step="Close some, or allow more: ulimit -n",
+        )
+    return disk_failure(problem, path)
 
 
 def _newest(raw: bytes) -> LedgerHead | None:
     slots = [head for head in (_slot(raw[:SLOT]), _slot(raw[SLOT : 2 * SLOT])) if head is not None]
     return max(slots, key=lambda head: head.seq, default=None)
+
+
+def _is_head(raw: bytes, tenant_id: str) -> bool:
+    head = _slot(raw)
+    return head is not None and head.tenant_id == tenant_id
 
 
 def _slot(raw: bytes) -> LedgerHead | None:

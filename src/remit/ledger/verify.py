@@ -1,6 +1,7 @@
 """Checking a whole store against its keys and its anchors, in one pass and bounded memory."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from remit.authority.signing import Keyring
@@ -17,6 +18,7 @@ from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
 from remit.ledger.projections import projection_drift
 from remit.store.connection import Connection, Row, Store, UnreadableText
 from remit.store.migrate import require_current
+from remit.store.shape import schema_changes
 
 _ENTRIES: Final = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? ORDER BY seq"
 _HEADS: Final = (
@@ -65,18 +67,23 @@ def _verify(
             require_current(connection)
             _verify_tables(connection, verdict)
             _verify_tenants(connection, keyring, witnesses, verdict, tenant_id)
-            for drift_tenant, seq, what in projection_drift(connection, tenant_id):
-                verdict.report(Fault.PROJECTION_DRIFT, drift_tenant, seq, what)
+            with _other_kinds(verdict, tenant_id or ""):
+                for drift_tenant, seq, what in projection_drift(connection, tenant_id):
+                    verdict.report(Fault.PROJECTION_DRIFT, drift_tenant, seq, what)
     except UnreadableText:
         raise
     except EnvironmentFailed as problem:
-        if problem.reason is not Reason.EVIDENCE_INVALID:
+        # With other tables than ours a query may fail in any way; that they are others is the finding.
+        changed = any(finding.fault is Fault.SCHEMA_CHANGED for finding in verdict.findings)
+        if problem.reason is not Reason.EVIDENCE_INVALID and not changed:
             raise
         verdict.report(Fault.STORE_DAMAGED, "", None, str(problem))
     return verdict
 
 
 def _verify_tables(connection: Connection, verdict: Verdict) -> None:
+    for change in schema_changes(connection):
+        verdict.report(Fault.SCHEMA_CHANGED, "", None, change)
     for table, guard in missing_guards(connection):
         verdict.report(Fault.GUARD_MISSING, "", None, f"table {table} lost its guard {guard}")
     for table, trigger in foreign_triggers(connection):
@@ -88,11 +95,14 @@ def _verify_tables(connection: Connection, verdict: Verdict) -> None:
 def _verify_tenants(
     connection: Connection, keyring: Keyring, witnesses: Witnesses, verdict: Verdict, wanted: str | None
 ) -> None:
-    everyone = [wanted] if wanted is not None else sorted({*chain_owners(connection), *witnesses})
+    everyone = [wanted] if wanted is not None else sorted({*_owners(connection, verdict), *witnesses})
     suspects = Suspects(verdict)
     for tenant in everyone:
-        heads = HeadsCheck(keyring, tenant, _heads(connection, tenant), witnesses.get(tenant, []), verdict)
-        _verify_chain(connection, tenant, heads, verdict, suspects)
+        with _other_kinds(verdict, tenant):
+            heads = HeadsCheck(keyring, tenant, _heads(connection, tenant), witnesses.get(tenant, []), verdict)
+            _verify_chain(connection, tenant, heads, verdict, suspects)
+        if not _is_text(tenant):
+            verdict.report(Fault.STORE_DAMAGED, tenant, None, "rows belong to a tenant whose name is no text")
         verdict.tenants += 1
         verdict.anchored += tenant in witnesses
     suspects.report()
@@ -120,6 +130,8 @@ def _verify_chain(
 
 def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:
     for tenant, seq, hash_, signed_at, key_id, signature in connection.stream(_HEADS, (tenant_id,)):
+        if type(seq) is not int:
+            raise _OtherKindError
         # Not validated here: a malformed field fails the signature check, which names it.
         yield LedgerHead.model_construct(
             tenant_id=tenant, seq=seq, hash=hash_, signed_at=signed_at, key_id=key_id, signature=signature
@@ -130,10 +142,35 @@ def _entry(row: Row) -> Entry:
     entry = Entry(*row)
     # The columns' types can be altered, and a chain cannot be walked by numbers that are none.
     if type(entry.seq) is not int or not all(type(text) is str for text in (entry.created_at, *row[-3:])):
-        raise EnvironmentFailed(
-            Reason.EVIDENCE_INVALID, f"an entry of tenant {entry.tenant_id!r} holds values of another kind than written"
-        )
+        raise _OtherKindError
     return entry
+
+
+class _OtherKindError(TypeError):
+    """A row holds a value that is no number, or no text, where Remit writes one."""
+
+
+@contextmanager
+def _other_kinds(verdict: Verdict, tenant_id: str) -> Iterator[None]:
+    """Rows that nothing can be done with are a finding about their tenant, not the end of the whole check."""
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError) as problem:
+        what = "rows hold values of another kind than Remit writes; they could not be checked to the end"
+        verdict.report(Fault.STORE_DAMAGED, tenant_id, None, f"{what} ({type(problem).__name__})")
+
+
+def _is_text(tenant_id: str) -> bool:
+    """No, for bytes that are no UTF-8, which come out of the database as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in tenant_id)
+
+
+def _owners(connection: Connection, verdict: Verdict) -> Iterator[str]:
+    for owner in chain_owners(connection):
+        if type(owner) is str:
+            yield owner
+        else:
+            verdict.report(Fault.STORE_DAMAGED, "", None, f"rows belong to a tenant that is no text: {owner!r:.80}")
 
 
 def chain_owners(connection: Connection) -> Iterator[str]:

@@ -116,7 +116,8 @@ def check_state_directory(state: StateDirectory) -> Check:
     try:
         os.lstat(state.path)
     except FileNotFoundError:
-        return STATE.fail(f"{state.path} is missing", "Run `remit init` in the workspace, or restore a backup.")
+        advice = "New here: remit init. Moved: remit init --adopt OLD_STATE_DIRECTORY. Lost: restore a backup first."
+        return STATE.fail(f"{state.path} is missing", advice)
     problems = describe_problems([state.path]) or describe_problems(sorted(state.path.iterdir()))
     if problems:
         advice = f"Find out who changed it, then: chown -R {os.geteuid()} {where} && chmod -R go-rwx {where}"

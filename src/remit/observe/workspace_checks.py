@@ -45,7 +45,7 @@ def check_key_files(folder: Path) -> Check:
     try:
         os.lstat(folder)
     except FileNotFoundError:
-        return KEY_FILES.fail(f"{folder} is missing", "Run `remit init` in the workspace, or restore a backup.")
+        return KEY_FILES.fail(f"{folder} is missing", "Restore it from a backup: no ledger goes on under new keys.")
     problems = private_key_problems(folder)
     if problems:
         advice = (

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -65,10 +66,21 @@ class SqliteConnection(Connection):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
             # Not `yield from`: a half-read result that outlives its connection would close the cursor, too late.
-            for row in self._raw.execute(sql, parameters):  # noqa: UP028
+            for row in self._raw.execute(*self._bound(sql, parameters)):  # noqa: UP028
                 yield row
         except (sqlite3.Error, OverflowError) as problem:
             raise _translate(problem, self._path, self._busy_seconds) from problem
+
+    def _bound(self, sql: str, parameters: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+        """Text that came out of the database as lone surrogates goes back in as the bytes that it stands for."""
+        if self._raw.text_factory is str:
+            return sql, parameters
+        bad = [isinstance(value, str) and not value.isascii() for value in parameters]
+        if not any(bad):
+            return sql, parameters
+        marks = iter("CAST(? AS TEXT)" if spelled else "?" for spelled in bad)
+        values = [_encode(value) if spelled else value for value, spelled in zip(parameters, bad, strict=True)]
+        return re.sub(r"\?", lambda _: next(marks), sql), values
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         return self.rows(sql, parameters)
@@ -164,6 +176,10 @@ class SqliteStore(Store):
 
 def _decode(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _switch_to_wal(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
