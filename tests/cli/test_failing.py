@@ -117,3 +117,12 @@ def test_an_internal_error_is_masked_and_asks_for_a_report(remit: Remit, tmp_pat
     ran = remit("ledger", "show")
     assert ran.code == 2
     assert SECRET not in ran.err
+
+
+def test_no_terminal_escape_reaches_the_terminal_as_text_or_json(remit: Remit, tmp_path: Path) -> None:
+    hostile = tmp_path / "project" / "\u009b31m\x1b[2J\u202e"
+    shown, document = remit("init", str(hostile)), remit("init", str(hostile), "--json")
+    for ran in (shown, document):
+        assert ran.code == 0, ran
+        assert ran.out.replace("\n", "").isprintable()
+    assert document.document["root"] == str(hostile)

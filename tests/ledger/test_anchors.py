@@ -57,13 +57,15 @@ def open_to_others(path: Path) -> None:
 SPOILERS = [make_directory, make_fifo, make_dangling_link, make_link, make_second_name, open_to_others]
 
 
-@pytest.mark.parametrize("restarted", [True, False], ids=["a new process", "the same process"])
+@pytest.mark.parametrize("writer", ["a new process", "the same process"])
 @pytest.mark.parametrize("spoil", SPOILERS)
 def test_an_anchor_that_is_no_private_file_stops_the_commit(
-    world: World, spoil: Callable[[Path], None], restarted: bool
+    world: World, spoil: Callable[[Path], None], writer: str
 ) -> None:
     world.append("acme", 2)
-    if restarted or spoil is make_second_name:  # the open file is the very same: only a new process looks at its names
+    if (
+        writer == "a new process" or spoil is make_second_name
+    ):  # the open file is the very same: only a new process looks at its names
         world.reopen()
     spoil(anchor_of(world))
     with pytest.raises(EnvironmentFailed, match="the anchor") as caught:
@@ -73,11 +75,11 @@ def test_an_anchor_that_is_no_private_file_stops_the_commit(
     assert world.verify().entries == 2, "nothing was committed"
 
 
-@pytest.mark.parametrize("restarted", [True, False], ids=["a new process", "the same process"])
+@pytest.mark.parametrize("writer", ["a new process", "the same process"])
 @pytest.mark.parametrize("content", [b"\xff" * 2 * SLOT, b"garbage" * 2000, b"", b"\n" * 100, b"\0" * 2 * SLOT])
-def test_garbage_in_an_anchor_is_not_written_over(world: World, content: bytes, restarted: bool) -> None:
+def test_garbage_in_an_anchor_is_not_written_over(world: World, content: bytes, writer: str) -> None:
     world.append("acme", 2)
-    if restarted:
+    if writer == "a new process":
         world.reopen()
     anchor_of(world).write_bytes(content)
     for _ in range(2):
@@ -101,13 +103,11 @@ def test_an_anchor_of_another_tenant_is_not_written_over(world: World) -> None:
         world.ledger.append(ONE)
 
 
-@pytest.mark.parametrize("restarted", [True, False], ids=["a new process", "the same process"])
+@pytest.mark.parametrize("writer", ["a new process", "the same process"])
 @pytest.mark.parametrize("slot", [0, SLOT])
-def test_a_number_that_lies_does_not_keep_newer_heads_from_being_recorded(
-    world: World, slot: int, restarted: bool
-) -> None:
+def test_a_number_that_lies_does_not_keep_newer_heads_from_being_recorded(world: World, slot: int, writer: str) -> None:
     world.append("acme", 4)
-    if restarted:
+    if writer == "a new process":
         world.reopen()
     raw = bytearray(anchor_of(world).read_bytes())
     raw[slot : slot + 20] = b"9" * 20
@@ -131,7 +131,7 @@ def test_no_descriptor_left_for_the_anchor_stops_the_commit(world: World, monkey
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return honest(path, *rest)
 
-    monkeypatch.setattr(anchor_file.os, "open", none_left)
+    monkeypatch.setattr(os, "open", none_left)
     with pytest.raises(EnvironmentFailed, match="too many files are open") as caught:
         world.ledger.append(ONE)
     assert "ulimit -n" in caught.value.next_step

@@ -9,6 +9,7 @@ from remit.cli.shown import json_option, show_json
 from remit.founding import adopt as adopt_state
 from remit.founding import initialise
 from remit.ids import system_clock
+from remit.printable import printable
 
 
 @click.command()
@@ -49,7 +50,8 @@ def init(directory: Path, database_variable: str | None, adopt: Path | None, new
         show_json(document)
         return
     word = "Moved" if adopt is not None else "New" if fresh else "Existing"
-    click.echo(f"{word} workspace at {document['root']}")
-    click.echo(f"  keys and ledger: {document['state']} (keep this folder out of agents' reach)")
-    click.echo(f"  store:           {document['store']}")
+    root, state, store = (printable(str(document[name])) for name in ("root", "state", "store"))
+    click.echo(f"{word} workspace at {root}")
+    click.echo(f"  keys and ledger: {state} (keep this folder out of agents' reach)")
+    click.echo(f"  store:           {store}")
     click.echo("Next: remit doctor")

@@ -30,6 +30,7 @@ from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Fault, Verdict
 from remit.ledger.projections import rebuild as rebuild_projection
+from remit.printable import printable
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
@@ -135,7 +136,7 @@ def rebuild(directory: Path, as_json: bool) -> None:
         return
     click.echo(f"Rebuilt {counted(done.rows, 'row')}; {len(done.drift) or 'none'} had drifted.")
     for what in done.drift:
-        click.echo(f"  {what}")
+        click.echo(f"  {printable(what)}")
 
 
 @ledger.command()
@@ -161,7 +162,8 @@ def export(tenant_id: str, output: Path | None, correlation_id: str | None, dire
         return
     entries = counted(written.entries, "entry", "entries")
     shown = "all" if written.disclosed == written.entries else f"{written.disclosed:,}"
-    click.echo(f"Wrote {entries}, {shown} with their payload, to {output or 'standard output'}", err=output is None)
+    place = printable(str(output)) if output else "standard output"
+    click.echo(f"Wrote {entries}, {shown} with their payload, to {place}", err=output is None)
     if output is not None:
         click.echo(f"Next: remit keys export audit -o audit.pem, then: {_verify_command(output)}")
 

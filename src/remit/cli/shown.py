@@ -67,5 +67,8 @@ def counting(what: str) -> Iterator[Callable[[int], None]]:
 
 
 def show_json(document: Any, *, indent: int | None = 2) -> None:
-    """One document. A terminal that cannot show every character gets escapes, which mean the same."""
-    click.echo(json.dumps(document, ensure_ascii=not speaks_unicode(), indent=indent))
+    """One document. What a terminal cannot show, or would obey, is escaped, which means the same."""
+    text = json.dumps(document, ensure_ascii=not speaks_unicode(), indent=indent)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    click.echo(text)

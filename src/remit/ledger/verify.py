@@ -24,7 +24,7 @@ _ENTRIES: Final = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? ORD
 _HEADS: Final = (
     "SELECT tenant_id, seq, hash, signed_at, key_id, signature FROM ledger_heads WHERE tenant_id = ? ORDER BY seq"
 )
-_TABLES_OF_TENANTS: Final = ("ledger_entries", "ledger_heads", *KIND_OF)
+_TABLES_OF_TENANTS: Final = ("ledger_entries", "ledger_heads", "claims", *KIND_OF)
 
 
 def verify_store(
