@@ -1,12 +1,13 @@
 """Rotation: an old key vouches for what it signed before, never for anything later; a revoked one for nothing."""
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from remit.authority.keys import MAX_KEYS, create_keys, load_keyring, load_signer, rotate_key
+from remit.authority.keys import MAX_KEYS, create_keys, load_keyring, load_signer, revoke_key, rotate_key
 from remit.authority.signing import ROLES, Keyring, PublicKey, Role
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import Clock, render_time, system_clock
@@ -112,11 +113,74 @@ def test_rotating_without_a_key_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_full_keyring_is_refused_before_anything_is_lost(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.authority.keys.MAX_KEYS", 5)
+    monkeypatch.setattr("remit.authority.keys.MAX_KEYS", 7)
+    monkeypatch.setattr("remit.authority.keys.KEPT_FOR_REVOKING", 2)
     rotate_key(keys, "audit", ticking())
-    with pytest.raises(EnvironmentFailed, match="more than 5 keys"):
+    with pytest.raises(EnvironmentFailed, match="more than 5 keys") as caught:
         rotate_key(keys, "audit", ticking())
+    assert "--revoke" in caught.value.next_step
     assert load_signer(keys, "audit").role == "audit"
+    assert len(list(keys.glob("*/*.pem"))) == len(ROLES), "no private key was left behind"
+
+
+def test_a_key_that_leaked_can_be_revoked_when_no_plain_rotation_has_room(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remit.authority.keys.MAX_KEYS", 7)
+    monkeypatch.setattr("remit.authority.keys.KEPT_FOR_REVOKING", 2)
+    retired, _ = rotate_key(keys, "audit", ticking())
+    for _ in range(2):
+        old, new = rotate_key(keys, "audit", ticking(), revoke=True)
+        assert old.revoked_at
+        assert load_signer(keys, "audit").key_id == new.key_id
+    with pytest.raises(EnvironmentFailed, match="more than 7 keys"):
+        rotate_key(keys, "audit", ticking(), revoke=True)
+    assert revoke_key(keys, retired.key_id, ticking()).revoked_at, "a retired one needs no room"
+    assert len(list(load_keyring(keys))) == 7
+    assert len(list(keys.glob("*/*.pem"))) == len(ROLES)
+
+
+def test_a_rotation_by_somebody_else_between_two_reads_is_no_missing_key(
+    keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = load_keyring
+    rotated: list[str] = []
+
+    def load_then_rotate(folder: Path) -> Keyring:
+        ring = honest(folder)
+        if not rotated:
+            rotated.append("")
+            rotated[0] = rotate_key(keys, "executor", system_clock)[1].key_id
+        return ring
+
+    monkeypatch.setattr("remit.authority.keys.load_keyring", load_then_rotate)
+    signer = load_signer(keys, "executor")
+    assert [signer.key_id] == rotated
+
+
+def test_a_key_whose_file_is_really_gone_is_missing(keys: Path) -> None:
+    for path in (keys / "executor").glob("*.pem"):
+        path.unlink()
+    with pytest.raises(EnvironmentFailed, match="executor private key is missing") as caught:
+        load_signer(keys, "executor")
+    assert caught.value.reason is Reason.STATE_MISSING
+
+
+def test_loading_while_others_rotate_never_fails(keys: Path) -> None:
+    done = threading.Event()
+
+    def rotate() -> None:
+        for _ in range(25):
+            rotate_key(keys, "executor", system_clock)
+        done.set()
+
+    other = threading.Thread(target=rotate)
+    other.start()
+    loaded = set()
+    while not done.is_set():
+        loaded.add(load_signer(keys, "executor").key_id)
+    other.join()
+    assert len(loaded) > 1
 
 
 def test_the_largest_keyring_can_be_read_back(keys: Path) -> None:

@@ -6,7 +6,7 @@ from remit.cli.meaning import render_meaning
 from remit.cli.table import counted, render_advice, show_table
 from remit.ledger.entry import Entry
 
-COMMAND = "chmod go-rwx /home/somebody/.local/state/remit/a-project-of-mine-0123456789abcdef/keys"
+COMMAND = "chmod go-rwx /srv/keeper/.local/state/remit/a-project-of-mine-0123456789abcdef/keys"
 
 
 def test_numbers_have_their_noun() -> None:

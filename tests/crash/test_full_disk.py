@@ -1,6 +1,8 @@
 """A disk that is really full: the error says so, nothing acknowledged is lost, and with space the ledger goes on."""
 
 import itertools
+import os
+import resource
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -54,6 +56,40 @@ def test_appending_to_a_full_disk_loses_nothing(tmp_path: Path, size: str) -> No
         subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
         words = tuple(f"{entry.tenant_id} {entry.seq} {entry.hash}" for entry in acknowledged)
         assert what_was_lost(place, words) == []
+
+
+@pytest.mark.parametrize("left", [0, 4, 8, 16, 24, 28, 32, 40, 48])
+def test_a_disk_with_next_to_nothing_left_is_called_full(tmp_path: Path, left: int) -> None:
+    """Which of its files SQLite fails to write, and what it calls that, depends on the last few kilobytes."""
+    with small_disk(tmp_path / "disk", "2m") as disk:
+        place = Place(disk)
+        place.prepare()
+        ballast = fill_up(disk)
+        os.truncate(ballast, ballast.stat().st_size - left * 1024)
+        with pytest.raises(EnvironmentFailed) as full, closing(place.ledger()) as ledger:
+            append_for_ever(ledger, [])
+        assert full.value.reason is Reason.DISK_FULL
+        # Once the outcome is unknown, looking comes first.
+        assert any(advice in str(full.value) for advice in ("Free some space", "Look first"))
+        ballast.unlink()
+        with closing(place.ledger()) as ledger:
+            ledger.append(event(1))
+
+
+def test_a_limit_on_the_size_of_files_is_named(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.prepare()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (256 * 1024, hard))
+    try:
+        with pytest.raises(EnvironmentFailed) as full, closing(place.ledger()) as ledger:
+            append_for_ever(ledger, [])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert full.value.reason is Reason.DISK_FULL
+    assert "a file may not grow any further" in str(full.value)
+    with closing(place.ledger()) as ledger:
+        ledger.append(event(1))
 
 
 def test_rotating_a_key_on_a_full_disk_keeps_the_old_one(tmp_path: Path) -> None:

@@ -147,6 +147,56 @@ def test_an_interrupt_in_the_leader_frees_its_followers(world: World, place: int
     assert_writable_again(world, entries=1)
 
 
+@pytest.mark.parametrize("moment", ["just after the commit", "while callers are told", "while the anchor is written"])
+def test_an_interrupt_after_the_commit_does_not_deny_what_was_written(
+    world: World, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    struck: list[str] = []
+
+    def strike() -> None:
+        # Not in the group of one that holds the others up.
+        if threading.current_thread().name.startswith("ThreadPool") and not struck:
+            struck.append(moment)
+            raise KeyboardInterrupt
+
+    class Told(group._Unit[Batch]):  # noqa: SLF001 - the very place where the interrupt strikes
+        __slots__ = ("_told",)
+
+        @property
+        def settled(self) -> bool:
+            return self._told
+
+        @settled.setter
+        def settled(self, value: bool) -> None:
+            if value:
+                strike()
+            self._told = value
+
+    if moment == "just after the commit":
+        monkeypatch.setattr(group, "reach", lambda name: strike() if name == "append.committed" else None)
+    elif moment == "while callers are told":
+        monkeypatch.setattr(group, "_Unit", Told)
+    else:
+        honest = Batch.committed
+
+        def anchor_and_strike(batch: Batch) -> None:
+            honest(batch)
+            strike()
+
+        monkeypatch.setattr(Batch, "committed", anchor_and_strike)
+    results = run_as_one_group(world, appends(5))
+    assert struck == [moment]
+    assert sum(isinstance(result, KeyboardInterrupt) for result in results) == 1, "the thread that was at work"
+    written = {result.seq for result in results if isinstance(result, Entry)}
+    assert len(written) == 4, results
+    monkeypatch.undo()
+    assert world.verify().anchored >= 1
+    head = world.anchors.read("acme")
+    assert head is not None
+    assert head.seq >= max(written)
+    assert_writable_again(world, entries=5 + 1)
+
+
 def test_more_callers_than_a_group_may_have_are_served_in_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "MAX_GROUP", 3)
     before = world.ledger.transactions

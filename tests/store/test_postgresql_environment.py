@@ -32,6 +32,12 @@ def here(world: World) -> PostgresStore:
         "postgresql://bob:hunter2@[bad",
         "host=nowhere password=hunter2 sslmode",
         "postgresql://bob:hunter2@127.0.0.1:1/x",
+        "postgresql://bob:p@hunter2@127.0.0.1:1/x",
+        "postgresql://bob:p@hunter2/@127.0.0.1:1/x",
+        "postgresql://bob:p@hunter2:7@127.0.0.1:1/x",
+        "postgresql://bob:hunter2/x@127.0.0.1:1/x",
+        "postgresql://bob:1/hunter2@127.0.0.1:1/x",
+        "postgresql://bob:%hunter2@127.0.0.1:1/x",
     ],
 )
 def test_an_address_that_leads_nowhere_is_reported_without_its_password(url: str) -> None:
@@ -42,6 +48,27 @@ def test_an_address_that_leads_nowhere_is_reported_without_its_password(url: str
     assert caught.value.next_step
     assert "hunter2" not in str(caught.value)
     assert "hunter2" not in store.describe()
+
+
+@pytest.mark.parametrize("url", ["postgresql://bob@hunter2/x", "host=hunter2 dbname=x"])
+def test_a_host_that_cannot_be_found_is_not_quoted(url: str) -> None:
+    with pytest.raises(DatabaseFailed, match="host in the database's address cannot be found") as caught:
+        PostgresStore(url, "remit_x", busy_seconds=2).connect()
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", ["p@ssw0rdX", "p@/x", "@", "4/x@y", "a/b"])
+def test_a_password_that_tears_the_address_apart_is_refused_before_anybody_is_asked(password: str) -> None:
+    store = PostgresStore(f"postgresql://u:{password}@host/db", "remit_x", busy_seconds=2)
+    with pytest.raises(EnvironmentFailed, match="cannot be read") as caught:
+        store.connect()
+    assert "Percent-encode" in caught.value.next_step
+    assert store.describe() == "PostgreSQL at an unreadable address"
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:p%40s%2Fx@h1,h2:5/db", "host=/run/a@b dbname=db", "postgresql:///db"])
+def test_an_address_that_is_spelled_right_is_read(url: str) -> None:
+    assert PostgresStore(url, "remit_x").describe().startswith("PostgreSQL database db on ")
 
 
 @pytest.mark.parametrize("schema", ["", "Upper", 'a"b', "a b", "x" * 64, "1a"])

@@ -27,7 +27,16 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import Field
 
-from remit.authority.signing import ROLES, Keyring, PublicKey, Role, Signer, decode_base64url, encode_base64url
+from remit.authority.signing import (
+    ROLES,
+    Keyring,
+    PublicKey,
+    Role,
+    Signer,
+    decode_base64url,
+    encode_base64url,
+    require_sound_key,
+)
 from remit.contracts.base import Contract, KeyId, Many, Timestamp, VersionOne
 from remit.durable import make_private_directory, sync_directory, write_durably
 from remit.errors import EnvironmentFailed, Reason, Refused
@@ -38,6 +47,8 @@ from remit.state import privacy_problem, require_private, unreadable
 MAX_KEYS: Final = 1_000
 MAX_KEY_FILE: Final = 512 * 1024
 """Room for a keyring of MAX_KEYS keys."""
+KEPT_FOR_REVOKING: Final = 100
+"""Places that plain rotations leave free, so that a key which leaked can always be replaced."""
 
 
 class KeyringEntry(Contract):
@@ -61,8 +72,10 @@ def create_keys(folder: Path, clock: Clock) -> Keyring:
         known = list(load_keyring(folder)) if _keyring_path(folder).exists() else []
         ring = Keyring(known)
         _finish_interrupted(folder, ring)
-        fresh = [_write_new_key(folder, role, clock) for role in ROLES if ring.active(role) is None]
-        if fresh:
+        missing = [role for role in ROLES if ring.active(role) is None]
+        if missing:
+            _require_room(folder, len(known) + len(missing), MAX_KEYS)
+            fresh = [_write_new_key(folder, role, clock) for role in missing]
             _write_keyring(folder, [*known, *fresh])
         return load_keyring(folder)
 
@@ -83,6 +96,7 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
                 where=str(folder),
                 next_step="`remit keys list` shows what there is; `remit init` makes a missing key.",
             )
+        _require_room(folder, len(list(ring)) + 1, MAX_KEYS if revoke else MAX_KEYS - KEPT_FOR_REVOKING)
         new = _write_new_key(folder, role, clock)
         now = render_time(clock())
         retired = PublicKey(role, old.public, old.created_at, retired_at=now, revoked_at=now if revoke else None)
@@ -124,6 +138,20 @@ def load_keyring(folder: Path) -> Keyring:
 
 def load_signer(folder: Path, role: Role) -> Signer:
     """The private key of one role. Refuses a file that others could have read or planted."""
+    active = _active_key(folder, role)
+    try:
+        return _load_private(folder, active)
+    except EnvironmentFailed as problem:
+        if problem.reason is not Reason.STATE_MISSING:
+            raise
+        # Another process may have rotated the key after we read its name and before we read its file.
+        successor = _active_key(folder, role)
+        if successor.key_id == active.key_id:
+            raise
+    return _load_private(folder, successor)
+
+
+def _active_key(folder: Path, role: Role) -> PublicKey:
     active = load_keyring(folder).active(role)
     if active is None:
         raise EnvironmentFailed(
@@ -132,7 +160,12 @@ def load_signer(folder: Path, role: Role) -> Signer:
             where=str(folder),
             next_step="Run `remit init` in the workspace to make the missing keys.",
         )
-    path = _private_path(folder, role, active.key_id)
+    return active
+
+
+def _load_private(folder: Path, key: PublicKey) -> Signer:
+    role = key.role
+    path = _private_path(folder, role, key.key_id)
     advice = f"Restore it from a backup, or make a new one: remit keys rotate {role}"
     require_private(path.parent, what=f"the folder of the {role} key", if_missing=advice)
     # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
@@ -142,10 +175,10 @@ def load_signer(folder: Path, role: Role) -> Signer:
             Reason.STATE_UNSAFE,
             f"the {role} private key is not a readable Ed25519 key",
             where=str(path),
-            next_step=f"Restore it from a backup, or make a new one: remit keys rotate {role}",
+            next_step=advice,
         )
     signer = Signer(role, private)
-    if signer.key_id != active.key_id:
+    if signer.key_id != key.key_id:
         raise EnvironmentFailed(
             Reason.STATE_UNSAFE,
             f"the {role} private key is not the one the keyring names",
@@ -171,7 +204,9 @@ def parse_public_pem(raw: bytes, role: Role, *, source: str) -> Keyring:
             loaded = None
         if not isinstance(loaded, Ed25519PublicKey):
             raise Refused(Reason.MALFORMED, "this is not an Ed25519 public key in PEM form", where=source)
-        keys.append(PublicKey(role, loaded.public_bytes_raw(), created_at="1970-01-01T00:00:00Z"))
+        public = loaded.public_bytes_raw()
+        require_sound_key(public, where=source)
+        keys.append(PublicKey(role, public, created_at="1970-01-01T00:00:00Z"))
     if not keys:
         raise Refused(
             Reason.MALFORMED,
@@ -249,14 +284,19 @@ def _write_new_key(folder: Path, role: Role, clock: Clock) -> PublicKey:
     return key
 
 
-def _write_keyring(folder: Path, keys: list[PublicKey]) -> None:
-    if len(keys) > MAX_KEYS:
+def _require_room(folder: Path, count: int, most: int) -> None:
+    """Before a private key is written: one that no keyring names would lie there for ever."""
+    if count > most:
         raise EnvironmentFailed(
             Reason.RESOURCE_EXHAUSTED,
-            f"the keyring would hold more than {MAX_KEYS:,} keys",
+            f"the keyring would hold more than {most:,} keys",
             where=str(_keyring_path(folder)),
-            next_step="Start a new workspace, and keep this keyring with the old ledger.",
+            next_step="Start a new workspace, and keep this keyring with the old ledger."
+            + (" A key that leaked can still be replaced, with --revoke." if most < MAX_KEYS else ""),
         )
+
+
+def _write_keyring(folder: Path, keys: list[PublicKey]) -> None:
     entries = [
         KeyringEntry(
             role=key.role,
@@ -278,6 +318,7 @@ def _public_key(entry: KeyringEntry) -> PublicKey:
         raw = decode_base64url(entry.public_key)
     except ValueError as problem:
         raise Refused(Reason.MALFORMED, str(problem), where=where) from None
+    require_sound_key(raw, where=where)
     key = PublicKey(entry.role, raw, entry.created_at, entry.retired_at, entry.revoked_at)
     if key.key_id != entry.key_id:
         raise Refused(Reason.EVIDENCE_INVALID, "a key id does not fit its key", where=where)
@@ -289,6 +330,8 @@ def _read_private(path: Path, *, what: str) -> bytes:
     require_private(path, what=what)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:  # since the line above
+        raise EnvironmentFailed(Reason.STATE_MISSING, f"{what} is missing", where=str(path)) from None
     except OSError as problem:
         raise unreadable(what, path, problem) from None
     try:
@@ -306,6 +349,6 @@ def _read_private(path: Path, *, what: str) -> bytes:
 def _shape_problem(found: os.stat_result) -> str:
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file"
-    if found.st_nlink != 1:
+    if found.st_nlink > 1:  # none at all: it was replaced this instant, and is what we would have read a moment ago
         return "has a second name (a hard link)"
     return "is too large to be a key file" if found.st_size > MAX_KEY_FILE else ""

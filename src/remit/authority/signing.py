@@ -30,6 +30,13 @@ ROLE_OF: Final[dict[Purpose, Role]] = {
 }
 
 
+# Whoever publishes a point of small order can sign anything for it: there is no secret behind it. These are the heights
+# (y) of all eight, and the size of the field; a height past that is a second spelling of a lower one.
+_FIELD: Final = 2**255 - 19
+_OF_ORDER_EIGHT: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _OF_ORDER_EIGHT, _FIELD - _OF_ORDER_EIGHT})
+
+
 def pre_authentication_encoding(purpose: str, body: bytes) -> bytes:
     kind = f"application/vnd.remit.{purpose}+json".encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(body), body)
@@ -39,6 +46,18 @@ def key_id_of(public: bytes) -> str:
     """The RFC 7638 thumbprint of the RFC 8037 form of an Ed25519 public key."""
     jwk = {"crv": "Ed25519", "kty": "OKP", "x": encode_base64url(public)}
     return encode_base64url(hashlib.sha256(canonical_bytes(jwk)).digest())
+
+
+def require_sound_key(public: bytes, *, where: str) -> None:
+    """Refuse what looks like an Ed25519 key and proves nothing: a point of small order, or one spelled another way."""
+    height = int.from_bytes(public, "little") & ~(1 << 255)
+    if len(public) != 32 or height >= _FIELD or height in _SMALL_ORDER:
+        raise Refused(
+            Reason.MALFORMED,
+            "this is not a sound Ed25519 public key: anybody could sign for it",
+            where=where,
+            next_step="Do not trust whoever gave it to you; ask for the file that `remit keys export audit` writes.",
+        )
 
 
 def encode_base64url(data: bytes) -> str:
@@ -89,6 +108,7 @@ class PublicKey:
     key_id: str = field(default="")
 
     def __post_init__(self) -> None:
+        require_sound_key(self.public, where=f"the {self.role} key")
         object.__setattr__(self, "key_id", key_id_of(self.public))
 
 

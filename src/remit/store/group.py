@@ -61,6 +61,15 @@ class _Unit(Generic[S]):
             self.sleep.release()
 
 
+class _Fate:
+    """What is known of a group's transaction, wherever an interrupt strikes."""
+
+    __slots__ = ("durable",)
+
+    def __init__(self) -> None:
+        self.durable = False
+
+
 class GroupCommit(Generic[S]):
     """The one writer of a store within this process. Safe to call from any thread; not across a fork."""
 
@@ -112,19 +121,22 @@ class GroupCommit(Generic[S]):
 
     def _lead(self, leader: _Unit[S]) -> None:
         group: list[_Unit[S]] = []
+        fate = _Fate()
         try:
             with self._mutex:
                 group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
             with self._at_work:
                 self._leading_thread = threading.get_ident()
                 try:
-                    self._commit(group)
+                    self._commit(group, fate)
                 finally:
                     self._leading_thread = 0
         finally:
             self._hand_over(leader)
             for unit in group:
-                if not unit.settled:  # we were interrupted, before the commit or just after it
+                if fate.durable:  # also if we were interrupted since: what is written is written
+                    unit.settled = True
+                elif not unit.settled:
                     _settle(unit, _failure(KeyboardInterrupt(), committing=True))
                 unit.wake()
 
@@ -143,7 +155,7 @@ class GroupCommit(Generic[S]):
                 self._waiting.remove(unit)
         self._hand_over(unit)
 
-    def _commit(self, group: list[_Unit[S]]) -> None:
+    def _commit(self, group: list[_Unit[S]], fate: _Fate) -> None:
         session: S | None = None
         committing = False
         try:
@@ -161,19 +173,29 @@ class GroupCommit(Generic[S]):
                 reach("append.before_commit")
                 committing = True
                 connection.commit()
+                fate.durable = True
                 reach("append.committed")
         except BaseException as problem:
+            if fate.durable and session is not None and not isinstance(problem, Exception):
+                self._conclude(session)
+                raise
+            fate.durable = False
             self._abandon()
             for unit in group:
                 _settle(unit, _failure(problem, committing=committing))
             if not isinstance(problem, Exception):
                 raise
             return
-        for unit in group:
-            unit.settled = True
-        if session is not None:
-            self.groups += 1
-            session.committed()
+        try:
+            for unit in group:
+                unit.settled = True
+        finally:
+            if session is not None:
+                self._conclude(session)
+
+    def _conclude(self, session: S) -> None:
+        self.groups += 1
+        session.committed()
 
     def _abandon(self) -> None:
         """After a failed transaction the connection's state is unknown: drop it, the database rolls back."""

@@ -28,7 +28,7 @@ class PostgresConnection(Connection):
     dialect: Dialect = "postgresql"
 
     def __init__(self, url: str, schema: str, busy_seconds: float = BUSY_SECONDS) -> None:
-        _refuse_unreadable(url)
+        _read_address(url)
         self._schema = schema
         self._busy_seconds = busy_seconds
         self._streams = 0
@@ -149,8 +149,8 @@ class PostgresStore(Store):
 
     def describe(self) -> str:
         try:
-            parts = conninfo_to_dict(self._url)
-        except psycopg.ProgrammingError:
+            parts = _read_address(self._url)
+        except EnvironmentFailed:
             return "PostgreSQL at an unreadable address"
         host, name = parts.get("host", "localhost"), parts.get("dbname", "")
         return f"PostgreSQL database {name} on {host}, schema {self.schema}"
@@ -203,16 +203,30 @@ def _lock_number(schema: str) -> int:
     return int.from_bytes(hashlib.sha256(wanted).digest()[:8], "big", signed=True)
 
 
-def _refuse_unreadable(url: str) -> None:
-    """The driver's own complaint would quote the address, password and all."""
+def _read_address(url: str) -> dict[str, Any]:
+    """The parts of the address. The driver's own complaint would quote it, password and all."""
     try:
-        conninfo_to_dict(url)
+        parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
+        parts = {}
+        advice = "Give it as postgresql://user@host:port/database (a password may stand in ~/.pgpass)."
+    else:
+        advice = "Percent-encode what is special in the password: @ as %40, / as %2F, : as %3A." if _torn(parts) else ""
+    if advice:
         raise EnvironmentFailed(
-            Reason.STORE_UNAVAILABLE,
-            "the address of the PostgreSQL database cannot be read",
-            next_step="Give it as postgresql://user@host:port/database (a password may stand in ~/.pgpass).",
-        ) from None
+            Reason.STORE_UNAVAILABLE, "the address of the PostgreSQL database cannot be read", next_step=advice
+        )
+    return parts
+
+
+def _torn(parts: dict[str, Any]) -> bool:
+    """Whether a password with a raw @ or / in it was torn apart, so that a piece of it now stands for a host or name.
+
+    A piece would be shown as soon as the host or the database cannot be found.
+    """
+    hosts = str(parts.get("host", "")).split(",")
+    in_host = any("@" in host and not host.startswith("/") for host in hosts)
+    return in_host or "@" in str(parts.get("dbname", "")) or not re.fullmatch(r"[\d,]*", str(parts.get("port", "")))
 
 
 def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | Conflict | Guarded:
@@ -243,6 +257,8 @@ def _translate(problem: psycopg.Error, busy_seconds: float) -> RemitError | Conf
         )
     if isinstance(problem, errors.DiskFull):
         return DatabaseFailed(Reason.DISK_FULL, "the database server's disk is full", next_step="Free space there.")
+    if "resolve host" in first or "translate host name" in first:
+        first = "the host in the database's address cannot be found"  # its text may be a piece of a password
     return DatabaseFailed(
         Reason.STORE_UNAVAILABLE,
         f"PostgreSQL: {first}",

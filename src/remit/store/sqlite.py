@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,8 @@ from remit.store.connection import (
 BUSY_SECONDS: Final = 10.0
 GUARD: Final = "append-only"
 MAX_DAMAGE: Final = 20
+NEXT_TO_NOTHING: Final = 256 * 1024
+"""With less room than this, an I/O error is taken for one of a full disk."""
 _TAKEN: Final = frozenset({"SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_TRIGGER"})
 
 
@@ -223,9 +226,8 @@ def _translate(
             where=str(path),
             next_step="Wait for it, or find it with: fuser -v on this file.",
         )
-    for prefix, (reason, what, next_step) in _FAILURES.items():
-        if code.startswith(prefix):
-            return DatabaseFailed(reason, what, where=str(path), next_step=next_step)
+    if known := _known_failure(code, path):
+        return DatabaseFailed(known[0], known[1], where=str(path), next_step=known[2])
     if "Could not decode to UTF-8" in str(problem):
         return UnreadableText(
             Reason.EVIDENCE_INVALID,
@@ -241,6 +243,26 @@ def _translate(
     )
 
 
+def _known_failure(code: str, path: Path) -> tuple[Reason, str, str] | None:
+    if code.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and (cause := _no_room(path)):
+        return Reason.DISK_FULL, *cause
+    return next((failure for prefix, failure in _FAILURES.items() if code.startswith(prefix)), None)
+
+
+def _no_room(path: Path) -> tuple[str, str] | None:
+    """Is an I/O error one for lack of room? SQLite says so for some of its files only, and never which errno it met."""
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(path.parent)
+        if disk.f_bavail * disk.f_frsize < NEXT_TO_NOTHING or (disk.f_files and not disk.f_favail):
+            return _FULL
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        sizes = [os.stat(part).st_size for part in path.parent.glob(f"{path.name}*")]
+        if limit != resource.RLIM_INFINITY and max(sizes, default=0) + NEXT_TO_NOTHING > limit:
+            return "a file may not grow any further", "Raise the limit on the size of files (ulimit -f) and try again."
+    return None
+
+
+_FULL: Final = ("the disk is full", "Free some space and try again.")
 _DAMAGED: Final = (
     Reason.EVIDENCE_INVALID,
     "the database file is damaged",
@@ -252,7 +274,7 @@ _UNWRITABLE: Final = (
     "Check that the file and its folder are yours, writable, and not mounted read-only; a backup, copy first.",
 )
 _FAILURES: Final[dict[str, tuple[Reason, str, str]]] = {
-    "SQLITE_FULL": (Reason.DISK_FULL, "the disk is full", "Free some space and try again."),
+    "SQLITE_FULL": (Reason.DISK_FULL, *_FULL),
     "SQLITE_CORRUPT": _DAMAGED,
     "SQLITE_NOTADB": _DAMAGED,
     "SQLITE_READONLY": _UNWRITABLE,
