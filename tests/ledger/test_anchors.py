@@ -54,6 +54,13 @@ def open_to_others(path: Path) -> None:
     path.chmod(0o644)
 
 
+GARBAGE = {
+    "noise": b"\xff" * 2 * SLOT,
+    "words": b"garbage" * 2000,
+    "nothing": b"",
+    "a part": b"\n" * 100,
+    "zeros": b"\0" * 2 * SLOT,
+}
 SPOILERS = [make_directory, make_fifo, make_dangling_link, make_link, make_second_name, open_to_others]
 
 
@@ -76,8 +83,9 @@ def test_an_anchor_that_is_no_private_file_stops_the_commit(
 
 
 @pytest.mark.parametrize("writer", ["a new process", "the same process"])
-@pytest.mark.parametrize("content", [b"\xff" * 2 * SLOT, b"garbage" * 2000, b"", b"\n" * 100, b"\0" * 2 * SLOT])
-def test_garbage_in_an_anchor_is_not_written_over(world: World, content: bytes, writer: str) -> None:
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_in_an_anchor_is_not_written_over(world: World, garbage: str, writer: str) -> None:
+    content = GARBAGE[garbage]
     world.append("acme", 2)
     if writer == "a new process":
         world.reopen()

@@ -77,6 +77,13 @@ def test_a_planted_claim_is_neither_believed_nor_overlooked(workspace: Workspace
     assert Fault.CLAIM_FORGED in {finding.fault for finding in workspace.verify_ledger().findings}
 
 
+def test_a_stored_result_of_a_revoked_executor_is_not_handed_out_again(workspace: Workspace) -> None:
+    run(workspace, manifest())
+    workspace.rotate_key("executor", revoke=True)
+    with pytest.raises(EnvironmentFailed, match="cannot be vouched for"):
+        run(workspace, manifest())
+
+
 def test_a_removed_claim_is_named(workspace: Workspace) -> None:
     run(workspace, manifest())
     if workspace.store.dialect == "sqlite":

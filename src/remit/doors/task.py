@@ -12,7 +12,7 @@ from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionError, ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
 from remit.effects.registry import Capability, Registry
-from remit.errors import Reason, Refused, RemitError, task_code
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, task_code
 from remit.journal import Trace
 from remit.policy.capability import decide_capability
 from remit.policy.decision import Decision
@@ -109,8 +109,16 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
         return outcome.canonical().decode()
 
     def load_outcome(self, stored: str, recorded_at: str) -> ExecutionResult:
-        result = ExecutionResult.parse(stored.encode(), source="stored result")
-        verify_result(result, self._keyring(), recorded_at)
+        try:
+            result = ExecutionResult.parse(stored.encode(), source="stored result")
+            verify_result(result, self._keyring(), recorded_at)
+        except Refused as problem:  # ours to explain, not the caller's lease to blame
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                f"the stored result cannot be vouched for: {problem.what}",
+                where=problem.where,
+                next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+            ) from None
         return result
 
     def _verified(self, manifest: TaskManifest, token: LeaseToken, now: datetime) -> LeasedTask:
