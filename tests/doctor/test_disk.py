@@ -36,8 +36,11 @@ def test_the_mount_that_holds_a_path_is_found(path: str, point: str, kind: str) 
 
 
 def test_this_machines_own_mounts_can_be_read(tmp_path: Path) -> None:
-    found = disk.find_mount(str(tmp_path), Path("/proc/self/mountinfo").read_text())
-    assert found is not None
+    mounts = Path("/proc/self/mountinfo").read_text()
+    found = disk.find_mount(str(tmp_path), mounts)
+    if found is None:  # a chroot: the mount that we stand on has no name that we could see
+        assert all(line.split()[4] != "/" for line in mounts.splitlines())
+        return
     told = subprocess.run(["stat", "-f", "-c", "%T", tmp_path], capture_output=True, text=True, check=True).stdout
     assert found.kind[:3] in told  # stat says ext2/ext3 for ext4
 

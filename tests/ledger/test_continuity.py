@@ -86,7 +86,7 @@ def test_heads_of_entries_that_are_gone_stop_the_writer(world: World) -> None:
     world.attacker.tamper("DELETE FROM ledger_entries WHERE seq = 3")
     Path(world.anchors.where("acme")).unlink()
     world.reopen()
-    with pytest.raises(EnvironmentFailed, match="changed by somebody else") as caught:
+    with pytest.raises(EnvironmentFailed, match="no head signed by a key of this workspace") as caught:
         world.ledger.append(ONE)
     assert caught.value.reason is Reason.EVIDENCE_INVALID
 

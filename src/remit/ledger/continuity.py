@@ -43,11 +43,12 @@ class Continuity:
         written = self._known.get(tenant_id)
         if written == (tip.seq, tip.hash):
             return
-        self._require_signed(connection, tenant_id, tip)
         known = written or self._anchored(tenant_id)
-        if known is None or known == (tip.seq, tip.hash):
-            return
-        seq, entry_hash = known
+        if known is not None and known != (tip.seq, tip.hash):
+            self._require_held(connection, tenant_id, tip, *known)
+        self._require_signed(connection, tenant_id, tip)
+
+    def _require_held(self, connection: Connection, tenant_id: str, tip: Tip, seq: int, entry_hash: str) -> None:
         found = connection.one(_HASH_AT, (tenant_id, seq)) if seq <= tip.seq else None
         if found != (entry_hash,):
             raise EnvironmentFailed(

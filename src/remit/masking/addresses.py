@@ -9,7 +9,7 @@ from remit.masking.table import MASK
 _SCHEME_END = r"://|:\\/\\/"
 _ADDRESS = r"[^\s\"'`<>]*+"
 _ENCODED_USER = (
-    r"(?i)(%3A%2F%2F(?:(?!%3A|%40|%2F)[^\s&\"'])*+%3A)((?:(?!%40|%2F)[^\s&\"'])++)(?=%40)"  # a URL inside a query
+    r"(?i)(%3A%2F%2F(?>(?:(?!%3A|%40|%2F)[^\s&\"'])*)%3A)((?>(?:(?!%40|%2F)[^\s&\"'])+))(?=%40)"  # a URL inside a query
 )
 _DSN_HOST = r"@(?:tcp|unix)\("
 _LONGEST_DSN_USER = 512
@@ -22,9 +22,7 @@ _LOCAL = r"\w.+*~!#$^-"
 _AT = r"(?:@|\uff20|%40|\\u0040|&\#64;)"
 _ENCODED = r"%(?!40)[0-9A-Fa-f]{2}|\\++u(?!0040)[0-9A-Fa-f]{4}"
 _DOMAIN = rf"(?:[\w-]|{_ENCODED})(?:[\w.-]|{_ENCODED})*?\.[^\W\d_]{{2}}[\w.-]*+"
-_EMAIL = (
-    rf"(?:(?<![%{_LOCAL}])|(?<=%40)|(?<=\\u0040))(\"[^\"\n]{{1,64}}\"|(?:[{_LOCAL}]++|%(?!40))++)(?={_AT}({_DOMAIN}))"
-)
+_EMAIL = rf"(?:(?<![%{_LOCAL}])|(?<=%40)|(?<=\\u0040))(\"[^\"\n]{{1,64}}\"|(?>(?:[{_LOCAL}]++|%(?!40))+))(?={_AT}({_DOMAIN}))"
 # A release (`package@1.2.3-rc.x`), a unit of systemd (`getty@tty1.service`), an image for dense screens (`a@2x.png`).
 _NOT_A_MAILBOX = r"v?\d+\.\d+\.|(?:\w+\.(?:service|socket|timer|target|mount|slice|scope)|[1-4]x\.[a-z]{3,4})\Z"
 

@@ -32,7 +32,7 @@ _SEPARATOR = (
     rf"(?:{_SPACE}?{_DASH}{_SPACE}?|{_SPACE}{{1,2}}|[_+.]|"
     rf"%20|%2[Dd]|%C2%A0|%E2%80%{_HEX}{{2}}|\\{{1,4}}(?:t|xa0|u00a0|u20{_HEX}{{2}}))"
 )
-_RUN = rf"\d{_IS_FIRST}\d*+(?:{_SEPARATOR}\d++)*+"
+_RUN = rf"\d{_IS_FIRST}\d*+(?>(?:{_SEPARATOR}\d++)*)"
 _GROUP = rf"(\d+)({_SEPARATOR})?"
 _UUID = r"((?<![0-9A-Fa-f])[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}(?![0-9A-Fa-f]))"
 _HEX_DIGITS = "0123456789abcdefABCDEF"

@@ -15,7 +15,7 @@ from remit.masking.table import named_mask
 _NAME = r"\w.$\[\]-"
 _PAIR = (
     rf"(?<![{_NAME}])(?P<name>[{_NAME}]++)"
-    rf"(?:{QUOTE}[\s,]*+{QUOTE}?+value{QUOTE}?+[ \t]*+[:=]|{QUOTE}?+(?:\]|%5[Dd]){{0,2}}+[ \t]*+"
+    rf"(?:{QUOTE}[\s,]*+{QUOTE}?+value{QUOTE}?+[ \t]*+[:=]|{QUOTE}?+(?>(?:\]|%5[Dd]){{0,2}})[ \t]*+"
     r"(?P<sign>=>|:=|={1,3}|:(?!:)|%3[AaDd]))[ \t]*+(?:\s*+(?=[\"']))?"
 )
 _ARGUMENT = (
@@ -28,14 +28,14 @@ _ELEMENT = r"(<(?:[\w.-]++:)?([\w.-]++)(?:\s[^<>]*+)?>(?:<!\[CDATA\[)?)([^<\]]++
 _OPENING = rf"({QUOTE})"
 _NEXT_NAME = rf"[\"'\\]*+[A-Za-z_$][{_NAME}]*+[\"'\\]*+[ \t]*+[=:]"
 _AFTER_QUOTE = r"[\s,)}\]:;>\\&/]|\Z"
-_BARE_VALUE = rf"(?:[^\s&,;\"'`<]|[&,;](?!\s|\Z|amp;|{_NEXT_NAME})|[\"'`](?!{_AFTER_QUOTE})|<(?!/|br))++"
-_ENCODED_VALUE = r"(?:(?!%26|%22|%2[Cc]|%7[Dd])[^\s&\"'<>])++"
-_HEADER_VALUE = r"(?:[^\s\"'`,;\\]|\\(?![rn\"']))++"
-_LINE = r"(?:[^\r\n\\]|\\(?![rn]))*+"
+_BARE_VALUE = rf"(?>(?:[^\s&,;\"'`<]++|[&,;](?!\s|\Z|amp;|{_NEXT_NAME})|[\"'`](?!{_AFTER_QUOTE})|<(?!/|br))+)"
+_ENCODED_VALUE = r"(?>(?:(?!%26|%22|%2[Cc]|%7[Dd])[^\s&\"'<>])+)"
+_HEADER_VALUE = r"(?>(?:[^\s\"'`,;\\]++|\\(?![rn\"']))+)"
+_LINE = r"(?>(?:[^\r\n\\]++|\\(?![rn]))*)"
 # Not the line first and the quote in it afterwards: a line of such headers would be read to its end for each of them.
-_LINE_UP_TO = {quote: rf"(?:[^\r\n\\{quote}]|\\(?![rn]))*+" for quote in "\"'`"}
-_DIGITS = r"\d(?:[ -]?\d){7,}+"
-_SCALAR_BLOCK = r"[|>][+-]?\d?[ \t]*+\r?\n(?:[ \t]*+\n|[ \t]++\S[^\n]*+(?:\n|\Z))++"
+_LINE_UP_TO = {quote: rf"(?>(?:[^\r\n\\{quote}]++|\\(?![rn]))*)" for quote in "\"'`"}
+_DIGITS = r"\d(?>(?:[ -]?\d){7,})"
+_SCALAR_BLOCK = r"[|>][+-]?\d?[ \t]*+\r?\n(?>(?:[ \t]*+\n|[ \t]++\S[^\n]*+(?:\n|\Z))+)"
 _PLACEHOLDER = r"(?:\$\{[A-Za-z_]\w*\}|\{\{[^{}\n]{0,100}\}\})(?=[\s\"'`&,;)\]}]|\Z)"
 _HEADER_SCHEME = r"(?i)(?:bearer|basic|token|apikey|api-key|negotiate|ntlm|dpop)[ \t]+"
 _LINE_START_REACH = 64
