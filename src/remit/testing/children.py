@@ -5,6 +5,7 @@ acknowledged must still be there afterwards, however the child died.
 """
 
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -67,6 +68,8 @@ def run_child(
     """Run `command` to its end, with the fault armed if one is given. A child that hangs is killed and is an error."""
     # A file in memory, not a pipe: it needs no reader while the child runs, and outlives it.
     said = os.memfd_create("acknowledged")
+    # Without O_APPEND two threads that write at once can be given the same place, and one word is lost.
+    fcntl.fcntl(said, fcntl.F_SETFL, fcntl.fcntl(said, fcntl.F_GETFL) | os.O_APPEND)
     try:
         child = subprocess.Popen(  # noqa: S603 - a test names its own program
             command,
