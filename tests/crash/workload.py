@@ -6,6 +6,7 @@ The bugs are planted on purpose: a test that does not notice them would notice n
 """
 
 import argparse
+import os
 import sys
 import threading
 from collections.abc import Callable
