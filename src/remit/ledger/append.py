@@ -1,13 +1,14 @@
 """Writing to the ledger: one transaction for many callers, a hash chain for each tenant, a signed head at the end."""
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from remit.authority.signing import Keyring, Signer
 from remit.canonical import canonical_bytes
-from remit.contracts.ledger import LedgerEvent, LedgerHead
+from remit.contracts.ledger import MAX_PAYLOAD_DEPTH, LedgerEvent, LedgerHead
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import Clock, parse_time, render_time, uuid7
@@ -23,6 +24,9 @@ MAX_PAYLOAD: Final = 1 << 20
 # Such an entry stands for a row of an agent table and is written together with it, or verification would miss the row.
 ROW_KINDS: Final = frozenset({"agent.step", "agent.confirmation", "agent.access"})
 
+_KIND: Final = re.compile(r"[a-z][a-z0-9_.-]{0,99}")
+# As long as 2^53: perhaps a number that would not read back as itself.
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{16}")
 _INSERT = f"INSERT INTO ledger_entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_HEAD = "INSERT INTO ledger_heads (tenant_id, seq, hash, signed_at, key_id, signature) VALUES (?, ?, ?, ?, ?, ?)"
 _TIP = "SELECT seq, hash, created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
@@ -65,7 +69,8 @@ class Batch:
                 next_step="Record a digest and keep the data elsewhere.",
             )
         # What could not be exported and checked again must not get in.
-        LedgerEvent.from_tree(_tree(event, json.loads(payload)), source="the event to record")
+        if not _is_plainly_fine(event, payload):
+            LedgerEvent.from_tree(_tree(event, json.loads(payload)), source="the event to record")
         tip = self._tip(event.tenant_id)
         now = self.clock()
         # A clock that was set back must not make the record run backwards.
@@ -186,6 +191,26 @@ def _tampered(what: str) -> EnvironmentFailed:
         f"the ledger's tables were changed by somebody else: {what}",
         next_step="Keep the database as it is and run `remit ledger verify`.",
     )
+
+
+def _is_plainly_fine(event: Event, payload: bytes) -> bool:
+    """The contract's answer for nearly every event, at a tenth of its price; False means: ask the contract."""
+    optional = (event.task_id, event.capability_id, event.actor)
+    return (
+        _is_id(event.tenant_id)
+        and _is_id(event.correlation_id)
+        and all(text is None or _is_id(text) for text in optional)
+        and type(event.kind) is str
+        and _KIND.fullmatch(event.kind) is not None
+        and type(event.payload) is dict
+        and len(payload) <= 8192
+        and payload.count(b"{") + payload.count(b"[") <= MAX_PAYLOAD_DEPTH
+        and _LONG_NUMBER.search(payload) is None
+    )
+
+
+def _is_id(text: Any) -> bool:
+    return type(text) is str and 0 < len(text) <= 200 and text.isprintable()
 
 
 def _tree(event: Event, payload: Any) -> dict[str, Any]:
