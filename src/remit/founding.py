@@ -18,7 +18,7 @@ from remit.faultpoints import reach
 from remit.ids import Clock, render_time
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
-from remit.ledger.heads import verify_head
+from remit.ledger.heads import HEAD_FIELDS, verify_head
 from remit.state import StateDirectory, locate_state, require_private, workspace_id
 from remit.store.connection import Store
 from remit.store.migrate import migrate
@@ -30,9 +30,7 @@ CONFIG_TEMPLATE: Final = """\
 version: 1
 root: .
 """
-_NEWEST_HEAD: Final = (
-    "SELECT tenant_id, seq, hash, signed_at, key_id, signature FROM ledger_heads ORDER BY signed_at DESC LIMIT 1"
-)
+_NEWEST_HEAD: Final = f"SELECT {', '.join(HEAD_FIELDS)} FROM ledger_heads ORDER BY signed_at DESC LIMIT 1"  # noqa: S608 - our own names
 
 
 def initialise(
@@ -183,8 +181,7 @@ def _newest_head(store: Store) -> LedgerHead | None:
         if not connection.has_table("ledger_heads"):
             return None
         row = connection.one(_NEWEST_HEAD)
-    names = ("tenant_id", "seq", "hash", "signed_at", "key_id", "signature")
-    return LedgerHead.from_tree(dict(zip(names, row, strict=True))) if row else None
+    return LedgerHead.from_tree(dict(zip(HEAD_FIELDS, row, strict=True))) if row else None
 
 
 def _record_move(workspace: Workspace) -> None:

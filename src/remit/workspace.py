@@ -305,7 +305,7 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
         )
     try:
         # The driver is an extra, and loading it takes longer than most commands.
-        from remit.store.postgresql import PostgresStore  # noqa: PLC0415
+        from remit.store.postgresql import PostgresStore  # noqa: PLC0415 - see above
     except ImportError:
         raise EnvironmentFailed(
             Reason.STORE_UNAVAILABLE,

@@ -157,7 +157,7 @@ def test_a_claim_that_was_never_made_cannot_be_finished(connection: Connection) 
 
 
 @pytest.mark.parametrize("finished", [False, True])
-def test_the_same_key_for_another_request_is_refused(connection: Connection, finished: bool) -> None:  # noqa: FBT001
+def test_the_same_key_for_another_request_is_refused(connection: Connection, finished: bool) -> None:  # noqa: FBT001 - a parameter of the test
     mine = won(connection)
     if finished:
         finish_claim(connection, mine, "result", AT)

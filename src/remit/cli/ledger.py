@@ -217,7 +217,7 @@ def _newest(
         if wanted is not None:
             where.append(f"{column} = ?")
             parameters.append(wanted)
-    query = f"SELECT {COLUMNS} FROM ledger_entries WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT {limit}"  # noqa: S608
+    query = f"SELECT {COLUMNS} FROM ledger_entries WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT {limit}"  # noqa: S608 - our own names and a bounded number
     with workspace.store.reading() as connection:
         rows = list(connection.rows(query, parameters))
     for row in reversed(rows):

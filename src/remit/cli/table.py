@@ -50,7 +50,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, pros
     Loads `rich` only here, so that `--help` and `--json` stay quick.
     """
     from rich.cells import cell_len  # noqa: PLC0415 - a heavy import, wanted only for tables
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415 - heavy, wanted for tables only
 
     # Text, not str: a value such as "[red]" is somebody's data, never markup; escapes are made visible.
     cells = [[cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row] for row in rows]
@@ -77,7 +77,7 @@ def _show_grid(
     columns: Sequence[str], cells: list[list["Text"]], widths: list[int], prose: Collection[str], width: int
 ) -> None:
     from rich.console import Console  # noqa: PLC0415 - as above
-    from rich.table import Table  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415 - heavy, wanted for tables only
 
     # By way of click: rich itself would end the process when the reader is gone.
     page = io.StringIO()

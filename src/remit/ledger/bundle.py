@@ -21,13 +21,13 @@ from remit.ids import Clock, render_time
 from remit.ledger.chain import ChainWalk, Link
 from remit.ledger.entry import COLUMNS, Entry, entry_hash
 from remit.ledger.findings import Fault, Progress, Verdict
+from remit.ledger.heads import HEAD_FIELDS
 from remit.ledger.heads_check import head_fault
 from remit.store.connection import Connection, Store
 
 M = TypeVar("M", bound=Contract)
 MAX_LINE: Final = LedgerEntry.bounds.max_bytes
-_HEAD_COLUMNS = ("tenant_id", "seq", "hash", "signed_at", "key_id", "signature")
-_HEAD = f"SELECT {', '.join(_HEAD_COLUMNS)} FROM ledger_heads WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
+_HEAD = f"SELECT {', '.join(HEAD_FIELDS)} FROM ledger_heads WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 _FIRST = "SELECT min(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?"
 _FROM = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq >= ? AND seq <= ? ORDER BY seq"
 
@@ -50,7 +50,7 @@ def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:
             f"tenant {tenant_id!r} has no entries yet",
             next_step="`remit ledger show` lists what is there.",
         )
-    return LedgerHead.from_tree(dict(zip(_HEAD_COLUMNS, row, strict=True)))
+    return LedgerHead.from_tree(dict(zip(HEAD_FIELDS, row, strict=True)))
 
 
 def write_bundle(

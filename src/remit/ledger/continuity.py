@@ -12,13 +12,10 @@ from typing import Final, NamedTuple
 from remit.authority.signing import Keyring
 from remit.contracts.ledger import LedgerHead
 from remit.errors import EnvironmentFailed, Reason
-from remit.ledger.heads import Anchors, is_ours
+from remit.ledger.heads import HEAD_FIELDS, Anchors, is_ours
 from remit.store.connection import Connection
 
-_HEAD_COLUMNS: Final = ("tenant_id", "seq", "hash", "signed_at", "key_id", "signature")
-_NEWEST_HEAD: Final = (
-    f"SELECT {', '.join(_HEAD_COLUMNS)} FROM ledger_heads WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
-)
+_NEWEST_HEAD: Final = f"SELECT {', '.join(HEAD_FIELDS)} FROM ledger_heads WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 _HASH_AT: Final = "SELECT hash FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 
 
@@ -64,7 +61,7 @@ class Continuity:
         row = connection.one(_NEWEST_HEAD, (tenant_id,))
         if tip.seq == 0 and row is None:
             return
-        head = LedgerHead.model_construct(**dict(zip(_HEAD_COLUMNS, row, strict=True))) if row else None
+        head = LedgerHead.model_construct(**dict(zip(HEAD_FIELDS, row, strict=True))) if row else None
         if head is None or (head.seq, head.hash) != (tip.seq, tip.hash) or not is_ours(head, self._keyring()):
             raise EnvironmentFailed(
                 Reason.EVIDENCE_INVALID,

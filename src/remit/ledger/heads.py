@@ -21,6 +21,9 @@ from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.ledger.anchor_file import BLANK, SEQ_WIDTH, SLOT, AnchorFile, is_unused, slot_number
 
 MAX_OPEN: Final = 64
+HEAD_FIELDS: Final = tuple(LedgerHead.model_fields)
+"""Also the columns of `ledger_heads`, in this order."""
+
 _UNSIGNED: Final = frozenset({"signature"})
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _LOG: Final = logging.getLogger("remit.ledger")

@@ -14,7 +14,7 @@ _ENCODED_USER = (
 _DSN_HOST = r"@(?:tcp|unix)\("
 _LONGEST_DSN_USER = 512
 _CURL_USER = r"((?<!\S)(?:-u|--user|--proxy-user)[ \t=]{1,4}[\"']?[^\s:\"']{1,256}:)([^\s\"']++)"
-_QUERY_SECRET = r"([?&;](?:sig|code|auth)=)([^&\s\"'`<>#]{16,})"  # noqa: S105
+_QUERY_SECRET = r"([?&;](?:sig|code|auth)=)([^&\s\"'`<>#]{16,})"  # noqa: S105 - a pattern, not a secret
 _PORT = r"\d{1,5}(?:[/?#]|\Z)"
 _LONG_USER = 16  # a user of this length with a digit in it is a token that stands in for one
 

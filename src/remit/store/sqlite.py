@@ -69,7 +69,7 @@ class SqliteConnection(Connection):
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
             # Not `yield from`: a half-read result that outlives its connection would close the cursor, too late.
-            for row in self._raw.execute(*self._bound(sql, parameters)):  # noqa: UP028
+            for row in self._raw.execute(*self._bound(sql, parameters)):  # noqa: UP028 - see above
                 yield row
         except (sqlite3.Error, OverflowError) as problem:
             raise _translate(problem, self._path, self._busy_seconds) from problem
