@@ -191,7 +191,8 @@ def test_rows_hidden_from_one_index_are_named(world: World) -> None:
     world.ledger.close()
     world.attacker.run("PRAGMA writable_schema=ON")
     world.attacker.run(
-        "UPDATE sqlite_master SET rootpage = (SELECT rootpage FROM sqlite_master WHERE name = 'ledger_entries_task')"
+        "UPDATE sqlite_master SET rootpage ="
+        " (SELECT rootpage FROM sqlite_master WHERE name = 'agent_execution_ledger_plan')"
         " WHERE name = 'ledger_entries_correlation'"
     )
     world.attacker.close()

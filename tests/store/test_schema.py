@@ -103,10 +103,6 @@ def test_the_three_indexes_are_there(world: World) -> None:
             "agent_execution_ledger_plan",
         ),
         (
-            "SELECT * FROM ledger_entries WHERE tenant_id = 't' AND task_id = 'k' ORDER BY seq",
-            "ledger_entries_task",
-        ),
-        (
             "SELECT min(seq) FROM ledger_entries WHERE tenant_id = 't' AND correlation_id = 'c'",
             "ledger_entries_correlation",
         ),

@@ -5,12 +5,11 @@ A slot begins with its number, which is taken away first and put back last: a sl
 none, and is not read.
 """
 
-import contextlib
 import fcntl
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -59,8 +58,11 @@ class AnchorFile:
 
     def require_sound(self) -> None:
         """Refuse to go on with garbage: the next head would overwrite the trace of whoever put it there."""
-        with self._locked():
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
             raw = os.pread(self._descriptor, 2 * SLOT, 0)
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
         if raw != self._seen and not is_unused(raw) and not (self._is_head(raw[:SLOT]) or self._is_head(raw[SLOT:])):
             raise EnvironmentFailed(
                 Reason.EVIDENCE_INVALID,
@@ -72,7 +74,8 @@ class AnchorFile:
 
     def record(self, seq: int, text: bytes) -> None:
         """Overwrite the older slot, unless a newer head is already there."""
-        with self._locked():
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        try:
             slots = self._slots
             first, second = (self._number(start, seq) for start in (0, SLOT))
             if seq > max(first, second):
@@ -82,6 +85,8 @@ class AnchorFile:
                 slots[body : start + SLOT] = (b" " + text).ljust(SLOT - SEQ_WIDTH - 1) + b"\n"
                 slots[start:body] = f"{seq:0{SEQ_WIDTH}d}".encode()
             self._seen = slots[:]
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         if not self._slots.closed:
@@ -92,14 +97,6 @@ class AnchorFile:
         """A slot's number. One that would keep us from writing is believed only together with its head."""
         number = slot_number(self._slots[start : start + SEQ_WIDTH])
         return number if number < seq or self._is_head(self._slots[start : start + SLOT]) else 0
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
 
 def is_unused(raw: bytes) -> bool:

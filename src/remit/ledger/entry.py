@@ -1,6 +1,5 @@
 """An entry and its hash. Pure: the same columns give the same hash on any machine, for ever."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +69,10 @@ class Entry(NamedTuple):
         return tree
 
     def expected_hash(self) -> str:
-        return entry_hash({**self._asdict(), "payload_digest": digest_bytes(self.payload.encode())})
+        covered: dict[str, Any] = dict(zip(self._fields, self, strict=True))
+        del covered["payload"], covered["hash"]
+        covered["payload_digest"] = digest_bytes(self.payload.encode())
+        return _hash_of(covered)
 
 
 COLUMNS: Final = ", ".join(Entry._fields)
@@ -81,5 +83,8 @@ HASHED: Final = (*(name for name in Entry._fields if name not in {"payload", "ha
 
 def entry_hash(columns: Mapping[str, Any]) -> str:
     """Takes what it needs from the columns; a missing one is an error, so none can be forgotten."""
-    covered = {name: columns[name] for name in HASHED}
-    return "sha256:" + hashlib.sha256(_DOMAIN + canonical_bytes(covered)).hexdigest()
+    return _hash_of({name: columns[name] for name in HASHED})
+
+
+def _hash_of(covered: dict[str, Any]) -> str:
+    return digest_bytes(_DOMAIN + canonical_bytes(covered))

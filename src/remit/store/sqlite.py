@@ -59,7 +59,7 @@ class SqliteConnection(Connection):
             self._raw.close()
             raise
 
-    # Plain handlers, not a context manager: these two run several times for each durable entry.
+    # Plain handlers, not a context manager: these run several times for each durable entry.
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         try:
             return self._raw.execute(sql, parameters).rowcount
@@ -73,6 +73,13 @@ class SqliteConnection(Connection):
                 yield row
         except (sqlite3.Error, OverflowError) as problem:
             raise _translate(problem, self._path, self._busy_seconds) from problem
+
+    def one(self, sql: str, parameters: Sequence[Any] = ()) -> Row | None:
+        try:
+            found: Row | None = self._raw.execute(*self._bound(sql, parameters)).fetchone()
+        except (sqlite3.Error, OverflowError) as problem:
+            raise _translate(problem, self._path, self._busy_seconds) from problem
+        return found
 
     def _bound(self, sql: str, parameters: Sequence[Any]) -> tuple[str, Sequence[Any]]:
         """Text that came out of the database as lone surrogates goes back in as the bytes that it stands for."""

@@ -17,8 +17,6 @@ CREATE TABLE ledger_entries (
 --;;
 CREATE INDEX ledger_entries_correlation ON ledger_entries (tenant_id, correlation_id, seq)
 --;;
-CREATE INDEX ledger_entries_task ON ledger_entries (tenant_id, task_id, seq) WHERE task_id IS NOT NULL
---;;
 -- Signed heads: one for each transaction and tenant, so that every committed entry is covered by a signature.
 CREATE TABLE ledger_heads (
   tenant_id TEXT COLLATE "C" NOT NULL,
