@@ -165,7 +165,7 @@ def test_an_error_is_reported_and_leaves_one_whole_file(tmp_path: Path, point: s
 def test_bytes_reach_the_disk_before_the_name_and_the_name_before_the_return(tmp_path: Path, how: str) -> None:
     """What no killed process can show: the order of write, fsync, rename and the fsync of the folder."""
     assert shutil.which("strace"), "strace is not installed; on Debian: apt-get install strace"
-    calls = "trace=openat,write,fsync,rename,link,unlink"
+    calls = "trace=openat,write,fsync,rename,renameat2,link,unlink"
     log = tmp_path / "log"
     target = tmp_path / "folder" / "file"
     target.parent.mkdir()
@@ -174,7 +174,7 @@ def test_bytes_reach_the_disk_before_the_name_and_the_name_before_the_return(tmp
     subprocess.run(strace, check=True, env={"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"})
     lines = [line for line in log.read_text().splitlines() if str(target.parent) in line]
     steps = [re.split(r"\W", line, maxsplit=1)[0] for line in lines]
-    naming = ["rename"] if how == "replace" else ["link", "unlink"]
+    naming = ["rename"] if how == "replace" else ["renameat2"]
     assert steps == ["openat", "write", "fsync", *naming, "openat", "fsync"]
     assert ".tmp>" in lines[2], "the first fsync is that of the new file"
     assert f"<{target.parent}>" in lines[-1], "the last fsync is that of the folder"

@@ -6,6 +6,7 @@ leave a `.tmp` file behind.
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 import secrets
@@ -17,6 +18,8 @@ from remit.faultpoints import reach
 
 PRIVATE_FILE: Final = 0o600
 PRIVATE_DIRECTORY: Final = 0o700
+_AT_FDCWD: Final = -100
+_RENAME_NOREPLACE: Final = 1
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, replace: bool = True) -> None:
@@ -36,9 +39,7 @@ def write_durably(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, replace:
         if replace:
             os.replace(temporary, path)
         else:
-            # A hard link, unlike a rename, fails when the name is taken, also when it is taken this instant.
-            os.link(temporary, path)
-            os.unlink(temporary)
+            _rename_if_free(temporary, path)
         reach("durable.renamed")
         sync_directory(path.parent)
         reach("durable.directory_synced")
@@ -46,6 +47,21 @@ def write_durably(path: Path, data: bytes, *, mode: int = PRIVATE_FILE, replace:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise disk_failure(problem, path) from problem
+
+
+def _rename_if_free(old: Path, new: Path) -> None:
+    """A rename that fails when the name is taken, also when it is taken this instant; in one step, so that a crash
+    leaves one name of the file and never two. Where the system has no such call: a link, then its old name removed.
+    """
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is not None:
+        if renameat2(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), _RENAME_NOREPLACE) == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in {errno.EINVAL, errno.ENOSYS}:
+            raise OSError(number, os.strerror(number), str(new))
+    os.link(old, new)
+    os.unlink(old)
 
 
 def write_all(descriptor: int, data: bytes) -> None:
