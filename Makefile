@@ -14,11 +14,11 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene
 
-.PHONY: help demo test crash check $(CHECKS) bench docs pins system clean
+.PHONY: help demo test crash crash-tasks check $(CHECKS) bench docs pins system clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
-		printf '%-12s %s\n' "$$target" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
+		printf '%-16s %s\n' "$$target" "$$what"; done
 
 $(RUNTIME):
 	@sh scripts/bootstrap.sh runtime $@
@@ -39,6 +39,9 @@ test: $(DEV) system ## run the tests
 
 crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash
+
+crash-tasks: $(DEV) system ## stop tasks at every change to a disk: kill, power cut, full disk (slow; needs root)
+	@$(BIN)/python -m tests.crash_tasks
 
 check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene
 
@@ -67,8 +70,17 @@ check-docs: $(DEV)
 check-hygiene: $(DEV)
 	@$(BIN)/python scripts/check_hygiene.py
 
-bench: $(DEV) ## print the figures that the documentation quotes
-	@set -e; for program in bench/[a-z]*.py; do echo "== $$program"; $(BIN)/python $$program; done
+PEERS := .cache/peers/.$(call digest,requirements/peers.txt)
+
+$(PEERS): $(DEV)
+	@rm -rf .cache/peers
+	@$(BIN)/uv venv --quiet .cache/peers
+	@$(BIN)/uv pip install --quiet --python .cache/peers/bin/python --require-hashes -r requirements/peers.txt
+	@command -v bwrap >/dev/null || sh scripts/install_packages.sh bubblewrap
+	@touch $@
+
+bench: $(PEERS) ## print the figures that the documentation quotes
+	@set -e; for program in bench/ledger.py bench/task.py; do echo "== $$program"; $(BIN)/python $$program; done
 
 docs: $(DEV) ## regenerate the generated pages
 	@$(BIN)/python scripts/conformance.py --write
@@ -77,6 +89,7 @@ docs: $(DEV) ## regenerate the generated pages
 pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
 	@$(COMPILE) --extra postgres --group build -o requirements/runtime.txt
 	@$(COMPILE) --all-extras --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	@$(COMPILE:pyproject.toml=) --group peers -o requirements/peers.txt
 
 clean: ## remove everything that make and the tools have made
 	@rm -rf .venv .cache .hypothesis build dist

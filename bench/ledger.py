@@ -15,13 +15,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from figures import Figure, progress, render, say
 from remit.authority.keys import create_keys, load_keyring, load_signer
 from remit.ids import system_clock
 from remit.ledger.append import Batch, Ledger
@@ -40,20 +40,6 @@ PER_TRANSACTION: Final = 100
 """Entries in each transaction of the large ledger: as many as a busy host puts under one signed head."""
 TENANT: Final = "bench"
 INSERT_BARE: Final = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One line of the result. `most` is the target, where there is one."""
-
-    name: str
-    value: float
-    unit: str
-    most: float | None = None
-
-    @property
-    def missed(self) -> bool:
-        return self.most is not None and self.value > self.most
 
 
 # --- a ledger to measure ---------------------------------------------------------------------------------------------
@@ -75,29 +61,6 @@ def event(number: int) -> Event:
     # A random correlation id is the worst case for the index on it: each goes to another page.
     payload = {"number": number, "path": "src/remit/example.py", "summary": "moved one file and kept a way back" * 2}
     return Event(TENANT, "bench.append", str(uuid4()), payload, task_id=f"task-{number}", capability_id="FILE_MOVE")
-
-
-def say(what: str) -> None:
-    """On standard error: the result on standard output stays clean."""
-    sys.stderr.write(f"{what} ...\n")
-
-
-@contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Say how far it is, at most once a second."""
-    began = last = time.monotonic()
-
-    def report(done: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= 1:
-            last = now
-            sys.stderr.write(f"\r{what}: {done:,} of {total:,}, {now - began:.0f} s ")
-            sys.stderr.flush()
-
-    yield report
-    if last != began:
-        sys.stderr.write(f"\r{what}: {total:,}, {time.monotonic() - began:.0f} s{' ' * 20}\n")
 
 
 # --- one caller ------------------------------------------------------------------------------------------------------
@@ -292,16 +255,6 @@ def run_child(work: str, folder: Path, each: int) -> None:
     print(json.dumps({"seconds": seconds, "peak_mb": peak / 1024, "entries": verdict.entries, "heads": verdict.heads}))
 
 
-def render(figures: list[Figure]) -> str:
-    width = max(len(figure.name) for figure in figures)
-    lines = []
-    for figure in figures:
-        verdict = "  MISSED" if figure.missed else ""
-        target = "" if figure.most is None else f"  target: at most {figure.most:g}{verdict}"
-        lines.append(f"{figure.name:<{width}}  {figure.value:>10,.2f} {figure.unit:<9}{target}".rstrip())
-    return "\n".join(lines)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--entries", type=int, default=1_000_000, help="size of the large ledger (default: a million)")
@@ -321,7 +274,7 @@ def main() -> int:
         figures += measure_many(folder / "many", given.each)
         figures += measure_large(folder / "large", given.entries)
     if given.json:
-        print(json.dumps([asdict(figure) for figure in figures], indent=2))
+        print(json.dumps([vars(figure) for figure in figures], indent=2))
     else:
         print(render(figures))
     return 1 if any(figure.missed for figure in figures) else 0

@@ -64,6 +64,10 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         ),
         ({"sandbox/child": "import remit.authority.keys", "authority/keys": ""}, HANDS),
         ({"sandbox/child": "import remit.sandbox.host", "sandbox/host": ""}, HANDS),
+        ({"effects/files": "import remit.kernel.kernel", "kernel/kernel": ""}, HANDS),
+        ({"sandbox/child": "import remit.kernel.kernel", "kernel/kernel": ""}, HANDS),
+        ({"sandbox/host": "import remit.kernel.kernel", "kernel/kernel": ""}, ONE_WAY),
+        ({"doors/task": "import remit.kernel.kernel", "kernel/kernel": ""}, ONE_WAY),
     ],
     ids=[
         "upwards",
@@ -72,8 +76,13 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         "effects to store by way of confine",
         "child to keys",
         "child to host",
+        "effects to kernel",
+        "child to kernel",
+        "sandbox host to kernel",
+        "door to kernel",
     ],
 )
+@pytest.mark.req("EI-17")
 def test_a_forbidden_import_is_found(tmp_path: Path, rooms: dict[str, str], broken: str) -> None:
     code, said = _lint(tmp_path, rooms)
     assert code == 1, said

@@ -29,6 +29,8 @@ class Reason(StrEnum):
     NOT_YET_VALID = "not_yet_valid"
     REVOKED = "revoked"
     CAPABILITY_UNSUPPORTED = "capability_unsupported"
+    PATH_REFUSED = "path_refused"
+    FILE_CONFLICT = "file_conflict"
     IDEMPOTENCY_CONFLICT = "idempotency_conflict"
     IN_PROGRESS = "in_progress"
     TRANSITION_INVALID = "transition_invalid"
@@ -41,6 +43,7 @@ class Reason(StrEnum):
     STORE_UNAVAILABLE = "store_unavailable"
     STORE_OUTDATED = "store_outdated"
     DISK_FULL = "disk_full"
+    SANDBOX_UNAVAILABLE = "sandbox_unavailable"
     EFFECT_FAILED = "effect_failed"
     RESOURCE_EXHAUSTED = "resource_exhausted"
     INTERNAL = "internal"
@@ -59,6 +62,8 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.NOT_YET_VALID: "the authority is dated in the future: most likely a clock is wrong",
     Reason.REVOKED: "it was signed with a key that was revoked; nothing that key signed counts any more",
     Reason.CAPABILITY_UNSUPPORTED: "no registered executor offers this capability",
+    Reason.PATH_REFUSED: "the path is outside of the allowed directories, behind a link, or not of a regular file",
+    Reason.FILE_CONFLICT: "a file is missing, exists already, or is not as it was when the task was looked at",
     Reason.IDEMPOTENCY_CONFLICT: "the id is taken: by a request with another content, or by one without an outcome yet",
     Reason.IN_PROGRESS: "Another process is at work on this request and has not finished.",
     Reason.TRANSITION_INVALID: "the ledger does not allow this step after the one before it",
@@ -69,6 +74,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.STORE_UNAVAILABLE: "the database cannot be reached, opened or used",
     Reason.STORE_OUTDATED: "the database's tables are of another version of Remit; `remit migrate` updates older ones",
     Reason.DISK_FULL: "the disk, or a quota on it, is full; nothing was acknowledged that is not on disk",
+    Reason.SANDBOX_UNAVAILABLE: "no confined process could be had on this machine, so nothing was tried",
     Reason.EFFECT_FAILED: "the effect was tried and did not succeed",
     Reason.RESOURCE_EXHAUSTED: "the task used more time, memory or disk traffic than it may",
     Reason.INTERNAL: "something that should not happen: a bug in Remit or in an executor",

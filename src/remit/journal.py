@@ -2,7 +2,8 @@
 
 Everything is written through the ledger, so each record is durable, chained and signed. A stored outcome is believed
 only if the ledger says the same; a request that somebody is at work on is waited for; one whose process died is taken
-over, and the dead one's token is void.
+over, and the dead one's token is void. The way back is kept with the claim, and is believed only if the intent in the
+ledger carries its digest.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from remit.canonical import digest_bytes
@@ -23,11 +25,15 @@ from remit.ledger.entry import Event
 from remit.masking import mask_json
 from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim, take_over
 from remit.store.connection import Dialect
-from remit.store.owners import is_before_reboot, is_gone
+from remit.store.owners import is_before_reboot, is_childless, is_gone, lock_path, this_process
 
 FIRST_LOOK_SECONDS: Final = 0.002
 LAST_LOOK_SECONDS: Final = 0.1
 _LOG: Final = logging.getLogger("remit.road")
+_INTENTS: Final = "SELECT payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?"
+# Tokens of claims that this process holds and has given up, such as when the outcome could not be written. Nobody works
+# on them, though their owner lives.
+_given_up: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,39 +57,86 @@ class Stored(NamedTuple):
 
 
 class Entered(NamedTuple):
-    """This caller does the work; `resumed` if a process that died had begun it."""
+    """This caller does the work; `resumed` if a process that died had begun it: then the checkpoint is that one's."""
 
     won: Won
+    checkpoint: str
     resumed: bool
 
 
 class Journal:
-    """The records of one request."""
+    """The records of one request. `hosts` is where each process that runs tasks keeps its lock."""
 
-    def __init__(self, ledger: Ledger, trace: Trace, patience: float) -> None:
+    def __init__(self, ledger: Ledger, trace: Trace, hosts: Path, patience: float) -> None:
         self._ledger = ledger
         self._trace = trace
         self._key = ClaimKey(trace.tenant_id, trace.door, trace.key)
+        self._hosts = hosts
         self._patience = patience
 
-    def earlier_outcome(self) -> Stored | None:
-        """What came of this request before, waiting for whoever is at work on it. Checked against the ledger."""
-        found = self._settled()
-        return self._checked(found) if isinstance(found, Done) else None
+    def look(self) -> Stored | Running | None:
+        """What stands under this request's key: nothing, an outcome, or a claim whose owner is dead.
 
-    def enter(self, intent: dict[str, Any], still_alive: Callable[[datetime], None]) -> Entered | Stored:
-        """Claim the request and record the intent, in one transaction; or learn that it was done meanwhile.
+        Waits for whoever is at work on it, but not for ever. An outcome is checked against the ledger.
+        """
+        found = self._settled()
+        return self.checked(found) if isinstance(found, Done) else found
+
+    def enter(self, intent: dict[str, Any], checkpoint: str, still_alive: Callable[[datetime], None]) -> Entered | None:
+        """Claim the request and record the intent, in one transaction; None if somebody else was faster.
 
         `still_alive` is asked inside the transaction, at a time that no clock set back can make earlier.
         """
-        while True:
-            found = self._settled()
-            if isinstance(found, Done):
-                return self._checked(found)
-            claimed = self._ledger.transact(partial(self._claim, found, intent, still_alive))
-            if claimed is not None:
-                self._log("work resumed" if claimed.resumed else "intent recorded")
-                return claimed
+        entered = self._ledger.transact(partial(self._claim, intent, checkpoint, still_alive))
+        if entered is not None:
+            self._log("intent recorded")
+        return entered
+
+    def resume(self, orphan: Running, still_alive: Callable[[datetime], None]) -> Entered | None:
+        """Take over what a process that died had begun; None if somebody else was faster.
+
+        Refuses while a process that the dead one had started may still be at work, and if the checkpoint was changed.
+        """
+        self.require_intended(orphan)
+        self._require_childless(orphan)
+        entered = self._ledger.transact(partial(self._take_over, orphan, still_alive))
+        if entered is not None:
+            self._log("work resumed")
+        return entered
+
+    def require_intended(self, claimed: Running | Done) -> None:
+        """The checkpoint that stands with a claim is somebody's word until an intent in the ledger has its digest."""
+        where = (claimed.key.tenant_id, claimed.correlation_id, f"{claimed.key.scope}.intent")
+        with self._ledger.store.reading() as connection:
+            intents = [json.loads(row[0]) for row in connection.rows(_INTENTS, where)]
+        wanted = (claimed.request_digest, digest_bytes(claimed.checkpoint.encode()))
+        if not any((intent.get("request_digest"), intent.get("checkpoint_digest")) == wanted for intent in intents):
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                "the checkpoint of this request is not the one that its intent recorded; nothing was touched",
+                where=f"{claimed.key.scope} {claimed.key.key}",
+                next_step="Keep the database as it is and run `remit ledger verify`.",
+            )
+
+    def checked(self, done: Done) -> Stored:
+        """A stored outcome is somebody's word until the ledger's entry carries its digest."""
+        query = "SELECT kind, payload, created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
+        with self._ledger.store.reading() as connection:
+            row = connection.one(query, (self._trace.tenant_id, done.outcome_seq))
+        recorded = json.loads(row[1]).get("outcome_digest") if row and row[0] == f"{self._trace.door}.outcome" else None
+        if row is None or recorded != digest_bytes(done.result.encode()):
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                "the stored outcome of this request is not the one that the ledger recorded",
+                where=f"{self._trace.door} {self._trace.key}",
+                next_step="Keep the database as it is and run `remit ledger verify`.",
+            )
+        self._log("earlier outcome returned")
+        return Stored(done.result, row[2])
+
+    def give_up(self, won: Won) -> None:
+        """It stays claimed and undecided. Without this, it would look like work in progress until this process ends."""
+        _given_up.add(won.token)
 
     def record_refusal(self, problem: Refused) -> None:
         self._ledger.append(self._event("refused", problem.as_json()))
@@ -102,30 +155,54 @@ class Journal:
         self._log("outcome recorded")
 
     def _claim(
-        self, orphan: Running | None, intent: dict[str, Any], still_alive: Callable[[datetime], None], batch: Batch
+        self, intent: dict[str, Any], checkpoint: str, still_alive: Callable[[datetime], None], batch: Batch
     ) -> Entered | None:
-        now = batch.time_in(self._trace.tenant_id)
+        now, trace = batch.time_in(self._trace.tenant_id), self._trace
         still_alive(now)
-        if orphan is not None:
-            taken = take_over(batch.store, orphan, render_time(now))
-            if taken is not None:
-                batch.append(self._event("resumed", {"request_digest": self._trace.request_digest}))
-            return Entered(taken, resumed=True) if taken is not None else None
-        claimed = claim(batch.store, self._key, self._trace.request_digest, render_time(now))
+        claimed = claim(
+            batch.store,
+            self._key,
+            trace.request_digest,
+            render_time(now),
+            correlation_id=trace.correlation_id,
+            checkpoint=checkpoint,
+        )
         if not isinstance(claimed, Won):
             return None
-        batch.append(self._event("intent", {**intent, "request_digest": self._trace.request_digest}))
+        digests = {
+            "request_digest": trace.request_digest,
+            "checkpoint_digest": digest_bytes(checkpoint.encode()),
+        }
+        batch.append(self._event("intent", {**intent, **digests}))
         reach("claim.before_commit")
-        return Entered(claimed, resumed=False)
+        return Entered(claimed, checkpoint, resumed=False)
+
+    def _take_over(self, orphan: Running, still_alive: Callable[[datetime], None], batch: Batch) -> Entered | None:
+        now = batch.time_in(self._trace.tenant_id)
+        still_alive(now)
+        taken = take_over(batch.store, orphan, render_time(now))
+        if taken is None:
+            return None
+        batch.append(self._event("resumed", {"request_digest": self._trace.request_digest}))
+        return Entered(taken, orphan.checkpoint, resumed=True)
+
+    def _require_childless(self, orphan: Running) -> None:
+        if orphan.owner == this_process() or is_childless(lock_path(self._hosts, orphan.owner)):
+            return
+        raise EnvironmentFailed(
+            Reason.IN_PROGRESS,
+            "the process that ran this is dead, and one that it had started is not yet",
+            where=f"{self._trace.door} {self._trace.key}",
+            next_step="Try again in a moment: remit recover",
+        )
 
     def _settled(self) -> Done | Running | None:
-        """Nothing, an outcome, or a claim whose owner is dead. Waits while its owner lives, but not for ever."""
         deadline = time.monotonic() + self._patience
         pause = FIRST_LOOK_SECONDS
         while True:
-            with self._ledger.store.reading() as connection:
+            with self._ledger.store.glancing() as connection:
                 found = find_claim(connection, self._key, self._trace.request_digest)
-            if not isinstance(found, Running) or _is_orphan(found, self._ledger.store.dialect):
+            if not isinstance(found, Running) or is_orphan(found, self._ledger.store.dialect):
                 return found
             if time.monotonic() > deadline:
                 raise EnvironmentFailed(
@@ -136,22 +213,6 @@ class Journal:
                 )
             time.sleep(pause)
             pause = min(2 * pause, LAST_LOOK_SECONDS)
-
-    def _checked(self, done: Done) -> Stored:
-        """A stored outcome is somebody's word until the ledger's entry carries its digest."""
-        query = "SELECT kind, payload, created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
-        with self._ledger.store.reading() as connection:
-            row = connection.one(query, (self._trace.tenant_id, done.outcome_seq))
-        recorded = json.loads(row[1]).get("outcome_digest") if row and row[0] == f"{self._trace.door}.outcome" else None
-        if row is None or recorded != digest_bytes(done.result.encode()):
-            raise EnvironmentFailed(
-                Reason.EVIDENCE_INVALID,
-                "the stored outcome of this request is not the one that the ledger recorded",
-                where=f"{self._trace.door} {self._trace.key}",
-                next_step="Keep the database as it is and run `remit ledger verify`.",
-            )
-        self._log("earlier outcome returned")
-        return Stored(done.result, row[2])
 
     def _event(self, what: str, payload: dict[str, Any]) -> Event:
         """Masked: what the ledger holds can never be taken out again."""
@@ -172,6 +233,8 @@ class Journal:
         _LOG.info(message, extra={**ids, **fields})
 
 
-def _is_orphan(claimed: Running, dialect: Dialect) -> bool:
+def is_orphan(claimed: Running, dialect: Dialect) -> bool:
+    """Whether nobody is at work on this any more. Said only when it is certain."""
     # Only this machine can open its SQLite file: whoever claimed it before the last reboot is gone.
-    return is_gone(claimed.owner) or (dialect == "sqlite" and is_before_reboot(claimed.owner))
+    before_reboot = dialect == "sqlite" and is_before_reboot(claimed.owner)
+    return claimed.token in _given_up or is_gone(claimed.owner) or before_reboot

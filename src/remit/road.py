@@ -12,24 +12,27 @@
 10. outcome: signed, appended, in one transaction with the idempotency record
 11. report
 
-A refusal in steps 2 to 5 is recorded too, but claims no key: else anybody could use up somebody else's task.
+A refusal in steps 2 to 6 is recorded too, but claims no key: else anybody could use up somebody else's task. What was
+begun by a process that died enters at step 7: with the checkpoint of the one who began it.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Generic, TypeVar
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
 
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.ids import Clock
-from remit.journal import Journal, Stored, Trace
+from remit.journal import Entered, Journal, Stored, Trace
 from remit.ledger.append import Ledger
 from remit.policy.decision import Decision
 
 Request = TypeVar("Request")
 Granted = TypeVar("Granted")
+Begun = TypeVar("Begun")
 Made = TypeVar("Made")
 Outcome = TypeVar("Outcome")
 
@@ -45,8 +48,29 @@ class Preview:
     digest: str
 
 
-class Door(ABC, Generic[Request, Granted, Made, Outcome]):
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the road runs: its record, its clock, and the folder in which processes that run tasks keep their locks."""
+
+    ledger: Ledger
+    clock: Clock
+    hosts: Path
+    patience: float = PATIENCE_SECONDS
+
+
+class Contradicted(EnvironmentFailed):
+    """The effect reported success, and the world is not as it said."""
+
+
+class Unsettled(EnvironmentFailed):
+    """The effect failed and is neither whole nor undone. It stays claimed, and recovery goes on with it."""
+
+
+class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     """What the numbered steps mean for one kind of request. A door has no order of its own."""
+
+    name: str
+    """The scope of its claims, and the first word of the kinds of its ledger entries."""
 
     @abstractmethod
     def parse(self, raw: tuple[bytes, ...]) -> Request: ...
@@ -58,7 +82,7 @@ class Door(ABC, Generic[Request, Granted, Made, Outcome]):
     def verify_authority(self, request: Request, now: datetime) -> Granted: ...
 
     @abstractmethod
-    def decide(self, granted: Granted) -> Decision: ...
+    def decide(self, request: Request) -> Decision: ...
 
     @abstractmethod
     def preview(self, granted: Granted) -> Preview: ...
@@ -68,21 +92,32 @@ class Door(ABC, Generic[Request, Granted, Made, Outcome]):
         """Who said yes, and how; or a refusal."""
 
     @abstractmethod
-    def checkpoint(self, granted: Granted) -> None: ...
+    def checkpoint(self, granted: Granted, preview: Preview) -> str:
+        """What is needed to finish it or to go back, as text; anything that it refers to is durable."""
 
     @abstractmethod
     def require_alive(self, granted: Granted, now: datetime) -> None:
         """Expiry and revocation once more, right before the intent."""
 
     @abstractmethod
-    def effect(self, granted: Granted) -> Made: ...
+    def recall(self, checkpoint: str) -> tuple[Request, Begun]:
+        """The checkpoint read back, by us or by whoever takes over. The request in it has no authority any more."""
 
     @abstractmethod
-    def resume(self, granted: Granted) -> Made:
-        """Finish, or undo and do again, what a process that died had begun."""
+    def effect(self, granted: Granted, begun: Begun) -> Made:
+        """Do it, whole; or raise, with the world as it was before; or raise `Unsettled`."""
 
     @abstractmethod
-    def verify_effect(self, granted: Granted, made: Made) -> None: ...
+    def settle(self, begun: Begun) -> Made | None:
+        """What a process that died had begun: finished, if it had reached the world; else cleared away, and None."""
+
+    @abstractmethod
+    def undo(self, begun: Begun) -> None:
+        """Leave the world as it was before."""
+
+    @abstractmethod
+    def verify_effect(self, begun: Begun, made: Made) -> None:
+        """Look at the world. `Contradicted` if it is not as the effect says."""
 
     @abstractmethod
     def succeed(self, request: Request, made: Made) -> Outcome: ...
@@ -99,14 +134,12 @@ class Door(ABC, Generic[Request, Granted, Made, Outcome]):
 
 
 def travel(
-    door: Door[Request, Granted, Made, Outcome],
+    door: Door[Request, Granted, Begun, Made, Outcome],
     raw: tuple[bytes, ...],
-    ledger: Ledger,
-    clock: Clock,
+    site: Site,
     *,
     dry_run: bool = False,
     on_refusal: Callable[[Refused], None] = lambda _: None,
-    patience: float = PATIENCE_SECONDS,
 ) -> Outcome | Preview:
     """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
 
@@ -114,53 +147,144 @@ def travel(
     refusal in steps 2 to 7: by this call nothing was claimed or done.
     """
     request = door.parse(raw)  # 1. parse
-    journal = Journal(ledger, door.trace(request), patience)
+    journal = Journal(site.ledger, door.trace(request), site.hosts, site.patience)
     try:
-        granted = door.verify_authority(request, clock())  # 2. verify authority
-        earlier = journal.earlier_outcome()
-        if earlier is not None:
-            return door.load_outcome(*earlier)
-        decision = door.decide(granted)  # 3. decide
-        decision.require()
-        preview = door.preview(granted)  # 4. preview
-        if dry_run:
-            return preview
-        consent = door.consent(granted, preview, clock())  # 5. consent
-        door.checkpoint(granted)  # 6. checkpoint
-        intent = {
-            **decision.as_json(),
-            "preview": preview.summary,
-            "preview_digest": preview.digest,
-            "consent": consent,
-        }
-        entered = journal.enter(intent, lambda now: door.require_alive(granted, now))  # 7. intent
+        granted = door.verify_authority(request, site.clock())  # 2. verify authority
+        entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
     except Refused as problem:
         on_refusal(problem)
         if dry_run:
             raise
         journal.record_refusal(problem)
         return door.fail(request, problem)
-    if isinstance(entered, Stored):  # somebody else was faster between the two looks
+    if isinstance(entered, Stored):
         return door.load_outcome(*entered)
-    reach("road.intent_recorded")
+    if isinstance(entered, Preview):
+        return entered
+    return _carry_out(door, journal, request, granted, entered)
+
+
+def _enter(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    request: Request,
+    granted: Granted,
+    clock: Clock,
+    *,
+    dry_run: bool,
+) -> Entered | Stored | Preview:
+    """Steps 3 to 7, again from the start whenever somebody else was faster."""
+
+    def still_alive(now: datetime) -> None:
+        door.require_alive(granted, now)
+
+    while True:
+        found = journal.look()
+        if isinstance(found, Stored):
+            return found
+        decision = door.decide(request)  # 3. decide
+        decision.require()
+        if found is not None:  # the world may be half changed, so looking at it now would tell nothing
+            if dry_run:
+                return _unfinished(door.trace(request))
+            entered = journal.resume(found, still_alive)
+        else:
+            try:
+                preview = door.preview(granted)  # 4. preview
+                if dry_run:
+                    return preview
+                consent = door.consent(granted, preview, clock())  # 5. consent
+                checkpoint = door.checkpoint(granted, preview)  # 6. checkpoint
+            except (Refused, EnvironmentFailed) as problem:
+                if journal.look() is None:
+                    raise _as_refusal(problem) from None
+                continue  # whoever was faster has changed what we looked at
+            reach("road.checkpoint_made")
+            intent = _intent(decision, preview, consent)
+            entered = journal.enter(intent, checkpoint, still_alive)  # 7. intent
+        if entered is not None:
+            return entered
+
+
+def _carry_out(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    request: Request,
+    granted: Granted,
+    entered: Entered,
+) -> Outcome:
+    """Steps 8 to 11. What cannot be told apart from a crash is left as a crash leaves it: claimed, for recovery."""
     interrupted: BaseException | None = None
     try:
-        made = door.resume(granted) if entered.resumed else door.effect(granted)  # 8. effect
-        reach("road.effect_done")
-        door.verify_effect(granted, made)  # 9. verify
-        outcome = door.succeed(request, made)
-    except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure, signed and kept
-        interrupted = None if isinstance(problem, Exception) else problem
-        outcome = door.fail(request, _as_failure(problem))
-    try:
-        journal.record_outcome(entered.won, door.store_outcome(outcome))  # 10. outcome
-    except Refused as problem:  # it cannot be recorded as it is, but that it failed can
-        outcome = door.fail(request, problem)
-        journal.record_outcome(entered.won, door.store_outcome(outcome))
-    reach("road.outcome_recorded")
+        reach("road.taken_over" if entered.resumed else "road.intent_recorded")
+        _, begun = door.recall(entered.checkpoint)
+        made = door.settle(begun) if entered.resumed else None
+        if entered.resumed:
+            reach("road.settled")
+        try:
+            made = door.effect(granted, begun) if made is None else made  # 8. effect
+        except Unsettled:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
+            interrupted = None if isinstance(problem, Exception) else problem
+            outcome = door.fail(request, _as_failure(problem))
+        else:
+            reach("road.effect_done")
+            outcome = conclude(door, request, begun, made)
+        outcome = record(door, journal, entered, request, begun, outcome)
+    except BaseException:
+        journal.give_up(entered.won)
+        raise
     if interrupted is not None:
         raise interrupted
     return outcome  # 11. report
+
+
+def conclude(door: Door[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, made: Made) -> Outcome:
+    """The outcome of an effect that took place, once the world was looked at."""
+    try:
+        door.verify_effect(begun, made)  # 9. verify
+    except Contradicted as problem:
+        return door.fail(request, problem)
+    return door.succeed(request, made)
+
+
+def record(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    entered: Entered,
+    request: Request,
+    begun: Begun,
+    outcome: Outcome,
+) -> Outcome:
+    """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
+    try:
+        journal.record_outcome(entered.won, door.store_outcome(outcome))  # 10. outcome
+    except Refused as problem:
+        if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
+            raise
+        door.undo(begun)
+        outcome = door.fail(request, problem)
+        journal.record_outcome(entered.won, door.store_outcome(outcome))
+    reach("road.outcome_recorded")
+    return outcome
+
+
+def _intent(decision: Decision, preview: Preview, consent: str) -> dict[str, Any]:
+    shown = {"preview": preview.summary, "preview_digest": preview.digest, "consent": consent}
+    return {**decision.as_json(), **shown}
+
+
+def _unfinished(trace: Trace) -> Preview:
+    summary = "what a process that died had begun is finished; or, had it not taken effect, done from the start"
+    return Preview(f"{trace.capability_id or trace.door} {trace.key}: {summary}", trace.request_digest)
+
+
+def _as_refusal(problem: Refused | EnvironmentFailed) -> Refused:
+    """Nothing was done yet, whatever the reason."""
+    if isinstance(problem, Refused):
+        return problem
+    return Refused(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
 
 
 def _as_failure(problem: BaseException) -> RemitError:

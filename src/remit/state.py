@@ -36,6 +36,16 @@ class StateDirectory:
         return self.path / "anchors"
 
     @property
+    def snapshots(self) -> Path:
+        """Files as they were before a task removed them. Never pruned."""
+        return self.path / "snapshots"
+
+    @property
+    def hosts(self) -> Path:
+        """One lock file for each process that runs tasks, shared with all that it starts."""
+        return self.path / "hosts"
+
+    @property
     def settings(self) -> Path:
         return self.path / "workspace.json"
 

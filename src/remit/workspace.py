@@ -5,7 +5,7 @@ with it.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -14,27 +14,29 @@ from typing import Annotated, Final, Literal, Self, TypeVar
 from pydantic import Field
 
 from remit.authority.keys import load_keyring, load_signer, revoke_key, rotate_key
-from remit.authority.lease import issue_lease
-from remit.authority.signing import Keyring, PublicKey, Role
+from remit.authority.signing import Keyring, PublicKey, Role, Signer
+from remit.confine.names import require_bases
 from remit.contracts.base import Contract, Timestamp, VersionOne
 from remit.contracts.config import EnvironmentName, SystemConfig
 from remit.contracts.ledger import LedgerHead
 from remit.contracts.result import ExecutionResult
-from remit.contracts.task import LeaseToken, TaskManifest
-from remit.doors.task import DEFAULT_TENANT, UNKNOWN_EXECUTOR, TaskDoor
-from remit.effects import no_effect
+from remit.contracts.task import LeaseToken
+from remit.doors.task import DEFAULT_TENANT
 from remit.effects.registry import Registry
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import Clock, parse_time, system_clock
+from remit.kernel.kernel import Kernel
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
 from remit.ledger.findings import Progress, Verdict
 from remit.ledger.heads import Anchors
 from remit.ledger.verify import chain_owners, verify_store
-from remit.road import Preview, travel
+from remit.recovery import Recovered
+from remit.road import Preview
 from remit.state import StateDirectory, locate_state, require_private
 from remit.store.connection import Store
 from remit.store.sqlite import SqliteStore
+from remit.tasks import TaskKeys, Tasks
 from remit.untrusted import read_bounded
 from remit.untrusted.yaml_text import parse_yaml
 
@@ -65,7 +67,6 @@ class Workspace:
         self.settings = settings
         self.clock = clock
         self.environ = environ
-        self.registry = Registry([no_effect.CAPABILITY])
 
     @classmethod
     def open(
@@ -83,7 +84,8 @@ class Workspace:
                 where=str(state.path),
                 next_step="If an adoption was interrupted: remit init. Otherwise find out who put it there.",
             )
-        read_config(root)  # refused here, not ignored until somebody asks for a setting
+        config = read_config(root)  # refused here, not ignored until somebody asks for a setting
+        require_bases(config.base_directories, state.path)
         return cls(root, state, settings, environ, clock)
 
     def __enter__(self) -> Self:
@@ -93,6 +95,8 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
+        if "tasks" in self.__dict__:
+            self.tasks.close()
         if "ledger" in self.__dict__:
             self.ledger.close()
         if "store" in self.__dict__:
@@ -121,39 +125,43 @@ class Workspace:
 
     @cached_property
     def ledger(self) -> Ledger:
-        signer = _as_long_as_unchanged(self.state.keys, lambda: load_signer(self.state.keys, "audit"))
-        return Ledger(self.store, signer, self._current_keyring, self.anchors, self.clock)
+        return Ledger(self.store, self._current_signer("audit"), self._current_keyring, self.anchors, self.clock)
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        bases = require_bases(self.config.base_directories, self.state.path)
+        keys = TaskKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("kernel"))
+        return Tasks(self.state, self.config, bases, keys, lambda: self.ledger, self.clock)
+
+    @property
+    def registry(self) -> Registry:
+        """What tasks can be asked for. Register an executor's capabilities before the first task."""
+        return self.tasks.registry
+
+    @property
+    def kernel(self) -> Kernel:
+        return self.tasks.kernel
 
     def issue_lease(self, manifest: bytes, *, life: timedelta = DEFAULT_LEASE_LIFE) -> LeaseToken:
         """The kernel's side: sign a lease for this manifest and record that it was issued."""
-        parsed = TaskManifest.parse(manifest)
-        known = self.registry.get(parsed.capability_id)
-        signer = load_signer(self.state.keys, "kernel")
-        executor_id = known.executor_id if known else UNKNOWN_EXECUTOR
-        lease = issue_lease(signer, parsed, executor_id, self.clock(), life)
-        self.ledger.append(
-            Event(
-                DEFAULT_TENANT,
-                "lease.issued",
-                parsed.task_id,
-                {"lease_id": lease.lease_id, "expires_at": lease.expires_at, "manifest_digest": parsed.digest()},
-                task_id=parsed.task_id,
-                capability_id=parsed.capability_id,
-            )
-        )
-        return lease
+        return self.tasks.issue_lease(manifest, life)
 
     def execute_task(
-        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
+        self,
+        manifest: bytes,
+        lease: bytes,
+        *,
+        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
         """Run one leased task. Whatever happens after parsing comes back as a signed result.
 
-        `on_refusal` is told when the result says no, and nothing was claimed or done.
+        Only where neither success nor failure could be recorded (the disk of the ledger is full, what was begun could
+        not be undone) it raises: then the task stays claimed, and the next call, or `recover`, goes on with it.
+        `on_refusal` is told when the result says no, and nothing was claimed or done; `on_progress`, how many of how
+        many bytes are done. The first task of an opened workspace settles first what a crash had left.
         """
-        outcome = travel(self._task_door(), (manifest, lease), self.ledger, self.clock, on_refusal=on_refusal)
-        if isinstance(outcome, Preview):
-            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
-        return outcome
+        return self.tasks.execute(manifest, lease, on_refusal=on_refusal, on_progress=on_progress)
 
     def preview_task(
         self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
@@ -162,8 +170,28 @@ class Workspace:
 
         A task that was done before gives its stored result; a refused one tells `on_refusal`.
         """
-        door = self._task_door()
-        return travel(door, (manifest, lease), self.ledger, self.clock, dry_run=True, on_refusal=on_refusal)
+        return self.tasks.preview(manifest, lease, on_refusal=on_refusal)
+
+    def recover(self, *, presumed_dead: Collection[str] = ()) -> list[Recovered[ExecutionResult]]:
+        """Finish or clear away what processes that died had begun, and record each outcome.
+
+        What is left in progress by a living process is not touched and not listed. `presumed_dead` names tasks of
+        processes that cannot be seen from here and that the caller knows to be dead.
+        """
+        return self.tasks.recover(presumed_dead=presumed_dead)
+
+    def restore_task(
+        self,
+        result: bytes,
+        *,
+        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> ExecutionResult:
+        """Take back what a task did, by its signed result: on the same road, under a lease of its own.
+
+        A move is moved back, a deleted file restored from its snapshot, a reversible copy removed if nobody changed it.
+        """
+        return self.tasks.restore(result, DEFAULT_LEASE_LIFE, on_refusal=on_refusal, on_progress=on_progress)
 
     def verify_ledger(
         self,
@@ -208,9 +236,8 @@ class Workspace:
 
         return self.ledger.transact(work)
 
-    def _task_door(self) -> TaskDoor:
-        signer = _as_long_as_unchanged(self.state.keys, lambda: load_signer(self.state.keys, "executor"))
-        return TaskDoor(self._current_keyring, signer, self.registry)
+    def _current_signer(self, role: Role) -> Callable[[], Signer]:
+        return _as_long_as_unchanged(self.state.keys, lambda: load_signer(self.state.keys, role))
 
 
 def find_root(start: Path, environ: Mapping[str, str]) -> Path:

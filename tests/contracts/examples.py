@@ -55,6 +55,7 @@ _TASKS = {
     "task-manifest/move": _manifest("FILE_MOVE", _TRANSFER),
     "task-manifest/copy": _manifest("FILE_COPY", _TRANSFER),
     "task-manifest/delete": _manifest("FILE_DELETE", {"source_path": "/data/a.txt"}),
+    "task-manifest/restore": _manifest("FILE_RESTORE", {"recovery": "snapshot-1", "destination_path": "/data/a.txt"}),
     "task-manifest/no-effect": _manifest("NO_EFFECT", {}),
     "task-manifest/other": _manifest("MEDIA_RESIZE", {"width": 640, "tags": ["a", None, 1.5]}),
     "lease-token": {
@@ -79,6 +80,11 @@ _TASKS = {
     "execution-result/delete": _result(
         "FILE_DELETE",
         _output("FILE_DELETE", {"source": "/data/a.txt", "destination": None}, {"recovery": "snapshot-1"}),
+        None,
+    ),
+    "execution-result/restore": _result(
+        "FILE_RESTORE",
+        _output("FILE_RESTORE", {"source": "snapshot-1", "destination": "/data/a.txt"}, {}),
         None,
     ),
     "execution-result/no-effect": _result("NO_EFFECT", _output("NO_EFFECT", {}, {}), None),

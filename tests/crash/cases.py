@@ -8,6 +8,7 @@ from typing import Final
 import pytest
 from _pytest.mark import ParameterSet
 
+from remit.faultpoints import FAULT_POINTS
 from remit.testing.children import Ended, Fault, run_child
 from tests.crash.place import Place
 
@@ -57,10 +58,11 @@ ROTATION_POINTS: Points = {
     "keys.keyring_written": (1, 2),
 }
 
-COVERED_ELSEWHERE: Final = frozenset(
+EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(("effect.", "snapshot.")))
+COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
     {"adopt.renamed", "road.intent_recorded", "road.effect_done", "road.outcome_recorded"}
 )
-"""Killed by the tests of the road, and of making a workspace."""
+"""Killed by the tests of the road, of making a workspace, of the effects and of snapshots."""
 
 TABLES: Final = (APPEND_POINTS, ANCHOR_POINTS, MIGRATION_POINTS, CLAIM_POINTS, KEY_POINTS, ROTATION_POINTS)
 

@@ -195,7 +195,7 @@ def test_a_tenant_of_strange_characters_is_named(world: World, tenant: str) -> N
         "UPDATE ledger_heads SET key_id = x'00' WHERE tenant_id = 'acme' AND seq = 2",
         "UPDATE agent_execution_ledger SET entry_seq = 'x' WHERE tenant_id = 'acme'",
         "UPDATE agent_execution_current SET plan_id = x'00' WHERE tenant_id = 'acme'",
-        "INSERT INTO claims SELECT x'00', 's', 'k', 'd', 'o', 't', 'c', 'CLAIMED', NULL, NULL, NULL",
+        "INSERT INTO claims SELECT x'00', 's', 'k', 'd', 'c', '{}', 'o', 't', 'c', 'CLAIMED', NULL, NULL, NULL",
     ],
 )
 def test_values_of_another_kind_are_named_and_all_others_are_still_checked(world: World, statement: str) -> None:
@@ -215,8 +215,8 @@ def test_values_of_another_kind_are_named_and_all_others_are_still_checked(world
 def test_claims_of_a_tenant_without_a_chain_are_named(world: World) -> None:
     world.append("acme", 1)
     world.attacker.run(
-        "INSERT INTO claims (tenant_id, scope, key, request_digest, owner, claim_token, claimed_at, state)"
-        " VALUES ('nobody', 'task', 'k', 'd', 'o', 't', 'now', 'CLAIMED')"
+        "INSERT INTO claims (tenant_id, scope, key, request_digest, correlation_id, checkpoint, owner, claim_token,"
+        " claimed_at, state) VALUES ('nobody', 'task', 'k', 'd', 'c', '{}', 'o', 't', 'now', 'CLAIMED')"
     )
     assert (Fault.CLAIM_FORGED, "nobody", None) in world.found()
 

@@ -1,13 +1,16 @@
 """A workspace on each database, made the way a user makes it."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from remit.contracts.result import ExecutionResult
 from remit.founding import initialise
+from remit.ids import Clock, system_clock
 from remit.workspace import Workspace
 
 VARIABLE = "REMIT_TEST_LEDGER_URL"
@@ -28,6 +31,42 @@ def manifest(task_id: str = "task-1", capability_id: str = "NO_EFFECT", **change
     return json.dumps({**task, **changes}).encode()
 
 
+def made_workspace(
+    folder: Path, environ: dict[str, str], clock: Clock = system_clock, variable: str | None = None, **settings: object
+) -> Workspace:
+    """A new workspace beside a directory `base`, in which tasks may work."""
+    project, base = folder / "project", folder / "base"
+    project.mkdir()
+    base.mkdir()
+    made, fresh = initialise(project, environ, clock, url_variable=variable)
+    assert fresh
+    made.close()
+    config = {"version": 1, "base_directories": [str(base.resolve())], **settings}
+    (project / "remit.yaml").write_text(json.dumps(config))  # which is YAML, too
+    return Workspace.open(project, environ=environ, clock=clock)
+
+
+def file_task(task_id: str, capability_id: str, source: Path | None, destination: Path | None = None) -> bytes:
+    paths = {"source_path": source, "destination_path": destination}
+    return manifest(task_id, capability_id, inputs={name: str(path) for name, path in paths.items() if path})
+
+
+def run(workspace: Workspace, asked: bytes) -> ExecutionResult:
+    return workspace.execute_task(asked, workspace.issue_lease(asked).canonical())
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return (tmp_path / "base").resolve()
+
+
 @pytest.fixture
 def clock() -> Hand:
     return Hand()
@@ -40,10 +79,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path, clock: Hand) -> It
     if request.param == "postgresql":
         variable = VARIABLE
         environ[VARIABLE] = request.getfixturevalue("postgres_url")
-    (tmp_path / "project").mkdir()
-    made, fresh = initialise(tmp_path / "project", environ, clock, url_variable=variable)
-    assert fresh
-    with made:
+    with made_workspace(tmp_path, environ, clock, variable) as made:
         yield made
 
 

@@ -5,14 +5,13 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remit.contracts.base import Contract
-from remit.contracts.result import NoEffectOutput
+from remit.contracts.result import ExecutionResult
 from remit.contracts.task import TaskManifest
-from remit.effects.registry import Capability
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import uuid7
 from remit.ledger.entry import COLUMNS, Entry, Event
@@ -20,7 +19,8 @@ from remit.ledger.findings import Fault
 from remit.store.owners import is_gone, this_process
 from remit.testing.children import run_child
 from remit.workspace import Workspace
-from tests.road.conftest import VARIABLE, Hand, manifest
+from tests.road.acting_capabilities import register
+from tests.road.conftest import VARIABLE, Hand, file_task, manifest, run, wait_for
 
 MARKS = ", ".join("?" * len(Entry._fields))
 
@@ -33,10 +33,6 @@ def write(workspace: Workspace, *statements: tuple[str, tuple[Any, ...]]) -> Non
         connection.execute(statement, values)
     connection.commit()
     connection.close()
-
-
-def run(workspace: Workspace, asked: bytes) -> Any:
-    return workspace.execute_task(asked, workspace.issue_lease(asked).canonical())
 
 
 def forged_entry(workspace: Workspace) -> Entry:
@@ -68,9 +64,12 @@ def test_a_planted_claim_is_neither_believed_nor_overlooked(workspace: Workspace
     result = run(workspace, manifest()).tree() | {"task_id": "planted", "signature": "A" * 86}
     result["output"]["task_id"] = "planted"
     digest = TaskManifest.parse(asked).digest()
-    columns = "tenant_id, scope, key, request_digest, owner, claim_token, claimed_at, state, result, outcome_seq"
-    values = ("default", "task", "planted", digest, "o", "t", "now", "DONE", json.dumps(result), 4)
-    write(workspace, (f"INSERT INTO claims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values))
+    columns = (
+        "tenant_id, scope, key, request_digest, correlation_id, checkpoint, owner, claim_token, claimed_at, state,"
+        " result, outcome_seq"
+    )
+    values = ("default", "task", "planted", digest, "planted", "{}", "o", "t", "now", "DONE", json.dumps(result), 4)
+    write(workspace, (f"INSERT INTO claims ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values))
     with pytest.raises(EnvironmentFailed) as refused:
         run(workspace, asked)
     assert refused.value.reason is Reason.EVIDENCE_INVALID
@@ -115,17 +114,19 @@ def test_a_revocation_by_another_process_is_noticed_by_one_that_is_running(works
     assert workspace.execute_task(manifest("task-2"), fresh).status == "SUCCESS"
 
 
-def test_a_result_is_signed_with_the_executor_key_of_its_time(workspace: Workspace) -> None:
-    def rotate_meanwhile(asked: TaskManifest) -> Contract:
-        with Workspace.open(workspace.root, environ=workspace.environ) as elsewhere:
-            elsewhere.rotate_key("executor", revoke=True)
-        return NoEffectOutput(task_id=asked.task_id, capability_id="NO_EFFECT")
-
-    workspace.registry.register(Capability("ROTATE", "test.rotator", rotate_meanwhile))
-    result = run(workspace, manifest("task-3", "ROTATE"))
+def test_a_result_is_signed_with_the_executor_key_of_its_time(workspace: Workspace, base: Path) -> None:
+    register(workspace, "SLOW")
+    asked = file_task("task-3", "SLOW", None, base / "made")
+    results: list[ExecutionResult] = []
+    caller = threading.Thread(target=lambda: results.append(run(workspace, asked)))
+    caller.start()
+    wait_for(base / "made")
+    with Workspace.open(workspace.root, environ=workspace.environ) as elsewhere:
+        elsewhere.rotate_key("executor", revoke=True)
+    caller.join(30)
     active = workspace.keyring.active("executor")
     assert active is not None
-    assert result.key_id == active.key_id
+    assert [result.key_id for result in results] == [active.key_id]
 
 
 def test_a_lease_that_expired_stays_expired_when_the_clock_is_set_back(workspace: Workspace, clock: Hand) -> None:
@@ -139,17 +140,9 @@ def test_a_lease_that_expired_stays_expired_when_the_clock_is_set_back(workspace
 
 
 @pytest.mark.req("EI-12")
-def test_callers_that_race_all_get_the_first_result(workspace: Workspace) -> None:
-    started = threading.Event()
-    ran: list[str] = []
-
-    def slow(asked: TaskManifest) -> Contract:
-        ran.append(asked.task_id)
-        started.wait(0.3)
-        return NoEffectOutput(task_id=asked.task_id, capability_id="NO_EFFECT")
-
-    workspace.registry.register(Capability("SLOW", "test.slow", slow))
-    asked = manifest("task-4", "SLOW")
+def test_callers_that_race_all_get_the_first_result(workspace: Workspace, base: Path) -> None:
+    register(workspace, "SLOW")
+    asked = file_task("task-4", "SLOW", None, base / "made")  # a second run would find the file, and fail
     lease = workspace.issue_lease(asked).canonical()
     results: list[bytes] = []
     callers = [
@@ -162,7 +155,8 @@ def test_callers_that_race_all_get_the_first_result(workspace: Workspace) -> Non
         caller.join(30)
     assert len(results) == 8
     assert len(set(results)) == 1
-    assert ran == ["task-4"]
+    assert b'"SUCCESS"' in results[0]
+    assert workspace.verify_ledger().holds
 
 
 RACER = """
@@ -201,32 +195,39 @@ def test_processes_that_race_all_print_the_first_result(workspace: Workspace, tm
     assert '"SUCCESS"' in printed[0]
 
 
-@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
-def test_an_interrupted_effect_is_a_recorded_failure(
-    workspace: Workspace, interruption: type[BaseException], kinds: Callable[[], list[str]]
+class Stopped(BaseException):
+    """As SystemExit, which a thread would swallow."""
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, Stopped])
+def test_an_interrupted_effect_is_undone_and_a_recorded_failure(
+    workspace: Workspace, base: Path, interruption: type[BaseException], kinds: Callable[[], list[str]]
 ) -> None:
-    def interrupted(_: TaskManifest) -> Contract:
+    register(workspace, "ENDLESS")
+    asked = file_task("task-6", "ENDLESS", None, base / "made")
+    lease = workspace.issue_lease(asked).canonical()
+
+    def interrupt(done: int, total: int) -> None:
+        assert (base / "made").exists()
         raise interruption
 
-    workspace.registry.register(Capability("STOP", "test.stopper", interrupted))
-    asked = manifest("task-6", "STOP")
     with pytest.raises(interruption):
-        run(workspace, asked)
+        workspace.execute_task(asked, lease, on_progress=interrupt)
+    assert list(base.iterdir()) == []
     again = run(workspace, asked)
     assert again.error is not None
     assert "interrupted" in again.error.message
     assert kinds().count("task.outcome") == 1
 
 
-class Endless(Contract):
-    text: str
-
-
-def test_an_outcome_that_is_too_large_to_record_is_a_recorded_failure(workspace: Workspace) -> None:
-    workspace.registry.register(Capability("BIG", "test.big", lambda _: Endless(text="x " * 600_000)))
-    asked = manifest("task-7", "BIG")
+def test_an_outcome_that_is_too_large_to_record_is_undone_and_a_recorded_failure(
+    workspace: Workspace, base: Path
+) -> None:
+    register(workspace, "BOAST")
+    asked = file_task("task-7", "BOAST", None, base / "made")
     result = run(workspace, asked)
     assert result.error is not None
+    assert list(base.iterdir()) == []
     assert run(workspace, asked).canonical() == result.canonical()
     assert workspace.verify_ledger().holds
 

@@ -3,19 +3,19 @@
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from remit.authority.results import verify_result
-from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import TaskManifest
-from remit.effects.registry import Capability
 from remit.errors import Misuse, Reason, Refused
 from remit.ids import render_time
 from remit.road import Preview
 from remit.workspace import Workspace
-from tests.road.conftest import Hand, manifest
+from tests.road.acting_capabilities import register
+from tests.road.conftest import Hand, file_task, manifest, run
 
 
 def code(result: ExecutionResult) -> str:
@@ -126,18 +126,14 @@ def test_a_dry_run_of_a_forged_lease_fails_and_records_nothing(
 
 
 @pytest.mark.req("EI-04")
-def test_an_effect_that_throws_is_a_signed_stored_failure_without_its_secrets(workspace: Workspace) -> None:
-    def explode(_: TaskManifest) -> Contract:
-        raise RuntimeError("password=hunter2-and-more")
-
-    workspace.registry.register(Capability("EXPLODE", "test.exploder", explode))
-    asked = manifest("task-9", "EXPLODE")
-    first = workspace.execute_task(asked, workspace.issue_lease(asked).canonical())
+def test_an_effect_that_throws_is_a_signed_stored_failure_without_its_secrets(workspace: Workspace, base: Path) -> None:
+    register(workspace, "EXPLODE")
+    asked = file_task("task-9", "EXPLODE", None, base / "made")
+    first = run(workspace, asked)
     assert code(first) == "EXECUTION_FAILED"
     verify_result(first, workspace.keyring, now(workspace))
     assert b"hunter2" not in first.canonical()
-    again = workspace.execute_task(asked, workspace.issue_lease(asked).canonical())
-    assert again.canonical() == first.canonical()
+    assert run(workspace, asked).canonical() == first.canonical()
     with workspace.store.reading() as connection:
         payloads = "".join(row[0] for row in connection.rows("SELECT payload FROM ledger_entries"))
     assert "hunter2" not in payloads

@@ -141,8 +141,8 @@ def test_one_step_has_one_dispatch_and_many_events(world: World) -> None:
     [
         (STEPS, "'t', 1, 'e', 'SOMEBODY_ELSE', 'now', 'c', 'p', 's', 'PLANNED'" + ", NULL, 'k'" + ", NULL" * 10),
         ("ledger_entries", "'t', 0, 'e', 'now', 'k', 'c', NULL, NULL, NULL, '{}', 'p', 'h'"),
-        ("claims", "'t', 's', 'k', 'd', 'o', 'x', 'now', 'DONE', NULL, NULL, NULL"),
-        ("claims", "'t', 's', 'k', 'd', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL"),
+        ("claims", "'t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'DONE', NULL, NULL, NULL"),
+        ("claims", "'t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL"),
     ],
 )
 def test_rows_that_make_no_sense_are_refused(world: World, table: str, row: str) -> None:

@@ -6,6 +6,11 @@ from remit.authority.signing import Keyring, Signer
 from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionError, ExecutionResult
 
+UNKNOWN_EXECUTOR: Final = "remit.unregistered"
+"""Whose name stands under a result when nobody here offers the capability."""
+UNCONFINED: Final = "+unsafe-none"
+"""At the end of an executor's id: its effects were not confined by the Linux kernel."""
+
 _UNSIGNED: Final = frozenset({"signature"})
 
 

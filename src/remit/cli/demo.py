@@ -13,13 +13,13 @@ import click
 from remit.authority.keys import parse_public_pem, render_public_pem
 from remit.cli.shown import counted, json_option, show_json, speaks_unicode
 from remit.contracts.result import ExecutionResult
-from remit.contracts.task import NO_EFFECT
+from remit.contracts.task import FILE_COPY, FILE_DELETE, FILE_MOVE, NO_EFFECT
 from remit.errors import EnvironmentFailed, Reason
 from remit.founding import initialise
 from remit.ids import system_clock
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.findings import Verdict
-from remit.workspace import Workspace
+from remit.workspace import CONFIG_NAME, Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def demo(as_json: bool) -> None:
             click.echo(f"{mark} {click.style(title, bold=True)}\n    {result}")
 
     with tempfile.TemporaryDirectory(prefix="remit-demo-") as folder:
-        _run(Path(folder), tell)
+        _run(Path(folder).resolve(), tell)
     if as_json:
         show_json({"steps": [{"title": step.title, "result": step.result} for step in steps]})
     else:
@@ -51,16 +51,21 @@ def demo(as_json: bool) -> None:
 
 
 def _run(folder: Path, tell: Callable[[str, str], None]) -> None:
-    project, state = folder / "project", folder / "state"
-    project.mkdir()
-    workspace, _ = initialise(project, {"REMIT_STATE": str(state)}, system_clock)
-    with workspace:
+    project, files, environ = folder / "project", folder / "files", {"REMIT_STATE": str(folder / "state")}
+    for place in (project, files):
+        place.mkdir()
+    initialise(project, environ, system_clock)[0].close()
+    with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
+        config.write(f"base_directories: [{json.dumps(str(files))}]\n")
+    with Workspace.open(project, environ=environ) as workspace:
         tell("A workspace", "remit.yaml in the project; four keys (0600) and the ledger outside of it")
         manifest = _manifest("demo-1")
         lease = workspace.issue_lease(manifest)
         tell("The kernel leases one task", f"lease {lease.lease_id}, until {lease.expires_at}")
         _refusals(workspace, manifest, lease.tree(), tell)
         _runs_once(workspace, manifest, lease.canonical(), tell)
+        _move(workspace, files, tell)
+        _delete(workspace, files, tell)
         _evidence(workspace, folder, tell)
         _tampering(workspace, tell)
 
@@ -72,8 +77,7 @@ def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], tell
     _expect(workspace.execute_task(_manifest("demo-2"), json.dumps(lease).encode()), "INVALID_LEASE")
     tell("The same lease for another task", "refused: INVALID_LEASE, it is bound to its task")
     other = json.loads(_manifest("demo-3")) | {"capability_id": "LAUNCH_ROCKET"}
-    raw = json.dumps(other).encode()
-    _expect(workspace.execute_task(raw, workspace.issue_lease(raw).canonical()), "UNSUPPORTED_CAPABILITY")
+    _expect(_leased(workspace, json.dumps(other).encode()), "UNSUPPORTED_CAPABILITY")
     tell("A leased task that nobody implements", "refused: UNSUPPORTED_CAPABILITY")
 
 
@@ -84,6 +88,35 @@ def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, tell: Callab
     again = workspace.execute_task(manifest, lease)
     _require(first.canonical() == again.canonical(), "a repeat gave another result")
     tell("The same task again", "not run twice: the first result came back, byte for byte")
+
+
+def _move(workspace: Workspace, files: Path, tell: Callable[[str, str], None]) -> None:
+    report, archived = files / "report.txt", files / "archived.txt"
+    report.write_text("quarterly figures\n", encoding="utf-8")
+    paths = {"source_path": str(report), "destination_path": str(archived)}
+    moved = _leased(workspace, _manifest("demo-4", FILE_MOVE, paths))
+    _require(moved.status == "SUCCESS" and archived.exists() and not report.exists(), "the file was not moved")
+    tell("A file is moved, in a sandboxed process", "report.txt is archived.txt now; signed, recorded, on disk")
+    outside = {**paths, "source_path": "/etc/passwd"}
+    _expect(_leased(workspace, _manifest("demo-5", FILE_COPY, outside)), "EXECUTION_FAILED")
+    tell(
+        "A leased task that reaches outside",
+        "refused: EXECUTION_FAILED, the path lies outside of every allowed directory",
+    )
+    back = workspace.restore_task(moved.canonical())
+    _require(back.status == "SUCCESS" and report.exists() and not archived.exists(), "the move was not undone")
+    tell("The move is taken back", f"by a task of its own, {back.task_id}, from the signed result")
+
+
+def _delete(workspace: Workspace, files: Path, tell: Callable[[str, str], None]) -> None:
+    report = files / "report.txt"
+    before = report.read_bytes()
+    deleted = _leased(workspace, _manifest("demo-6", FILE_DELETE, {"source_path": str(report)}))
+    _require(deleted.status == "SUCCESS" and not report.exists(), "the file was not deleted")
+    tell("A file is deleted", "after a snapshot of it was on disk: no snapshot, no delete")
+    _require(workspace.restore_task(deleted.canonical()).status == "SUCCESS", "the file was not restored")
+    _require(report.read_bytes() == before, "the restored file is another")
+    tell("The file is restored", f"byte for byte, {len(before)} bytes")
 
 
 def _evidence(workspace: Workspace, folder: Path, tell: Callable[[str, str], None]) -> None:
@@ -117,9 +150,13 @@ def _tampering(workspace: Workspace, tell: Callable[[str, str], None]) -> None:
     tell("Somebody edits entry 2 in the database", "found and named: the entry was edited, and its guard is missing")
 
 
-def _manifest(task_id: str) -> bytes:
-    task = {"task_id": task_id, "capability_id": NO_EFFECT, "inputs": {}, "constraints": {"reversible": True}}
-    return json.dumps(task).encode()
+def _manifest(task_id: str, capability_id: str = NO_EFFECT, inputs: dict[str, str] | None = None) -> bytes:
+    asked = {"task_id": task_id, "capability_id": capability_id, "inputs": inputs or {}}
+    return json.dumps({**asked, "constraints": {"reversible": True}}).encode()
+
+
+def _leased(workspace: Workspace, manifest: bytes) -> ExecutionResult:
+    return workspace.execute_task(manifest, workspace.issue_lease(manifest).canonical())
 
 
 def _expect(result: ExecutionResult, code: str) -> None:

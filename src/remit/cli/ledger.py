@@ -213,11 +213,15 @@ def _newest(
     workspace: Workspace, tenant_id: str, correlation_id: str | None, task_id: str | None, limit: int
 ) -> Iterator[Entry]:
     where, parameters = ["tenant_id = ?"], [tenant_id]
-    # A task is its own correlation, so one index serves both: a second would be a page more in every append.
-    for column, wanted in (("correlation_id", correlation_id), ("correlation_id", task_id), ("task_id", task_id)):
-        if wanted is not None:
-            where.append(f"{column} = ?")
-            parameters.append(wanted)
+    if correlation_id is not None:
+        where.append("correlation_id = ?")
+        parameters.append(correlation_id)
+    if task_id is not None:
+        # Found by its correlation, which is the task itself or what its claim says: so one index serves both, and no
+        # append pays for a second.
+        where.append("task_id = ? AND correlation_id IN (?, (SELECT correlation_id FROM claims")
+        where[-1] += " WHERE tenant_id = ? AND scope = 'task' AND key = ?))"
+        parameters += [task_id, task_id, tenant_id, task_id]
     query = f"SELECT {COLUMNS} FROM ledger_entries WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT {limit}"  # noqa: S608 - our own names and a bounded number
     with workspace.store.reading() as connection:
         rows = list(connection.rows(query, parameters))

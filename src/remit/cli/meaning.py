@@ -31,8 +31,9 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
     subject, _, event = entry.kind.rpartition(".")
     capability = entry.capability_id or ""
     match event:
-        case "intent":
-            return _joined(capability, _short_id(payload.get("consent")))
+        case "intent" | "resumed":
+            how = "taken over from a process that died" if event == "resumed" else _short_id(payload.get("consent"))
+            return _joined(capability, how)
         case "outcome":
             return _outcome(payload.get("outcome"))
         case "refused":

@@ -48,15 +48,18 @@ def workspace_option(command: F) -> F:
 
 
 @contextlib.contextmanager
-def counting(what: str) -> Iterator[Callable[[int], None]]:
-    """A running count on standard error for work that takes longer than a second, on a terminal only."""
+def counting(what: str) -> Iterator[Callable[..., None]]:
+    """A running count on standard error for work that takes longer than a second, on a terminal only.
+
+    What it yields takes how much is done, and of how much if that is known.
+    """
     started = time.monotonic()
     shown = False
 
-    def count(number: int) -> None:
+    def count(number: int, total: int = 0) -> None:
         nonlocal shown
         if sys.stderr.isatty() and time.monotonic() - started > 1:
-            click.echo(f"\r{number:,} {what}", nl=False, err=True)
+            click.echo(f"\r{number:,}{f' of {total:,}' if total else ''} {what}", nl=False, err=True)
             shown = True
 
     try:

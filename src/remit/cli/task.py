@@ -6,7 +6,8 @@ from typing import IO
 
 import click
 
-from remit.cli.shown import json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.shown import counting, json_option, output_option, show_json, workspace_option, written_output
+from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
 from remit.errors import Refused
 from remit.road import Preview
@@ -16,7 +17,7 @@ from remit.workspace import Workspace
 
 @click.group()
 def task() -> None:
-    """Lease and run one task."""
+    """Lease, run and take back one task."""
 
 
 @task.command()
@@ -57,9 +58,13 @@ def run(
     raw = read_bounded(manifest, TaskManifest.bounds, source=manifest.name)
     token = read_bounded(lease_file, LeaseToken.bounds, source=lease_file.name)
     refusals: list[Refused] = []
+    outcome: ExecutionResult | Preview
     with Workspace.open(directory) as workspace:
-        go = workspace.preview_task if dry_run else workspace.execute_task
-        outcome = go(raw, token, on_refusal=refusals.append)
+        if dry_run:
+            outcome = workspace.preview_task(raw, token, on_refusal=refusals.append)
+        else:
+            with counting("bytes done") as progress:
+                outcome = workspace.execute_task(raw, token, on_refusal=refusals.append, on_progress=progress)
     if isinstance(outcome, Preview):
         if as_json:
             show_json({"preview": outcome.summary, "digest": outcome.digest})
@@ -69,5 +74,26 @@ def run(
     if dry_run and not as_json:
         click.echo("Already done; the stored result:", err=True)
     show_json({"already_done": True, "result": outcome.tree()} if dry_run and as_json else outcome.tree())
+    if outcome.error is not None:
+        ctx.exit(2 if refusals else 1)
+
+
+@task.command()
+@click.argument("result", type=click.File("rb"))
+@workspace_option
+@json_option
+@click.pass_context
+def restore(ctx: click.Context, result: IO[bytes], directory: Path, as_json: bool) -> None:  # noqa: ARG001 - the result is JSON either way
+    """Take back what a task did. RESULT is its signed result, as `remit task run` printed it (- for standard input).
+
+    A moved file is moved back, a deleted one restored from its snapshot, a reversible copy removed if nobody changed
+    it. That is a task of its own, leased and recorded; a second time gives the first time's result. Exit codes as those
+    of `remit task run`.
+    """
+    raw = read_bounded(result, ExecutionResult.bounds, source=result.name)
+    refusals: list[Refused] = []
+    with Workspace.open(directory) as workspace, counting("bytes done") as progress:
+        outcome = workspace.restore_task(raw, on_refusal=refusals.append, on_progress=progress)
+    show_json(outcome.tree())
     if outcome.error is not None:
         ctx.exit(2 if refusals else 1)

@@ -15,6 +15,7 @@ from remit.contracts.base import (
     Signature,
 )
 from remit.contracts.by_capability import close_by_capability, narrow_schema
+from remit.contracts.task import SnapshotReference
 from remit.errors import TaskCode
 
 
@@ -39,6 +40,13 @@ class DeleteSummary(Contract):
     destination: None
 
 
+class RestoreSummary(Contract):
+    """The source of a restore is a snapshot."""
+
+    source: SnapshotReference
+    destination: AbsolutePath
+
+
 class MoveUndo(Contract):
     """Move the file back to here."""
 
@@ -55,7 +63,7 @@ class CopyUndo(Contract):
 class DeleteUndo(Contract):
     """The snapshot from which the file can be restored."""
 
-    recovery: Annotated[str, Field(min_length=1, max_length=4096)]
+    recovery: SnapshotReference
 
 
 class Nothing(Contract):
@@ -95,6 +103,15 @@ class DeleteOutput(Contract):
     undo_metadata: DeleteUndo
 
 
+class RestoreOutput(Contract):
+    """The way back has no way back of its own: the snapshot stays, and the file can be deleted again."""
+
+    task_id: Identifier
+    capability_id: Literal["FILE_RESTORE"]
+    result_summary: RestoreSummary
+    undo_metadata: Nothing
+
+
 class NoEffectOutput(Contract):
     """What a task that does nothing reports: that it did nothing."""
 
@@ -106,12 +123,13 @@ class NoEffectOutput(Contract):
 
 FileOutput = Annotated[MoveOutput | CopyOutput | DeleteOutput, Field(discriminator="capability_id")]
 
-TaskOutput = MoveOutput | CopyOutput | DeleteOutput | NoEffectOutput | JsonObject
+TaskOutput = MoveOutput | CopyOutput | DeleteOutput | RestoreOutput | NoEffectOutput | JsonObject
 
 OUTPUT_BY_CAPABILITY: Final[dict[str, type[Contract]]] = {
     "FILE_MOVE": MoveOutput,
     "FILE_COPY": CopyOutput,
     "FILE_DELETE": DeleteOutput,
+    "FILE_RESTORE": RestoreOutput,
     "NO_EFFECT": NoEffectOutput,
 }
 
@@ -148,7 +166,7 @@ class ExecutionResult(Contract):
 
     @model_validator(mode="after")
     def _check_subject(self) -> Self:
-        if isinstance(self.output, MoveOutput | CopyOutput | DeleteOutput | NoEffectOutput):
+        if isinstance(self.output, MoveOutput | CopyOutput | DeleteOutput | RestoreOutput | NoEffectOutput):
             about = (self.output.task_id, self.output.capability_id)
             if about != (self.task_id, self.capability_id):
                 raise ValueError("the output speaks of another task or capability than the result")

@@ -1,6 +1,6 @@
 """The task door: what is asked for (TaskManifest) and by whose authority (LeaseToken)."""
 
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, GetJsonSchemaHandler, ValidationInfo, field_validator
 from pydantic_core import CoreSchema
@@ -21,7 +21,11 @@ from remit.untrusted import Bounds
 FILE_MOVE: Final = "FILE_MOVE"
 FILE_COPY: Final = "FILE_COPY"
 FILE_DELETE: Final = "FILE_DELETE"
+FILE_RESTORE: Final = "FILE_RESTORE"
 NO_EFFECT: Final = "NO_EFFECT"
+
+SnapshotReference = Annotated[str, Field(min_length=1, max_length=4096)]
+"""Where a deleted file is kept, as the result of the delete named it. It is looked up when it is used."""
 
 
 class TransferInputs(Contract):
@@ -37,16 +41,24 @@ class DeleteInputs(Contract):
     source_path: AbsolutePath
 
 
+class RestoreInputs(Contract):
+    """FILE_RESTORE: which snapshot, and where to."""
+
+    recovery: SnapshotReference
+    destination_path: AbsolutePath
+
+
 class NoInputs(Contract):
     """NO_EFFECT takes an empty object."""
 
 
-TaskInputs = TransferInputs | DeleteInputs | NoInputs | JsonObject
+TaskInputs = TransferInputs | DeleteInputs | RestoreInputs | NoInputs | JsonObject
 
 INPUTS_BY_CAPABILITY: Final[dict[str, type[Contract]]] = {
     FILE_MOVE: TransferInputs,
     FILE_COPY: TransferInputs,
     FILE_DELETE: DeleteInputs,
+    FILE_RESTORE: RestoreInputs,
     NO_EFFECT: NoInputs,
 }
 

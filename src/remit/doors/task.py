@@ -1,24 +1,35 @@
-"""The task door: a manifest under a lease, run by a registered executor, answered with a signed result."""
+"""The task door: a manifest under a lease, run by a registered executor in a sandbox, answered with a signed result."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Literal, Protocol
 
 from remit.authority.lease import Lease, parse_lease, verify_lease
-from remit.authority.results import sign_failure, sign_success, verify_result
+from remit.authority.results import UNCONFINED, UNKNOWN_EXECUTOR, sign_failure, sign_success, verify_result
 from remit.authority.signing import Keyring, Signer
+from remit.checkpoint.snapshots import open_snapshot, take
+from remit.confine.beneath import Identity
+from remit.confine.names import Located
 from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionError, ExecutionResult
-from remit.contracts.task import LeaseToken, TaskManifest
+from remit.contracts.task import LeaseToken, TaskManifest, TransferInputs
+from remit.doors.looking import contradicted, look_after, look_before
+from remit.doors.task_papers import BegunTask, parse_checkpoint, render_checkpoint, render_preview
 from remit.effects.registry import Capability, Registry
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, task_code
+from remit.faultpoints import reach
 from remit.journal import Trace
-from remit.policy.capability import decide_capability
 from remit.policy.decision import Decision
-from remit.road import Door, Preview
+from remit.policy.task import close_inputs, decide_task, locate_paths
+from remit.road import Door, Preview, Unsettled
+from remit.sandbox.host import CutShort, Finished
+from remit.sandbox.orders import Order, Place
 
-UNKNOWN_EXECUTOR: Final = "remit.unregistered"
 DEFAULT_TENANT: Final = "default"
 
 
@@ -39,16 +50,52 @@ class LeasedTask:
     token: LeaseToken
 
 
-class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
+@dataclass(frozen=True, slots=True)
+class TaskPreview(Preview):
+    """With the files that were looked at: what is previewed is what the effect must find."""
+
+    before: Mapping[str, Identity]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRules:
+    """What the workspace's configuration says about tasks."""
+
+    bases: tuple[str, ...]
+    snapshots: Path
+    max_file_bytes: int
+    confined: bool
+
+
+class Sandbox(Protocol):
+    """Where effects run: `sandbox.host.SandboxHost`."""
+
+    def run(
+        self,
+        order: Order,
+        *,
+        given: Mapping[str, int] = MappingProxyType({}),
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Finished: ...
+
+
+@dataclass(frozen=True)
+class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResult]):
     """Holds the kernel's public key and the executor's private one; never the kernel's private key.
 
-    Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed.
+    Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed. So is the sandbox,
+    which is started by the first task that gets that far.
     """
 
-    def __init__(self, keyring: Callable[[], Keyring], signer: Callable[[], Signer], registry: Registry) -> None:
-        self._keyring = keyring
-        self._signer = signer
-        self._registry = registry
+    keyring: Callable[[], Keyring]
+    signer: Callable[[], Signer]
+    registry: Registry
+    rules: TaskRules
+    sandbox: Callable[[], Sandbox]
+    on_progress: Callable[[int, int], None] | None = None
+    correlation_id: str | None = None
+    """What the task belongs to, if that is more than itself."""
+    name: str = field(default="task", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
         manifest, lease = raw
@@ -58,8 +105,8 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
         manifest = request.manifest
         return Trace(
             tenant_id=DEFAULT_TENANT,
-            correlation_id=manifest.task_id,
-            door="task",
+            correlation_id=self.correlation_id or manifest.task_id,
+            door=self.name,
             key=manifest.task_id,
             request_digest=manifest.digest(),
             task_id=manifest.task_id,
@@ -69,41 +116,72 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
     def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
         return self._verified(request.manifest, parse_lease(request.lease), now)
 
-    def decide(self, granted: LeasedTask) -> Decision:
-        return decide_capability(granted.manifest.capability_id, tuple(self._registry))
+    def decide(self, request: TaskRequest) -> Decision:
+        return decide_task(request.manifest, self.registry, self.rules.bases)
 
-    def preview(self, granted: LeasedTask) -> Preview:
-        manifest = granted.manifest
-        return Preview(f"{manifest.capability_id} as task {manifest.task_id}", manifest.digest())
+    def preview(self, granted: LeasedTask) -> TaskPreview:
+        manifest, capability = granted.manifest, self._capability(granted.manifest)
+        located = self._located(manifest)
+        before = look_before(located, capability.paths, self.rules.max_file_bytes)
+        self.sandbox()  # can be had here, or this is refused
+        with self._kept(manifest, capability):  # what it needs is there, and whole
+            return TaskPreview(render_preview(manifest, capability, located, before), manifest.digest(), before)
 
     def consent(self, granted: LeasedTask, preview: Preview, now: datetime) -> str:
         """A lease is the kernel's own consent to this one task: nobody else is asked."""
         return f"lease {granted.lease.lease_id}"
 
-    def checkpoint(self, granted: LeasedTask) -> None:
-        """Nothing that is registered today changes anything."""
+    def checkpoint(self, granted: LeasedTask, preview: Preview) -> str:
+        manifest, capability = granted.manifest, self._capability(granted.manifest)
+        before = preview.before if isinstance(preview, TaskPreview) else {}
+        kept = None
+        if capability.snapshot is not None:
+            place = self._located(manifest)[capability.snapshot]
+            kept = take(place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot])
+        return render_checkpoint(BegunTask(manifest, before, kept))
 
     def require_alive(self, granted: LeasedTask, now: datetime) -> None:
         self._verified(granted.manifest, granted.token, now)
 
-    def effect(self, granted: LeasedTask) -> Contract:
-        return self._capability(granted).run(granted.manifest)
+    def recall(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
+        begun = parse_checkpoint(checkpoint)
+        return TaskRequest(begun.manifest, b""), begun
 
-    def resume(self, granted: LeasedTask) -> Contract:
-        """Nothing that is registered today changes anything, so doing it again is finishing it."""
-        return self.effect(granted)
+    def effect(self, granted: LeasedTask, begun: BegunTask) -> Contract:
+        try:
+            return self._closed(begun.manifest, self._call(begun, "run").output)
+        except Refused:  # nothing was touched
+            raise
+        except BaseException as problem:
+            made = self._undone_or_whole(begun, problem)
+            if made is None:
+                raise
+            return made
 
-    def verify_effect(self, granted: LeasedTask, made: Contract) -> None:
-        """Nothing was changed, so there is nothing to look at."""
+    def settle(self, begun: BegunTask) -> Contract | None:
+        output = self._call(begun, "finish").output
+        return None if output is None else self._closed(begun.manifest, output)
+
+    def undo(self, begun: BegunTask) -> None:
+        self._call(begun, "undo")
+        reach("road.undone")
+
+    def verify_effect(self, begun: BegunTask, made: Contract) -> None:
+        capability, located = self._capability(begun.manifest), self._located(begun.manifest)
+        found = look_after(located, capability.paths, begun.before)
+        if capability.inputs is TransferInputs:
+            source, made_file = begun.before["source_path"], found["destination_path"]
+            if made_file.size != source.size:
+                raise contradicted("the destination has another size than the source had", located["destination_path"])
 
     def succeed(self, request: TaskRequest, made: Contract) -> ExecutionResult:
         manifest = request.manifest
-        return sign_success(self._signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, made)
+        return sign_success(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, made)
 
     def fail(self, request: TaskRequest, problem: RemitError) -> ExecutionResult:
         manifest = request.manifest
         error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
-        return sign_failure(self._signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
+        return sign_failure(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
 
     def store_outcome(self, outcome: ExecutionResult) -> str:
         return outcome.canonical().decode()
@@ -111,7 +189,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
     def load_outcome(self, stored: str, recorded_at: str) -> ExecutionResult:
         try:
             result = ExecutionResult.parse(stored.encode(), source="stored result")
-            verify_result(result, self._keyring(), recorded_at)
+            verify_result(result, self.keyring(), recorded_at)
         except Refused as problem:  # ours to explain, not the caller's lease to blame
             raise EnvironmentFailed(
                 Reason.EVIDENCE_INVALID,
@@ -121,19 +199,109 @@ class TaskDoor(Door[TaskRequest, LeasedTask, Contract, ExecutionResult]):
             ) from None
         return result
 
-    def _verified(self, manifest: TaskManifest, token: LeaseToken, now: datetime) -> LeasedTask:
-        executor_id = self._executor_id(manifest) or token.executor_id
-        return LeasedTask(manifest, verify_lease(token, manifest, self._keyring(), executor_id, now), token)
+    def _undone_or_whole(self, begun: BegunTask, problem: BaseException) -> Contract | None:
+        """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
+        notes = problem.notes if isinstance(problem, CutShort) else ()
+        made: Contract | None = None
+        try:
+            try:
+                self._call(begun, "undo", notes)
+            except EnvironmentFailed:
+                made = self.settle(begun) if isinstance(problem, Exception) else None
+                if made is None:
+                    raise
+        except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
+            raise Unsettled(
+                Reason.EFFECT_FAILED,
+                f"the effect failed ({_said(problem)}), and what it began could not be undone yet ({_said(second)})",
+                where=begun.manifest.task_id,
+                next_step="Mend what stands in the way, then: remit recover",
+            ) from problem
+        reach("road.undone")
+        return made
 
-    def _capability(self, granted: LeasedTask) -> Capability:
-        found = self._registry.get(granted.manifest.capability_id)
+    def _call(
+        self, begun: BegunTask, call: Literal["run", "finish", "undo"], notes: tuple[Mapping[str, Any], ...] = ()
+    ) -> Finished:
+        manifest, capability = begun.manifest, self._capability(begun.manifest)
+        located = self._located(manifest)
+        order = Order(
+            effect=capability.effect,
+            call=call,
+            task_id=manifest.task_id,
+            capability_id=manifest.capability_id,
+            inputs=close_inputs(manifest, capability),
+            reversible=manifest.constraints.reversible,
+            part_name=f".remit-{manifest.digest().removeprefix('sha256:')[:24]}.part",
+            places={name: Place(*place, use=capability.paths[name]) for name, place in located.items()},
+            before={name: seen.as_json() for name, seen in begun.before.items()},
+            checkpoint={"snapshot": begun.snapshot},
+            notes=notes,
+            network=capability.network,
+            restores=capability.restores is not None,
+        )
+        with self._kept(manifest, capability) as (given, meta):
+            if meta is not None:
+                order = replace(order, checkpoint={**order.checkpoint, "meta": meta})
+            return self.sandbox().run(order, given=given, on_progress=self.on_progress)
+
+    @contextlib.contextmanager
+    def _kept(
+        self, manifest: TaskManifest, capability: Capability
+    ) -> Iterator[tuple[Mapping[str, int], dict[str, Any] | None]]:
+        """The snapshot that the effect restores: its bytes as a descriptor, and the rest. Verified, or refused."""
+        if capability.restores is None:
+            yield {}, None
+            return
+        reference = close_inputs(manifest, capability)[capability.restores]
+        descriptor, meta = open_snapshot(self.rules.snapshots, reference)
+        try:
+            yield {"snapshot": descriptor}, meta
+        finally:
+            os.close(descriptor)
+
+    def _closed(self, manifest: TaskManifest, output: dict[str, Any] | None) -> Contract:
+        """What the effect said, as its capability declared it. It speaks of no other task, whatever it said."""
+        about = {"task_id": manifest.task_id, "capability_id": manifest.capability_id}
+        try:
+            return self._capability(manifest).output.from_tree(
+                {**(output or {}), **about}, source="the effect's output"
+            )
+        except Refused as problem:
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED,
+                f"the effect did not answer as its capability declares: {problem.what}",
+                where=problem.where,
+                next_step="This is a bug in the executor.",
+            ) from None
+
+    def _verified(self, manifest: TaskManifest, token: LeaseToken, now: datetime) -> LeasedTask:
+        executor_id = self.executor_of(manifest.capability_id) or token.executor_id
+        return LeasedTask(manifest, verify_lease(token, manifest, self.keyring(), executor_id, now), token)
+
+    def _located(self, manifest: TaskManifest) -> dict[str, Located]:
+        return locate_paths(manifest, self._capability(manifest), self.rules.bases)
+
+    def _capability(self, manifest: TaskManifest) -> Capability:
+        found = self.registry.get(manifest.capability_id)
         if found is None:
             raise Refused(Reason.CAPABILITY_UNSUPPORTED, "the capability vanished from the registry")
         return found
 
-    def _executor_id(self, manifest: TaskManifest) -> str | None:
-        found = self._registry.get(manifest.capability_id)
-        return found.executor_id if found else None
-
     def _signed_as(self, manifest: TaskManifest) -> str:
-        return self._executor_id(manifest) or UNKNOWN_EXECUTOR
+        return self.executor_of(manifest.capability_id) or UNKNOWN_EXECUTOR
+
+    def executor_of(self, capability_id: str) -> str | None:
+        return executor_of(self.registry, capability_id, confined=self.rules.confined)
+
+
+def executor_of(registry: Registry, capability_id: str, *, confined: bool) -> str | None:
+    """Who answers for a capability here. One that runs unconfined says so in its very name."""
+    found = registry.get(capability_id)
+    if found is None:
+        return None
+    return found.executor_id if confined else found.executor_id + UNCONFINED
+
+
+def _said(problem: BaseException) -> str:
+    return str(problem) or type(problem).__name__

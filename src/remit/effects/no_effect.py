@@ -1,16 +1,20 @@
-"""An effect that does nothing: the whole road, with nothing at its end. For demos, probes and tests of the road."""
+"""An effect that does nothing: the whole road, with nothing at its end. For demos, probes and tests of the road.
 
-from typing import Final
+Runs in the sandboxed process, so it imports little; `no_effect_capability` declares it.
+"""
 
-from remit.contracts.result import NoEffectOutput
-from remit.contracts.task import NO_EFFECT, TaskManifest
-from remit.effects.registry import Capability
+from typing import Any, Final
 
-EXECUTOR_ID: Final = "remit.no-effect"
-
-
-def run_no_effect(manifest: TaskManifest) -> NoEffectOutput:
-    return NoEffectOutput(task_id=manifest.task_id, capability_id=NO_EFFECT)
+from remit.effects.work import Effect, Work
 
 
-CAPABILITY: Final = Capability(NO_EFFECT, EXECUTOR_ID, run_no_effect)
+class NoEffect:
+    def run(self, work: Work) -> dict[str, Any]:  # noqa: ARG002 - an effect is given its work
+        return {"result_summary": {}, "undo_metadata": {}}
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+        """Nothing done is nothing to undo, and doing it is finishing it."""
+        return self.run(work) if finish else None
+
+
+NO_EFFECT: Final[Effect] = NoEffect()

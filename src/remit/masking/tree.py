@@ -1,6 +1,7 @@
 """Masked copies of JSON trees."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from remit.masking.names import Kind, counts_tokens, kind_of_name
@@ -20,6 +21,8 @@ _NAMING_KEYS: Final = vocabulary(
 )
 _NAMED_KEYS: Final = vocabulary("content data default input new_value newvalue old_value oldvalue text value values")
 _LONGEST_LABEL = 200
+_LONGEST_NAME = 64
+_DIGEST = r"sha256:[0-9a-f]{64}"
 _IDENTIFIER = r"[\w-]+"
 
 _PRIVATE_JWK_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -88,7 +91,10 @@ def _mask_leaf(value: object, hint: _Hint) -> Json:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return named_mask(hint.kind, value) if hint.kind else mask_text(value)
+        if hint.kind:
+            return named_mask(hint.kind, value)
+        # A digest alone is no secret, and every record has several.
+        return value if pattern(_DIGEST).fullmatch(value) else mask_text(value)
     if isinstance(value, int | float):
         return _mask_number(value, hint)
     return MASK  # not JSON: what cannot be judged is not shown
@@ -105,6 +111,16 @@ def _unused(key: str, taken: dict[str, Any], last: dict[str, int]) -> str:
     return f"{key}#{number}"
 
 
+@lru_cache(maxsize=2_048)
+def _plain_key(key: str) -> str:
+    return mask_text(key)
+
+
+def _mask_key(key: str) -> str:
+    """Plain member names come again with every record. Anything else may be data, and is not kept."""
+    return _plain_key(key) if len(key) <= _LONGEST_NAME and key.isidentifier() else mask_text(key)
+
+
 def _open(task: _Task) -> Iterator[_Task]:
     """Puts the masked container into its slot, and yields what is to fill it."""
     if isinstance(task.value, Mapping):
@@ -112,7 +128,7 @@ def _open(task: _Task) -> Iterator[_Task]:
         numbers: dict[str, int] = {}
         task.into[task.slot] = members
         for (key, value), hint in zip(task.value.items(), _member_hints(task.value, task.hint), strict=True):
-            shown = _unused(mask_text(str(key)), members, numbers)
+            shown = _unused(_mask_key(str(key)), members, numbers)
             members[shown] = None
             yield _Task(value, hint, members, shown, task.depth + 1)
     else:

@@ -1,1 +1,1 @@
-"""Where effects will run: confined by the kernel. Today it only asks the kernel what it can do."""
+"""Where effects run: one process for each task, confined by the kernel, watched and killed by the host."""

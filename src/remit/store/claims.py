@@ -6,17 +6,26 @@ whoever lost it to recovery (a paused process that wakes up late) can no longer 
 """
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
-from remit.store.connection import Connection
+from remit.store.connection import Connection, Row
 from remit.store.owners import this_process
 
-_INSERT = """INSERT INTO claims (tenant_id, scope, key, request_digest, owner, claim_token, claimed_at, state)
-  VALUES (?, ?, ?, ?, ?, ?, ?, 'CLAIMED') ON CONFLICT (tenant_id, scope, key) DO NOTHING"""
-_FIND = """SELECT request_digest, owner, claim_token, state, result, outcome_seq FROM claims
-  WHERE tenant_id = ? AND scope = ? AND key = ?"""
+NO_CHECKPOINT: Final = "{}"
+"""There is nothing to go back to."""
+
+_INSERT = """INSERT INTO claims (tenant_id, scope, key, request_digest, correlation_id, checkpoint, owner, claim_token,
+    claimed_at, state)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'CLAIMED') ON CONFLICT (tenant_id, scope, key) DO NOTHING"""
+_COLUMNS = """tenant_id, scope, key, request_digest, owner, claim_token, state, result, outcome_seq, correlation_id,
+  checkpoint, claimed_at"""
+_FIND = f"SELECT {_COLUMNS} FROM claims WHERE tenant_id = ? AND scope = ? AND key = ?"
+_UNFINISHED = f"""SELECT {_COLUMNS} FROM claims WHERE scope = ? AND state = 'CLAIMED'
+  ORDER BY claimed_at, tenant_id, key"""
 _TAKE_OVER = """UPDATE claims SET owner = ?, claim_token = ?, claimed_at = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
 _FINISH = """UPDATE claims SET state = 'DONE', result = ?, finished_at = ?, outcome_seq = ?
@@ -45,6 +54,11 @@ class Running:
     key: ClaimKey
     owner: str = field(default="", compare=False)
     token: str = field(default="", compare=False, repr=False)
+    request_digest: str = field(default="", compare=False)
+    correlation_id: str = field(default="", compare=False)
+    checkpoint: str = field(default=NO_CHECKPOINT, compare=False, repr=False)
+    """The way back, as whoever claimed it wrote it down. To be believed only if the ledger's intent says the same."""
+    claimed_at: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +69,32 @@ class Done:
     result: str
     outcome_seq: int = field(default=0, compare=False)
     """Which ledger entry recorded it."""
+    request_digest: str = field(default="", compare=False)
+    correlation_id: str = field(default="", compare=False)
+    checkpoint: str = field(default=NO_CHECKPOINT, compare=False, repr=False)
 
 
-def claim(connection: Connection, key: ClaimKey, request_digest: str, at: str) -> Won | Running | Done:
-    """Win the key, or learn who did. The same key for another request is refused."""
+def claim(
+    connection: Connection,
+    key: ClaimKey,
+    request_digest: str,
+    at: str,
+    *,
+    correlation_id: str = "",
+    checkpoint: str = NO_CHECKPOINT,
+) -> Won | Running | Done:
+    """Win the key, or learn who did. The same key for another request is refused.
+
+    The checkpoint is kept with the claim, so that whoever finds it unfinished knows what was there before.
+    """
     # Looked up first: SQLite's guard against REPLACE stops every insert of a key that is there.
     found = find_claim(connection, key, request_digest)
     if found is not None:
         return found
     token = secrets.token_hex(16)
-    won = connection.execute(_INSERT, (key.tenant_id, key.scope, key.key, request_digest, this_process(), token, at))
+    found_with = (correlation_id or key.key, checkpoint)
+    values = (key.tenant_id, key.scope, key.key, request_digest, *found_with, this_process(), token, at)
+    won = connection.execute(_INSERT, values)
     reach("claim.before_commit")
     if won == 1:
         return Won(key, token)
@@ -75,19 +105,38 @@ def claim(connection: Connection, key: ClaimKey, request_digest: str, at: str) -
 
 
 def find_claim(connection: Connection, key: ClaimKey, request_digest: str) -> Running | Done | None:
-    """What stands under a key, without claiming it."""
-    row = connection.one(_FIND, (key.tenant_id, key.scope, key.key))
-    if row is None:
-        return None
-    known_digest, owner, token, state, result, outcome_seq = row
-    if known_digest != request_digest:
+    """What stands under a key, without claiming it. The same key for another request is refused."""
+    found = read_claim(connection, key)
+    if found is not None and found.request_digest != request_digest:
         raise Refused(
             Reason.IDEMPOTENCY_CONFLICT,
             "this id was used before for a different request",
             where=f"{key.scope} {key.key}",
             next_step="Give the new request an id of its own.",
         )
-    return Done(key, result, outcome_seq) if state == "DONE" else Running(key, owner, token)
+    return found
+
+
+def read_claim(connection: Connection, key: ClaimKey) -> Running | Done | None:
+    """What stands under a key, whatever was asked for."""
+    row = connection.one(_FIND, (key.tenant_id, key.scope, key.key))
+    return None if row is None else _from_row(row)
+
+
+def unfinished(connection: Connection, scope: str) -> Iterator[Running]:
+    """Every claim of this scope without an outcome, the oldest first: work in progress, and what a crash left."""
+    for row in connection.rows(_UNFINISHED, (scope,)):
+        found = _from_row(row)
+        if isinstance(found, Running):
+            yield found
+
+
+def _from_row(row: Row) -> Running | Done:
+    tenant_id, scope, name, digest, owner, token, state, result, outcome_seq, correlation_id, checkpoint, at = row
+    key = ClaimKey(tenant_id, scope, name)
+    if state == "DONE":
+        return Done(key, result, outcome_seq, digest, correlation_id, checkpoint)
+    return Running(key, owner, token, digest, correlation_id, checkpoint, at)
 
 
 def take_over(connection: Connection, orphan: Running, at: str) -> Won | None:

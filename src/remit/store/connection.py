@@ -102,6 +102,10 @@ class Store(ABC):
         """A session in a read-only transaction: one consistent view until it closes."""
 
     @abstractmethod
+    def glancing(self) -> AbstractContextManager[Connection]:
+        """The same, in a session that may be kept from earlier: for a look that a later transaction confirms."""
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of sessions kept for reuse."""
 

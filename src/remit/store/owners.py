@@ -1,12 +1,20 @@
 """Is the process that claimed something still there? Said only when it is certain: a wrong "gone" would run twice.
 
 An owner is named by boot, process namespace, process id and start time, so that a reused process id, another container
-or another machine is never taken for it.
+or another machine is never taken for it. A process may leave others behind that it had started: all of them keep a
+shared lock on one file of the owner's, so that whoever gets it for himself knows that the last one is dead.
 """
 
+import fcntl
 import os
+import time
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
+
+WAIT_SECONDS: Final = 5.0
+"""How long what a dead process had started may take to notice. It is killed by the kernel, so this is generous."""
+_PAUSE_SECONDS: Final = 0.01
 
 
 def this_process() -> str:
@@ -28,6 +36,48 @@ def is_gone(owner: str) -> bool:
 def is_before_reboot(owner: str) -> bool:
     """The owner was started under another boot. For a store that only this machine can open, that means gone."""
     return owner.split(":", maxsplit=1)[0] != _surroundings()[0]
+
+
+def is_known_here(owner: str) -> bool:
+    """Whether this is a process that we could see if it ran: of this boot and this process namespace."""
+    return owner.split(":")[:2] == _surroundings()
+
+
+def lock_path(folder: Path, owner: str) -> Path:
+    """The file that an owner, and every process it starts for a task, holds a shared lock on."""
+    return folder / (owner.replace(":", "_").replace("/", "_") + ".lock")
+
+
+def is_childless(path: Path, patience: float = WAIT_SECONDS) -> bool:
+    """Whether nobody holds this lock any more, waiting a little. For the file of an owner that is gone.
+
+    No file means that it never started anything. The lock is not kept: a dead owner starts nothing new.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    deadline = time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_PAUSE_SECONDS)
+            else:
+                return True
+    finally:
+        os.close(descriptor)
+
+
+def remove_stale_locks(folder: Path) -> None:
+    """Remove the lock files of owners that are dead, and whatever they had started too."""
+    for path in sorted(folder.glob("*.lock")):
+        owner = path.stem.replace("_", ":")
+        if (is_gone(owner) or is_before_reboot(owner)) and is_childless(path, 0):
+            path.unlink(missing_ok=True)
 
 
 def _describe(pid: int) -> str:

@@ -143,6 +143,10 @@ class PostgresStore(Store):
             raise
         self._keep(connection)
 
+    def glancing(self) -> contextlib.AbstractContextManager[Connection]:
+        """Every reading session is kept for the next: the server, not a file, says what the schema is."""
+        return self.reading()
+
     def close(self) -> None:
         with self._lock:
             _close_all(self._idle, self._process)

@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -27,6 +28,7 @@ from remit.store.connection import (
 BUSY_SECONDS: Final = 10.0
 GUARD: Final = "append-only"
 MAX_DAMAGE: Final = 20
+MAX_IDLE: Final = 4
 NEXT_TO_NOTHING: Final = 256 * 1024
 """With less room than this, an I/O error is taken for one of a full disk."""
 _TAKEN: Final = frozenset({"SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_TRIGGER"})
@@ -126,6 +128,10 @@ class SqliteStore(Store):
     def __init__(self, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> None:
         self.path = path
         self.busy_seconds = busy_seconds
+        self._lock = threading.Lock()
+        self._idle: list[SqliteConnection] = []
+        self._kept_for = (0, 0, 0)
+        self._closed = False
 
     @classmethod
     def create(cls, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> "SqliteStore":
@@ -145,6 +151,7 @@ class SqliteStore(Store):
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
+        """A session of its own: one that was kept would go by the schema it read then, whatever the file says now."""
         resting = self._at_rest()
         connection = self.connect() if resting is None else self._connect_to_copy()
         try:
@@ -160,6 +167,18 @@ class SqliteStore(Store):
                 where=str(self.path),
                 next_step="Copy the state directory to a place you may write to, and set REMIT_STATE.",
             )
+
+    @contextlib.contextmanager
+    def glancing(self) -> Iterator[Connection]:
+        connection = self._reader()
+        try:
+            connection.begin(write=False)
+            yield connection
+            connection.rollback()
+        except BaseException:
+            connection.close()
+            raise
+        self._keep(connection)
 
     def _at_rest(self) -> tuple[int, int, int] | None:
         """What a database that nobody can be writing to looks like: its folder is closed, and it has no log.
@@ -177,8 +196,36 @@ class SqliteStore(Store):
         require_private(self.path, what="the ledger's database")
         return SqliteConnection(self.path, self.busy_seconds, "mode=ro&immutable=1")
 
+    def _reader(self) -> SqliteConnection:
+        """A session for reading: one kept from earlier, unless another file has taken the database's place since."""
+        found = require_private(self.path, what="the ledger's database")
+        identity = found.st_dev, found.st_ino
+        with self._lock:
+            if self._kept_for != (os.getpid(), *identity):
+                # After a fork they belong to the parent, and closing them here would drop its locks.
+                self._idle, kept = [], self._idle if self._kept_for[0] == os.getpid() else []
+                self._kept_for = os.getpid(), *identity
+                for connection in kept:
+                    connection.close()
+            if self._idle:
+                return self._idle.pop()
+        connection = SqliteConnection(self.path, self.busy_seconds)
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+
+    def _keep(self, connection: SqliteConnection) -> None:
+        with self._lock:
+            if len(self._idle) < MAX_IDLE and not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
+
     def close(self) -> None:
-        """Every session is closed by whoever opened it."""
+        """Let go of the sessions kept for reading. Every other one is closed by whoever opened it."""
+        with self._lock:
+            self._closed = True
+            while self._idle:
+                self._idle.pop().close()
 
     def describe(self) -> str:
         return f"SQLite at {self.path}"

@@ -28,12 +28,14 @@ CREATE TABLE ledger_heads (
   PRIMARY KEY (tenant_id, seq)
 )
 --;;
--- Exactly once: who claimed a key, and what came of it. CLAIMED becomes DONE, once.
+-- Exactly once: who claimed a key, the way back from what it does, and what came of it. CLAIMED becomes DONE, once.
 CREATE TABLE claims (
   tenant_id TEXT COLLATE "C" NOT NULL,
   scope TEXT COLLATE "C" NOT NULL,
   key TEXT COLLATE "C" NOT NULL,
   request_digest TEXT COLLATE "C" NOT NULL,
+  correlation_id TEXT COLLATE "C" NOT NULL,
+  checkpoint TEXT COLLATE "C" NOT NULL,
   owner TEXT COLLATE "C" NOT NULL,
   claim_token TEXT COLLATE "C" NOT NULL,
   claimed_at TEXT COLLATE "C" NOT NULL,
@@ -44,6 +46,9 @@ CREATE TABLE claims (
   PRIMARY KEY (tenant_id, scope, key),
   CHECK ((state = 'DONE') = (result IS NOT NULL AND outcome_seq IS NOT NULL))
 )
+--;;
+-- What a crash left unfinished is found without reading all that was ever done.
+CREATE INDEX claims_unfinished ON claims (scope) WHERE state = 'CLAIMED'
 --;;
 CREATE TABLE agent_execution_ledger (
   tenant_id TEXT COLLATE "C" NOT NULL,
@@ -172,7 +177,8 @@ CREATE TRIGGER claims_no_truncate BEFORE TRUNCATE ON claims
 CREATE FUNCTION remit_finish_once() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
   IF OLD.state <> 'CLAIMED' OR NEW.tenant_id <> OLD.tenant_id OR NEW.scope <> OLD.scope OR NEW.key <> OLD.key
-    OR NEW.request_digest <> OLD.request_digest THEN
+    OR NEW.request_digest <> OLD.request_digest OR NEW.correlation_id <> OLD.correlation_id
+    OR NEW.checkpoint <> OLD.checkpoint THEN
     RAISE EXCEPTION 'a finished claim is append-only' USING ERRCODE = 'restrict_violation';
   END IF;
   RETURN NEW;

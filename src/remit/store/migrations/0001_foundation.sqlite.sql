@@ -28,12 +28,14 @@ CREATE TABLE ledger_heads (
   PRIMARY KEY (tenant_id, seq)
 ) STRICT, WITHOUT ROWID
 --;;
--- Exactly once: who claimed a key, and what came of it. CLAIMED becomes DONE, once.
+-- Exactly once: who claimed a key, the way back from what it does, and what came of it. CLAIMED becomes DONE, once.
 CREATE TABLE claims (
   tenant_id TEXT NOT NULL,
   scope TEXT NOT NULL,
   key TEXT NOT NULL,
   request_digest TEXT NOT NULL,
+  correlation_id TEXT NOT NULL,
+  checkpoint TEXT NOT NULL,
   owner TEXT NOT NULL,
   claim_token TEXT NOT NULL,
   claimed_at TEXT NOT NULL,
@@ -44,6 +46,9 @@ CREATE TABLE claims (
   PRIMARY KEY (tenant_id, scope, key),
   CHECK ((state = 'DONE') = (result IS NOT NULL AND outcome_seq IS NOT NULL))
 ) STRICT, WITHOUT ROWID
+--;;
+-- What a crash left unfinished is found without reading all that was ever done.
+CREATE INDEX claims_unfinished ON claims (scope) WHERE state = 'CLAIMED'
 --;;
 CREATE TABLE agent_execution_ledger (
   tenant_id TEXT NOT NULL,
@@ -195,7 +200,8 @@ BEGIN SELECT RAISE(ABORT, 'this step was dispatched before'); END
 --;;
 CREATE TRIGGER claims_finish_once BEFORE UPDATE ON claims
 WHEN OLD.state <> 'CLAIMED' OR NEW.tenant_id <> OLD.tenant_id OR NEW.scope <> OLD.scope OR NEW.key <> OLD.key
-  OR NEW.request_digest <> OLD.request_digest
+  OR NEW.request_digest <> OLD.request_digest OR NEW.correlation_id <> OLD.correlation_id
+  OR NEW.checkpoint <> OLD.checkpoint
 BEGIN SELECT RAISE(ABORT, 'a finished claim is append-only'); END
 --;;
 CREATE TRIGGER claims_no_replace BEFORE INSERT ON claims

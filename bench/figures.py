@@ -1,0 +1,60 @@
+"""What the benchmarks share: a figure with its target, a table of them, and progress on standard error."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the result. `most` or `least` is the target, where there is one."""
+
+    name: str
+    value: float
+    unit: str
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def missed(self) -> bool:
+        too_much = self.most is not None and self.value > self.most
+        return too_much or (self.least is not None and self.value < self.least)
+
+    @property
+    def target(self) -> str:
+        if self.most is None and self.least is None:
+            return ""
+        bound = f"at most {self.most:g}" if self.most is not None else f"at least {self.least:g}"
+        return f"  target: {bound}{'  MISSED' if self.missed else ''}"
+
+
+def render(figures: list[Figure]) -> str:
+    width = max(len(figure.name) for figure in figures)
+    return "\n".join(
+        f"{figure.name:<{width}}  {figure.value:>10,.2f} {figure.unit:<9}{figure.target}".rstrip() for figure in figures
+    )
+
+
+def say(what: str) -> None:
+    """On standard error: the result on standard output stays clean."""
+    sys.stderr.write(f"{what} ...\n")
+
+
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Say how far it is, at most once a second."""
+    began = last = time.monotonic()
+
+    def report(done: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= 1:
+            last = now
+            sys.stderr.write(f"\r{what}: {done:,} of {total:,}, {now - began:.0f} s ")
+            sys.stderr.flush()
+
+    yield report
+    if last != began:
+        sys.stderr.write(f"\r{what}: {total:,}, {time.monotonic() - began:.0f} s{' ' * 20}\n")

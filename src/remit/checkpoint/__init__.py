@@ -1,0 +1,1 @@
+"""The way back: what is kept, durably, before an effect may begin."""

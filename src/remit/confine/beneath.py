@@ -1,0 +1,328 @@
+"""Open what a path names without following a link, leaving its directory, or crossing a mount point.
+
+openat2 does the walk, so there is no moment between looking and opening in which somebody could swap a component. What
+comes back is a descriptor, and all further work happens on it. Used in the sandboxed process too: standard library and
+`remit.errors` only. Limit: a descriptor says nothing of where its file is moved to afterwards.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import stat
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Any, Final
+
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+
+_OPENAT2: Final = 437
+_RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276}.get(platform.machine(), -1) if sys.platform == "linux" else -1
+_AT_FDCWD: Final = -100
+_RENAME_NOREPLACE: Final = 1
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
+_CONFINED: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
+# The kernel answers EAGAIN when a rename elsewhere disturbed its walk; one who renames without end must not hold us.
+_TRIES: Final = 200
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def _prepared(*arguments: Any) -> Any:
+    """`syscall(2)` with its types declared once: the whole width of each register is what we say it is."""
+    function = _libc["syscall"]  # by index: a function object of its own, not the shared attribute
+    function.restype = ctypes.c_long
+    function.argtypes = [ctypes.c_long, *arguments]
+    return function
+
+
+_openat2: Final = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_renameat2: Final = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong)
+
+
+def _how(flags: int, resolve: int) -> Any:
+    """A `struct open_how`: flags, mode, resolve. Made once: the calls only read it."""
+    return (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)
+
+
+_BASE: Final = _how(os.O_PATH | os.O_DIRECTORY, _NO_MAGICLINKS | _NO_SYMLINKS)
+# Not O_PATH: only a folder that is open for reading can be synced.
+_FOLDER: Final = _how(os.O_RDONLY | os.O_DIRECTORY, _CONFINED)
+# Without O_NOFOLLOW, which would hand out the link itself instead of refusing it.
+_LOOK: Final = _how(os.O_PATH, _CONFINED)
+_READ: Final = _how(os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY, _CONFINED)
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFLNK: "a symbolic link",
+}
+
+
+class OtherFilesystem(EnvironmentFailed):
+    """A rename would have crossed from one filesystem, or mount, to another. Nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which file this is, and in what state it was seen."""
+
+    dev: int
+    ino: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int
+    uid: int
+    gid: int
+    nlink: int
+
+    def as_json(self) -> dict[str, int]:
+        """Each value as two halves of 32 bits: the canonical form has no integer past 2^53, and times are larger."""
+        halves: dict[str, int] = {}
+        for field, value in zip(fields(self), astuple(self), strict=True):
+            halves[f"{field.name}_high"] = value >> 32
+            halves[f"{field.name}_low"] = value & 0xFFFFFFFF
+        return halves
+
+    @classmethod
+    def from_json(cls, halves: Mapping[str, int]) -> "Identity":
+        """The inverse of `as_json`. KeyError where a half is missing."""
+        names = (field.name for field in fields(cls))
+        return cls(*((halves[f"{name}_high"] << 32) | halves[f"{name}_low"] for name in names))
+
+    def is_file(self, other: "Identity") -> bool:
+        """Whether both are the same file, changed meanwhile or not."""
+        return (self.dev, self.ino) == (other.dev, other.ino)
+
+    def has_content_of(self, other: "Identity") -> bool:
+        """The same file, not written to since. Renaming, linking or chmod does not count."""
+        return self.is_file(other) and (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
+
+
+def open_base(path: str) -> int:
+    """An allowed directory, from the root down without a link. The caller closes the descriptor (O_PATH)."""
+    return _open(_AT_FDCWD, os.fsencode(path), _BASE, path, "the allowed directory")
+
+
+def open_folder(base: int, parents: Sequence[str], *, where: str = "") -> int:
+    """The folder `parents` leads to, beneath `base`. Open for reading, so that it can be synced."""
+    for component in parents:
+        _require_component(component, where)
+    path = "/".join(parents) or "."
+    return _open(base, os.fsencode(path), _FOLDER, where or path, "the folder")
+
+
+def open_file(folder: int, name: str, *, where: str = "") -> int:
+    """A regular file with exactly one link, open for reading. Never waits for a FIFO and never wakes a device."""
+    seen = look(folder, name, where=where)
+    descriptor = _open(folder, os.fsencode(name), _READ, where or name, "the file")
+    try:
+        _require_same(identify(descriptor), seen, where or name)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def look(folder: int, name: str, *, where: str = "") -> Identity:
+    """What the name stands for, without opening it. Refuses all but a regular file with exactly one link."""
+    _require_component(name, where)
+    descriptor = _open(folder, os.fsencode(name), _LOOK, where or name, "the file")
+    try:
+        seen = identify(descriptor)
+    finally:
+        os.close(descriptor)
+    _require_plain(seen, where or name)
+    return seen
+
+
+def identify(descriptor: int) -> Identity:
+    return _identity(os.fstat(descriptor))
+
+
+def peek(folder: int, name: str, *, where: str = "") -> Identity | None:
+    """What has this name, of whatever kind, be it a dangling link; or None. It says nothing of what comes next."""
+    _require_component(name, where)
+    try:
+        return _identity(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise failure(problem, where or name, "could not be looked at") from None
+
+
+def exists(folder: int, name: str) -> bool:
+    """Whether anything has this name, be it a dangling link."""
+    return peek(folder, name) is not None
+
+
+def rename_noreplace(
+    folder_a: int, name_a: str, folder_b: int, name_b: str, *, where: str = "", where_new: str = ""
+) -> None:
+    """Give the file its new name in one step. An existing file, or link, of that name is never replaced."""
+    _require_component(name_a, where)
+    _require_component(name_b, where_new)
+    old, new = os.fsencode(name_a), os.fsencode(name_b)
+    if _renameat2(_RENAMEAT2, folder_a, old, folder_b, new, _RENAME_NOREPLACE) >= 0:
+        return
+    code = ctypes.get_errno()
+    if code == errno.EEXIST:
+        raise already_there(where_new or name_b)
+    if code == errno.ENOENT:
+        raise _missing("the file", where or name_a)
+    if code == errno.EXDEV:
+        raise OtherFilesystem(Reason.EFFECT_FAILED, "the two folders are on different filesystems", where=where)
+    if code in {errno.EINVAL, errno.ENOSYS}:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "this filesystem cannot rename without the danger of replacing a file",
+            where=where_new or name_b,
+            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem that knows RENAME_NOREPLACE.",
+        )
+    raise failure(OSError(code, os.strerror(code)), where or name_a, "could not be renamed")
+
+
+def already_there(where: str) -> Refused:
+    return Refused(
+        Reason.FILE_CONFLICT,
+        "something exists here already, and is never overwritten",
+        where=where,
+        next_step="Choose another destination, or remove what is there first.",
+    )
+
+
+def failure(problem: OSError, where: str, what: str) -> RemitError:
+    """A failed system call as one of our errors."""
+    code = problem.errno or 0
+    if code in {errno.ENOSPC, errno.EDQUOT}:
+        return EnvironmentFailed(
+            Reason.DISK_FULL,
+            f"this {what}: the disk, or a quota on it, is full",
+            where=where,
+            next_step="Free some space and try again with a new task.",
+        )
+    closed = code in {errno.EACCES, errno.EPERM, errno.EROFS}
+    advice = "Check who owns it and what its mode allows; Remit acts as the user it runs as." if closed else ""
+    why = os.strerror(code) if code else type(problem).__name__
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"this {what}: {why}",
+        where=where,
+        next_step=advice or "`remit doctor` shows whether something is wrong with this machine or its disks.",
+    )
+
+
+def _identity(found: os.stat_result) -> Identity:
+    return Identity(
+        dev=found.st_dev,
+        ino=found.st_ino,
+        size=found.st_size,
+        mtime_ns=found.st_mtime_ns,
+        ctime_ns=found.st_ctime_ns,
+        mode=found.st_mode,
+        uid=found.st_uid,
+        gid=found.st_gid,
+        nlink=found.st_nlink,
+    )
+
+
+def _open(folder: int, path: bytes, how: Any, where: str, what: str) -> int:
+    for _ in range(_TRIES):
+        descriptor: int = _openat2(_OPENAT2, folder, path, how, 24)
+        if descriptor >= 0:
+            return descriptor
+        code = ctypes.get_errno()
+        if code not in {errno.EAGAIN, errno.EINTR}:
+            raise _refusal(code, where, what)
+    raise _refusal(errno.EAGAIN, where, what)
+
+
+def _refusal(code: int, where: str, what: str) -> RemitError:
+    if code == errno.ELOOP:
+        return Refused(
+            Reason.PATH_REFUSED,
+            f"{what} is, or lies behind, a symbolic link",
+            where=where,
+            next_step="Name the file by its real path: no component may be a link.",
+        )
+    if code == errno.EXDEV:
+        return Refused(
+            Reason.PATH_REFUSED,
+            f"{what} lies behind a mount point, or outside of its allowed directory",
+            where=where,
+            next_step="List the mounted directory itself among the allowed directories if it may be used.",
+        )
+    if code == errno.ENOENT:
+        return _missing(what, where)
+    if code == errno.ENOTDIR:
+        return Refused(
+            Reason.PATH_REFUSED,
+            f"{what} cannot be reached: a component of its path is not a directory",
+            where=where,
+            next_step="Check the path.",
+        )
+    if code == errno.ENXIO:
+        return Refused(Reason.PATH_REFUSED, f"{what} is not a regular file", where=where, next_step="Check the path.")
+    if code == errno.ENAMETOOLONG:
+        return Refused(
+            Reason.PATH_REFUSED, f"{what} has a name that is too long", where=where, next_step="Choose a shorter one."
+        )
+    if code == errno.ENOSYS:
+        return EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "this kernel has no openat2, without which no path can be confined",
+            where=where,
+            next_step="Linux 5.6 or newer is needed; `remit doctor` shows what holds here.",
+        )
+    return failure(OSError(code, os.strerror(code)), where, "could not be opened")
+
+
+def _missing(what: str, where: str) -> Refused:
+    return Refused(
+        Reason.FILE_CONFLICT, f"{what} does not exist", where=where, next_step="Check the path, and create it if due."
+    )
+
+
+def _require_plain(seen: Identity, where: str) -> None:
+    if not stat.S_ISREG(seen.mode):
+        kind = _KINDS.get(stat.S_IFMT(seen.mode), "something else")
+        raise Refused(
+            Reason.PATH_REFUSED,
+            f"only regular files can be acted on, and this is {kind}",
+            where=where,
+            next_step="Name a regular file.",
+        )
+    if seen.nlink != 1:
+        raise Refused(
+            Reason.PATH_REFUSED,
+            f"this file has {seen.nlink} hard links, so it may also be a file outside of the allowed directories",
+            where=where,
+            next_step="Make a copy that stands alone, and name that.",
+        )
+
+
+def _require_same(found: Identity, seen: Identity, where: str) -> None:
+    _require_plain(found, where)
+    if not found.is_file(seen):
+        raise Refused(
+            Reason.FILE_CONFLICT,
+            "the file was exchanged for another while it was being opened",
+            where=where,
+            next_step="Find out who else works in this folder, then try again.",
+        )
+
+
+def _require_component(name: str, where: str) -> None:
+    """The second lock: names were taken apart by `confine.names` before they came here."""
+    if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        raise Refused(
+            Reason.PATH_REFUSED,
+            "this is not the name of one file or folder",
+            where=where or name,
+            next_step="Give each component of the path by itself.",
+        )

@@ -1,0 +1,64 @@
+"""Going back is a task like any other: which one undoes a given result."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from remit.confine.beneath import open_file
+from remit.confine.names import locate
+from remit.contracts.result import CopyOutput, CopyUndo, DeleteOutput, ExecutionResult, MoveOutput
+from remit.contracts.task import FILE_DELETE, FILE_MOVE, FILE_RESTORE, TaskManifest
+from remit.doors.looking import opened_folder
+from remit.errors import Reason, Refused
+
+_LONGEST_ID: Final = 200
+
+
+def restoring_id(task_id: str, attempt: int) -> str:
+    """Derived, so that a second restore is the same task. A further attempt only follows one that failed."""
+    wanted = f"restore-{task_id}" + (f"-{attempt}" if attempt > 1 else "")
+    return wanted if len(wanted) <= _LONGEST_ID else f"restore-{hashlib.sha256(wanted.encode()).hexdigest()}"
+
+
+def restoring_task(result: ExecutionResult, task_id: str) -> TaskManifest:
+    """The task that takes back what this result says was done, from its undo metadata."""
+    match result.output:
+        case MoveOutput(result_summary=summary, undo_metadata=undo):
+            inputs = {"source_path": summary.destination, "destination_path": undo.original_path}
+            return _manifest(task_id, FILE_MOVE, inputs)
+        case DeleteOutput(result_summary=summary, undo_metadata=undo):
+            return _manifest(task_id, FILE_RESTORE, {"recovery": undo.recovery, "destination_path": summary.source})
+        case CopyOutput(undo_metadata=CopyUndo(created_path=created)):
+            return _manifest(task_id, FILE_DELETE, {"source_path": created})
+    raise Refused(
+        Reason.MISUSE,
+        "this result has nothing to undo: the task failed, changed nothing, or was not asked to be reversible",
+        where=f"result of {result.task_id}",
+        next_step="`remit ledger show` tells what the task did.",
+    )
+
+
+def require_untouched_copy(result: ExecutionResult, bases: Sequence[str]) -> None:
+    """A copy is removed only while it has the bytes that it was made with; what somebody made of it is his."""
+    if not isinstance(result.output, CopyOutput) or not isinstance(result.output.undo_metadata, CopyUndo):
+        return
+    undo = result.output.undo_metadata
+    place = locate(undo.created_path, bases)
+    with opened_folder(place) as folder:
+        descriptor = open_file(folder, place.name, where=place.path)
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            found = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != undo.sha256:
+        raise Refused(
+            Reason.FILE_CONFLICT,
+            "this copy was changed since it was made, and is left alone",
+            where=place.path,
+            next_step="Remove it with a task of its own if it is not wanted.",
+        )
+
+
+def _manifest(task_id: str, capability_id: str, inputs: dict[str, Any]) -> TaskManifest:
+    return TaskManifest.from_tree(
+        {"task_id": task_id, "capability_id": capability_id, "inputs": inputs, "constraints": {"reversible": True}}
+    )

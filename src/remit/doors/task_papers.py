@@ -1,0 +1,58 @@
+"""What the task door writes down before it acts: the sentence for people, and the checkpoint for whoever takes over."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from remit.canonical import canonical_bytes
+from remit.confine.beneath import Identity
+from remit.confine.names import Located
+from remit.contracts.task import TaskManifest
+from remit.effects.registry import Capability, PathUse
+from remit.errors import EnvironmentFailed, Reason, RemitError, render_line
+
+_VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "take away", PathUse.MAKE: "make"}
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTask:
+    """A task as its checkpoint knows it. No authority is in it: that ended with the process that had the lease."""
+
+    manifest: TaskManifest
+    before: Mapping[str, Identity]
+    """By input: which file it was, and in what state. A path where nothing was has none."""
+    snapshot: str | None
+    """Where the whole file is kept."""
+
+
+def render_preview(
+    manifest: TaskManifest, capability: Capability, located: Mapping[str, Located], before: Mapping[str, Identity]
+) -> str:
+    """One masked line: which files will be read, taken away and made, and how large they are."""
+    steps = [f"keep a snapshot of {located[capability.snapshot].path}"] if capability.snapshot else []
+    for name, place in located.items():
+        size = f" ({before[name].size:,} bytes)" if name in before else ""
+        steps.append(f"{_VERBS[capability.paths[name]]} {place.path}{size}")
+    what = f"{manifest.capability_id} as task {manifest.task_id}"
+    return render_line(f"{what}: {', '.join(steps)}" if steps else what)
+
+
+def render_checkpoint(begun: BegunTask) -> str:
+    before = {name: seen.as_json() for name, seen in begun.before.items()}
+    tree = {"manifest": begun.manifest.tree(), "before": before, "snapshot": begun.snapshot}
+    return canonical_bytes(tree).decode()
+
+
+def parse_checkpoint(text: str) -> BegunTask:
+    """The inverse. The text was compared with the ledger before; what cannot be read is of another version of Remit."""
+    try:
+        tree = json.loads(text)
+        before = {name: Identity.from_json(halves) for name, halves in tree["before"].items()}
+        return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"])
+    except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
+        raise EnvironmentFailed(
+            Reason.STORE_OUTDATED,
+            f"a checkpoint cannot be read ({type(problem).__name__})",
+            next_step="Use the version of Remit that began this task.",
+        ) from None

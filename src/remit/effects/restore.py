@@ -1,0 +1,127 @@
+"""FILE_RESTORE: a deleted file back from its snapshot, with its bytes, mode, times, and what else can be given back.
+
+The only effect that may set owner, mode and attributes, and only on the file that it has just made. Owner and the
+attributes that need privileges are given back where this user may; the bytes, mode and times always, or it fails.
+"""
+
+import base64
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.confine.beneath import Identity, identify, open_file, peek
+from remit.effects.duplicate import copy_content, create_part, remove_if_same, sha256_of, sync
+from remit.effects.steps import DESTINATION, clear_part, edited_since, opened, publish, require_free, undoing, was_made
+from remit.effects.work import Effect, Work
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.faultpoints import reach
+
+RECOVERY: Final = "recovery"
+SNAPSHOT: Final = "snapshot"
+
+_NOT_OURS_TO_SET: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EINVAL})
+_SET_ID: Final = 0o6000
+
+
+class Restore:
+    """Makes a file where there is none. The snapshot stays."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        spot, meta = work.spots[DESTINATION], _meta(work)
+        require_free(spot)
+        with undoing(spot.path) as undo:
+            # Closed to all others until it is whole: only then is it known who may read it.
+            with opened(create_part(spot.folder, work.part_name, 0o600, where=spot.path)) as part:
+                made = identify(part)
+                undo.callback(remove_if_same, spot.folder, work.part_name, made, where=spot.path)
+                reach("effect.part_made")
+                work.note({"made": f"{made.dev}:{made.ino}"})
+                copy_content(work.given[SNAPSHOT], part, meta["size"], work.progress)
+                reach("effect.part_filled")
+                if sha256_of(part) != meta["sha256"]:
+                    raise EnvironmentFailed(
+                        Reason.EFFECT_FAILED,
+                        "what was read from the snapshot is not what was kept",
+                        where=spot.path,
+                        next_step="Check the disk and the memory of this machine.",
+                    )
+                _dress(part, meta)
+                reach("effect.attributes_set")
+                os.fsync(part)
+                reach("effect.part_synced")
+                made = identify(part)
+            publish(work, made, undo)
+        return restore_output(work)
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+        spot = work.spots[DESTINATION]
+        unfinished = clear_part(work, spot)
+        arrived = peek(spot.folder, spot.name, where=spot.path)
+        if arrived is None or unfinished:
+            return None
+        same = _is_restored(work, arrived)
+        if same and finish:
+            sync(spot.folder, where=spot.path)
+            return restore_output(work)
+        if was_made(work, arrived):
+            if not same:
+                raise edited_since(spot.path)
+            remove_if_same(spot.folder, spot.name, arrived, where=spot.path)
+        return None
+
+
+def restore_output(work: Work) -> dict[str, Any]:
+    return {
+        "result_summary": {"source": work.inputs[RECOVERY], "destination": work.spots[DESTINATION].path},
+        "undo_metadata": {},
+    }
+
+
+def _meta(work: Work) -> Mapping[str, Any]:
+    meta = work.checkpoint.get("meta")
+    if not isinstance(meta, Mapping) or SNAPSHOT not in work.given:
+        raise Misuse(
+            Reason.MISUSE,
+            'a restore needs the snapshot\'s descriptor as given["snapshot"] and its meta as checkpoint["meta"]',
+            next_step="Pass on both that `open_snapshot` returns.",
+        )
+    return meta
+
+
+def _dress(descriptor: int, meta: Mapping[str, Any]) -> None:
+    """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
+    mode = meta["mode"]
+    try:
+        os.fchown(descriptor, meta["uid"], meta["gid"])
+    except OSError as problem:
+        if problem.errno not in _NOT_OURS_TO_SET:
+            raise
+        mode &= ~_SET_ID  # a program that ran as somebody else must not now run as us
+    for name, value in meta["xattrs"].items():
+        _set_attribute(descriptor, name, base64.b64decode(value))
+    os.fchmod(descriptor, mode)
+    os.utime(descriptor, ns=(int(meta["atime_ns"]), int(meta["mtime_ns"])))
+
+
+def _set_attribute(descriptor: int, name: str, value: bytes) -> None:
+    try:
+        os.setxattr(descriptor, name, value)
+    except OSError as problem:
+        if problem.errno not in _NOT_OURS_TO_SET:
+            raise
+
+
+def _is_restored(work: Work, arrived: Identity) -> bool:
+    """Whether the file at the destination is the snapshot's, byte for byte."""
+    spot, meta = work.spots[DESTINATION], _meta(work)
+    if arrived.size != meta["size"]:
+        return False
+    try:
+        with opened(open_file(spot.folder, spot.name, where=spot.path)) as descriptor:
+            return sha256_of(descriptor) == str(meta["sha256"])
+    except Refused:
+        return False
+
+
+RESTORE: Final[Effect] = Restore()

@@ -1,0 +1,64 @@
+"""What an effect sees of the world: its task, open folders, and a way to talk to the host. Nothing else is in reach.
+
+Runs inside the sandboxed process, so it must stay light: standard library, `remit.errors`, `remit.confine`, no models.
+An effect is an object with two methods. It works on descriptors it was given, makes what it did durable before it
+returns, and fails with a `RemitError`; anything else it raises is a bug, and is reported as one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """One path of the task's inputs: an open descriptor of the folder it lies in, and its name there."""
+
+    path: str
+    folder: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One task, or the remains of one that was cut short."""
+
+    task_id: str
+    capability_id: str
+    inputs: Mapping[str, Any]
+    reversible: bool
+    part_name: str
+    """The only name, besides those in the inputs, that the effect may create: for bytes on their way to one of them."""
+    spots: Mapping[str, Spot] = field(default_factory=dict)
+    """By the name of the input. The folders were opened without following a link, beneath an allowed directory."""
+    before: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What the host saw before the intent was recorded, by the name of the input: `confine.beneath.Identity` as a dict.
+
+    A path that must not exist yet has none.
+    """
+    checkpoint: Mapping[str, Any] = field(default_factory=dict)
+    """What the host keeps for the way back, such as the reference of a snapshot."""
+    given: Mapping[str, int] = field(default_factory=dict)
+    """Descriptors that the host opened for this task, by name: a snapshot to restore from."""
+    notes: tuple[Mapping[str, Any], ...] = ()
+    """In `settle`: what `run` had noted before it was cut short, as far as the host received it."""
+    note: Callable[[Mapping[str, Any]], None] = lambda _: None
+    """Tell the host something that `settle` will need, before doing it."""
+    progress: Callable[[int, int], None] = lambda _done, _total: None
+    """So much is done of so much. The host may drop it."""
+    ask: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
+    """Put a question to the host and wait; the wall clock stands still meanwhile."""
+
+
+class Effect(Protocol):
+    """One thing that can be done to the world, and what to make of one that was cut short."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Do it. Returns `result_summary` and `undo_metadata`, or raises with the world as it was before."""
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+        """`run` was killed somewhere, or the machine died. Leave the world as after or as before, never between.
+
+        With `finish`, an effect that had reached the world is completed, and its output returned; one that had not is
+        cleared away, and None returned. Without, it is undone in either case. May itself be killed and called again.
+        """

@@ -1,0 +1,48 @@
+"""May this task happen, as far as that can be said without looking at the disk?"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from remit.confine.names import Located, locate
+from remit.contracts.base import Contract
+from remit.contracts.task import TaskManifest
+from remit.effects.registry import Capability, Registry
+from remit.errors import Reason, Refused
+from remit.policy.capability import decide_capability
+from remit.policy.decision import Decision, Denial
+
+
+def decide_task(manifest: TaskManifest, registry: Registry, bases: Sequence[str]) -> Decision:
+    """Somebody implements it, its inputs are what that one takes, and each path lies beneath an allowed directory."""
+    capability = registry.get(manifest.capability_id)
+    if capability is None:
+        return decide_capability(manifest.capability_id, tuple(registry))
+    granted = list(decide_capability(manifest.capability_id, tuple(registry)).granted_by)
+    denials = []
+    if capability.must_be_reversible and not manifest.constraints.reversible:
+        denials.append(
+            Denial(
+                Reason.MALFORMED,
+                f"{capability.capability_id} is done only if it can be undone, and this task does not ask for that",
+                where="manifest, constraints.reversible",
+                next_step="Ask with reversible: true.",
+            )
+        )
+    try:
+        located = locate_paths(manifest, capability, bases)
+        granted += [f"{name} lies beneath {place.base}" for name, place in located.items()]
+    except Refused as problem:
+        denials.append(Denial(problem.reason, problem.what, problem.where, problem.next_step))
+    return Decision(tuple(granted), tuple(denials))
+
+
+def close_inputs(manifest: TaskManifest, capability: Capability) -> dict[str, Any]:
+    """The inputs as the capability's own contract has them, or a refusal."""
+    given = manifest.inputs.tree() if isinstance(manifest.inputs, Contract) else manifest.inputs
+    return capability.inputs.from_tree(given, source="manifest, inputs").tree()
+
+
+def locate_paths(manifest: TaskManifest, capability: Capability, bases: Sequence[str]) -> dict[str, Located]:
+    """Each input that is a path, taken apart. Refuses one that lies outside of every allowed directory."""
+    inputs = close_inputs(manifest, capability)
+    return {name: locate(inputs[name], bases) for name in capability.paths if inputs.get(name) is not None}

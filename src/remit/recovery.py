@@ -1,0 +1,117 @@
+"""What a crash left unfinished is finished or cleared away, and the outcome signed and recorded as any other.
+
+Nobody's authority is needed to complete what authority had begun, and none is taken: an effect that had reached the
+world is finished; one that had not is a recorded failure, and is not tried again. Safe to run at any time, by several
+at once, and to be killed itself. What cannot be settled now stays as it is and is reported; the others go on.
+"""
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from remit.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
+from remit.faultpoints import reach
+from remit.journal import Entered, Journal, Trace, is_orphan
+from remit.road import Begun, Door, Made, Outcome, Request, Site, conclude, record
+from remit.store.claims import Running, unfinished
+from remit.store.owners import is_known_here
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered(Generic[Outcome]):
+    """One request that somebody had begun: what came of it, or why nothing could be made of it now."""
+
+    key: str
+    began_at: str
+    outcome: Outcome | None = None
+    took_effect: bool = False
+    problem: RemitError | None = None
+
+
+def recover(
+    door: Door[Request, Any, Begun, Made, Outcome],
+    site: Site,
+    *,
+    spare: Collection[str] = (),
+    presumed_dead: Collection[str] = (),
+) -> list[Recovered[Outcome]]:
+    """Settle every request of this door that was begun by a process that is dead. The others are left alone.
+
+    `spare` names requests that somebody is about to settle himself. `presumed_dead` names those whose process somebody
+    knows to be dead where we cannot know it: on another machine, or before a reboot.
+    """
+    with site.ledger.store.reading() as connection:
+        left = [claimed for claimed in unfinished(connection, door.name) if claimed.key.key not in spare]
+    reports = []
+    for claimed in left:
+        dead = is_orphan(claimed, site.ledger.store.dialect) or claimed.key.key in presumed_dead
+        if not dead and is_known_here(claimed.owner):
+            continue  # at work
+        try:
+            report = _settle(door, site, claimed) if dead else _unknown(claimed)
+        except Exception as problem:  # noqa: BLE001 - one that cannot be settled must not keep us from the others
+            report = Recovered(claimed.key.key, claimed.claimed_at, problem=as_remit_error(problem))
+        if report is not None:
+            reports.append(report)
+    return reports
+
+
+def _settle(door: Door[Request, Any, Begun, Made, Outcome], site: Site, orphan: Running) -> Recovered[Outcome] | None:
+    """None if somebody else was faster."""
+    key = orphan.key
+    placeholder = Trace(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
+    Journal(site.ledger, placeholder, site.hosts, 0).require_intended(orphan)
+    request, begun = door.recall(orphan.checkpoint)
+    trace = dataclasses.replace(door.trace(request), correlation_id=orphan.correlation_id)
+    if (trace.key, trace.request_digest) != (key.key, orphan.request_digest):
+        raise EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            "the checkpoint speaks of another request than its claim; nothing was touched",
+            where=f"{key.scope} {key.key}",
+            next_step="Keep the database as it is and run `remit ledger verify`.",
+        )
+    door.decide(request).require()
+    journal = Journal(site.ledger, trace, site.hosts, 0)
+    entered = journal.resume(orphan, lambda _: None)
+    if entered is None:
+        return None
+    try:
+        return _finish(door, journal, entered, request, begun, orphan)
+    except BaseException:
+        journal.give_up(entered.won)
+        raise
+
+
+def _finish(
+    door: Door[Request, Any, Begun, Made, Outcome],
+    journal: Journal,
+    entered: Entered,
+    request: Request,
+    begun: Begun,
+    orphan: Running,
+) -> Recovered[Outcome]:
+    reach("road.taken_over")
+    made = door.settle(begun)
+    reach("road.settled")
+    if made is None:
+        problem = EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "the task was interrupted before it took effect; nothing was changed",
+            next_step="If it is still wanted, ask for it under a new task id.",
+        )
+        outcome = door.fail(request, problem)
+    else:
+        outcome = conclude(door, request, begun, made)
+    outcome = record(door, journal, entered, request, begun, outcome)
+    return Recovered(orphan.key.key, orphan.claimed_at, outcome, took_effect=made is not None)
+
+
+def _unknown(claimed: Running) -> Recovered[Outcome]:
+    problem = EnvironmentFailed(
+        Reason.IN_PROGRESS,
+        "it was begun on another machine, in another container or before a reboot: whether it still runs is not known",
+        where=f"{claimed.key.scope} {claimed.key.key}",
+        next_step=f"Run `remit recover` there; or, if that process is certainly dead: --dead '{claimed.key.key}'",
+    )
+    return Recovered(claimed.key.key, claimed.claimed_at, problem=problem)

@@ -1,0 +1,264 @@
+"""One sandboxed process: locked when it is born, given its order, locked to that order's folders, then the effect.
+
+The trusted half is everything before the effect is called. From then on nothing here is trusted any more: the host
+takes the frames as data, and kills. It knows no key, and opens no file by a path of its own choosing.
+"""
+
+import _socket  # the module around it costs 1 MB, which every fork pays for
+import ctypes
+import json
+import os
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, NoReturn
+
+from remit.confine import beneath
+from remit.effects.work import Effect, Spot, Work
+from remit.errors import Misuse, Reason, Refused, RemitError
+from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken, encode_frame
+from remit.sandbox.landlock import Landlock, decide_rights
+from remit.sandbox.privileges import Privileges
+from remit.sandbox.seccomp import LOCK_DESCRIPTOR, Filters
+from remit.sandbox.syscalls import number_of, prepared, require
+
+CHANNEL: Final = LOCK_DESCRIPTOR + 1
+MAX_GIVEN: Final = 8
+MAX_OPEN_FILES: Final = 64
+MAX_TRACE: Final = 500
+
+_PR_SET_PDEATHSIG: Final = 1
+_SIGKILL: Final = 9
+_ROOM_FOR_GIVEN: Final = _socket.CMSG_SPACE(4 * MAX_GIVEN)
+_PROGRESS_PAUSE: Final = 0.05
+_PROGRESS_STEPS: Final = 100
+_STRINGS: Final = ("effect", "call", "task_id", "capability_id", "part_name")
+REHEARSAL: Final = encode_frame(
+    {
+        **dict.fromkeys(_STRINGS, "rehearsal"),
+        **{name: {} for name in ("inputs", "before", "checkpoint")},
+        "places": {"path": {"base": "/", "parents": [], "name": "rehearsal", "use": "read"}},
+        "reversible": False,
+        "restores": False,
+        "notes": [],
+        "given": [],
+    }
+)[4:]
+"""An order that nobody gave."""
+
+_EXHAUSTED: Final = encode_frame({"kind": "failed", "error": {"type": "exhausted"}})
+
+
+class Walls(NamedTuple):
+    """What the kernel holds a child to."""
+
+    landlock: Landlock
+    filters: Filters
+    privileges: Privileges
+
+    def close_around(self, rights: Mapping[int, int], *, restores: bool) -> None:
+        """Just before the effect. From here on nothing is opened by a path outside of these folders."""
+        self.landlock.restrict(self.landlock.build(rights))
+        if restores:
+            self.filters.order_to_restore.install()
+        else:
+            self.privileges.keep_only_these()
+            self.filters.order.install()
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """All that the zygote prepared for its children."""
+
+    effects: Mapping[str, Effect]
+    zygote: int
+    walls: Walls | None
+    """None for `unsafe-none`: then only the limits hold."""
+
+
+_call: Final = prepared(ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
+_CLOSE_RANGE: Final = number_of("close_range") or 0
+_PRCTL: Final = number_of("prctl") or 0
+
+
+def be_born(cell: Cell, channel: int) -> None:
+    """Right after the fork, before there is an order. If anything does not hold, it says so and dies."""
+    try:
+        _be_born(cell, channel)
+        rehearse(cell, Channel())
+    except BaseException as problem:  # noqa: BLE001 - nothing may go on half locked
+        os.write(channel, encode_frame({"kind": "failed", "error": {**describe(problem), "type": "stillborn"}}))
+        os._exit(1)
+
+
+def _be_born(cell: Cell, channel: int) -> None:
+    # What can be inherited was set once, in the zygote: the other limits, no_new_privs, signals, umask.
+    require(_call(_PRCTL, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
+    if os.getppid() != cell.zygote:
+        os._exit(1)  # it died before the line above: nobody would kill us
+    os.setpgid(0, 0)
+    os.dup2(channel, CHANNEL)
+    # Standard streams are /dev/null, so that no file of the effect's can become one of them.
+    require(_call(_CLOSE_RANGE, CHANNEL + 1, 0xFFFFFFFF, 0, 0, 0), "close_range")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+    if cell.walls is not None:
+        cell.walls.filters.birth.install()
+
+
+def rehearse(cell: Cell, channel: "Channel") -> None:
+    """The way to an effect, up to the first step that cannot be taken back.
+
+    In the zygote it settles the code. In a child that waits for its order, the memory that it will write to becomes its
+    own: a third of a millisecond that nobody waits for.
+    """
+    work, rights = prepare_work(channel.parse(REHEARSAL), [], channel)
+    if cell.walls is not None:
+        os.close(cell.walls.landlock.build(rights))
+    encode_frame({"kind": "done", "output": {"task": work.task_id}})
+    for spot in work.spots.values():
+        os.close(spot.folder)
+
+
+def live(cell: Cell) -> NoReturn:
+    """Take the one order, do it, answer, and wait to be killed."""
+    channel = Channel()
+    try:
+        order, descriptors = channel.take_order()
+        answer: Mapping[str, Any] = {"kind": "done", "output": _obey(cell, order, descriptors, channel)}
+    except MemoryError:
+        channel.write(_EXHAUSTED)
+    except BaseException as problem:  # noqa: BLE001 - whatever the effect raised is told to the host
+        channel.say({"kind": "failed", "error": describe(problem)})
+    else:
+        channel.finish(answer)
+    channel.wait_for_the_end()
+    os._exit(0)
+
+
+class Channel:
+    """The child's end of the socket. Written with write(2): sending by any other call is denied."""
+
+    def __init__(self, descriptor: int = CHANNEL) -> None:
+        self._descriptor = descriptor
+        self._reader = FrameReader()
+        self._told = (0.0, 0)
+
+    def take_order(self) -> tuple[dict[str, Any], list[int]]:
+        end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, self._descriptor)
+        first, extras, _, _ = end.recvmsg(CHUNK, _ROOM_FOR_GIVEN)
+        end.detach()
+        descriptors = [fd for _, _, raw in extras for fd in memoryview(raw).cast("i")]
+        return self._next(first), descriptors
+
+    def say(self, message: Mapping[str, Any]) -> None:
+        self.write(encode_frame(message))
+
+    def finish(self, answer: Mapping[str, Any]) -> None:
+        try:
+            frame = encode_frame(answer)
+        except (TypeError, ValueError, FramesBroken, RecursionError) as problem:
+            frame = encode_frame({"kind": "failed", "error": describe(problem)})
+        self.write(frame)
+
+    def note(self, what: Mapping[str, Any]) -> None:
+        self.say({"kind": "note", "note": what})
+
+    def progress(self, done: int, total: int) -> None:
+        """Said at most some hundred times in all: the host counts frames."""
+        now, (when, last) = time.monotonic(), self._told
+        if now - when >= _PROGRESS_PAUSE and (done - last) * _PROGRESS_STEPS >= total:
+            self._told = (now, done)
+            self.say({"kind": "progress", "done": done, "total": total})
+
+    def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.say({"kind": "ask", "question": question})
+        answer: Mapping[str, Any] = self._next(b"")["answer"]
+        return answer
+
+    def write(self, frame: bytes) -> None:
+        view = memoryview(frame)
+        while view:
+            view = view[os.write(self._descriptor, view) :]
+
+    def wait_for_the_end(self) -> None:
+        """The host reads what this process has used while it is still there, then kills it."""
+        while os.read(self._descriptor, CHUNK):
+            pass
+
+    def parse(self, frame: bytes) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(frame)
+        return message
+
+    def _next(self, data: bytes) -> dict[str, Any]:
+        while True:
+            for frame in self._reader.feed(data):
+                return self.parse(frame)
+            data = os.read(self._descriptor, CHUNK)
+            if not data:
+                os._exit(0)  # the host is gone, or wants nobody any more
+
+
+def _obey(cell: Cell, order: dict[str, Any], descriptors: list[int], channel: Channel) -> dict[str, Any] | None:
+    effect = cell.effects.get(order["effect"])
+    if effect is None:
+        raise Refused(Reason.CAPABILITY_UNSUPPORTED, f"no effect {order['effect']} was registered with this sandbox")
+    work, rights = prepare_work(order, descriptors, channel)
+    if cell.walls is not None:
+        cell.walls.close_around(rights, restores=order["restores"])
+    match order["call"]:
+        case "run":
+            return effect.run(work)
+        case "finish" | "undo" as call:
+            return effect.settle(work, finish=call == "finish")
+    raise Misuse(Reason.MISUSE, "an order is to run, to finish or to undo")
+
+
+def prepare_work(order: dict[str, Any], descriptors: list[int], channel: Channel) -> tuple[Work, dict[int, int]]:
+    spots, rights = open_places(order["places"])
+    work = Work(
+        task_id=order["task_id"],
+        capability_id=order["capability_id"],
+        inputs=order["inputs"],
+        reversible=order["reversible"],
+        part_name=order["part_name"],
+        spots=spots,
+        before=order["before"],
+        checkpoint=order["checkpoint"],
+        given=dict(zip(order["given"], descriptors, strict=True)),
+        notes=tuple(order["notes"]),
+        note=channel.note,
+        progress=channel.progress,
+        ask=channel.ask,
+    )
+    return work, rights
+
+
+def open_places(places: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Spot], dict[int, int]]:
+    """Each path's folder, opened without following a link, and what the kernel will allow in it."""
+    folders: dict[tuple[str, ...], int] = {}
+    spots, uses = {}, []
+    for name, place in places.items():
+        base, parents = place["base"], place["parents"]
+        key = (base, *parents)
+        path = os.path.join(base, *parents, place["name"])
+        if key not in folders:
+            root = beneath.open_base(base)
+            folders[key] = beneath.open_folder(root, parents)
+            os.close(root)
+        spots[name] = Spot(path, folders[key], place["name"])
+        uses.append((folders[key], place["use"]))
+    return spots, decide_rights(uses)
+
+
+def describe(problem: BaseException) -> dict[str, str]:
+    """An error as the host will hear of it. What is not one of ours is a bug, told with the line it came from."""
+    if isinstance(problem, RemitError):
+        kinds = [cls.__name__ for cls in type(problem).__mro__]
+        kind = next((word for word in ("Refused", "Misuse") if word in kinds), "EnvironmentFailed")
+        return {"type": kind, **problem.as_json()}
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f"{os.path.basename(trace.tb_frame.f_code.co_filename)}, line {trace.tb_lineno}" if trace else ""
+    return {"type": "bug", "what": f"{type(problem).__name__}: {problem}"[:MAX_TRACE], "where": where}

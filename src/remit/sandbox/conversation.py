@@ -1,0 +1,253 @@
+"""One task, from the host's side: hand over the order, listen, watch the quotas, and see the process dead.
+
+Whatever comes from the child is data. However this ends, the child is dead before it returns or raises: by SIGKILL
+through its pidfd, and then by waiting until the kernel says so.
+"""
+
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from remit.errors import Misuse, Reason, Refused, RemitError
+from remit.sandbox.endings import KINDS, CutShort, Finished, Note, reason_of
+from remit.sandbox.frames import CHUNK, MAX_FRAME, FrameReader, FramesBroken, encode_frame
+from remit.sandbox.orders import Quotas
+from remit.sandbox.pool import Child
+from remit.sandbox.quotas import (
+    FIRST_LOOK_SECONDS,
+    Breach,
+    CannotWatch,
+    Meter,
+    decide_breach,
+    memory_breach,
+    next_look,
+)
+from remit.untrusted import Bounds, parse_json
+
+OnProgress = Callable[[int, int], None]
+OnAsk = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+_DOCTOR: Final = {"next_step": "Mount /proc without hidepid; `remit doctor` shows what holds on this machine."}
+MAX_NOTED: Final = 64 << 10
+"""Bytes of notes in all: they go into the order to settle, which has a bound as well."""
+
+_BOUNDS: Final = Bounds(max_bytes=MAX_FRAME)
+
+
+class NeverBegun(Exception):
+    """The child died before it had read its order, so another one can have it."""
+
+
+class Conversation:
+    """With one child, once: it is dead after `run`. Its descriptors are the caller's to close."""
+
+    def __init__(
+        self, child: Child, quotas: Quotas, resident: int, on_progress: OnProgress | None, on_ask: OnAsk | None
+    ) -> None:
+        self._child = child
+        self._quotas = quotas
+        self._on_progress = on_progress
+        self._on_ask = on_ask
+        self._meter = Meter(child.pid, resident)
+        self._reader = FrameReader()
+        self._notes: list[Note] = []
+        self._noted = 0
+        self._heard = False
+        self._outgoing = memoryview(b"")
+        self._began = 0.0
+        self._paused = 0.0
+        self._poll = select.poll()
+        self.died = False
+        """Whether the child ended by itself, so that its exit status tells something."""
+
+    def run(self, frame: bytes, descriptors: Sequence[int]) -> Finished:
+        """Raises what the effect raised, CutShort, or NeverBegun."""
+        try:
+            self._began = time.monotonic()
+            self._hand_over(frame, descriptors)
+            output = self._listen()
+            used = self._meter.read(self._seconds())
+            breach = decide_breach(self._quotas, used)
+            if breach is not None:
+                raise self._cut(breach)
+            return Finished(output, tuple(self._notes), used)
+        except FramesBroken as problem:
+            raise self._cut(Breach(f"the task's process said too much: {problem}", "")) from None
+        except CannotWatch as problem:
+            raise self._cut_short(
+                Reason.EFFECT_FAILED, f"what a task uses cannot be watched here: {problem}", _DOCTOR
+            ) from None
+        finally:
+            try:
+                self._see_it_dead()
+            finally:
+                self._meter.close()
+
+    # --- talking ------------------------------------------------------------------------------------------------------
+
+    def _hand_over(self, frame: bytes, descriptors: Sequence[int]) -> None:
+        self._outgoing = memoryview(frame)
+        try:
+            sent = socket.send_fds(self._child.channel, [frame], list(descriptors), socket.MSG_DONTWAIT)
+        except ConnectionError:
+            raise NeverBegun from None
+        self._outgoing = self._outgoing[sent:]
+        self._poll.register(self._child.channel, select.POLLIN)
+        self._poll.register(self._child.pidfd, select.POLLIN)
+
+    def _listen(self) -> dict[str, Any] | None:
+        """Until it is done. Looks at the quotas when it is time to, however much the child has to say."""
+        channel, pause = self._child.channel.fileno(), FIRST_LOOK_SECONDS
+        look_at = self._began + pause
+        while True:
+            if self._outgoing:
+                self._poll.modify(channel, select.POLLIN | select.POLLOUT)
+            ready = dict(self._poll.poll(max(look_at - time.monotonic(), 0.0) * 1_000))
+            if self._outgoing and ready.get(channel, 0) & select.POLLOUT:
+                self._send_more()
+            if ready.get(channel, 0) & ~select.POLLOUT:
+                for frame in self._receive():
+                    message = self._parse(frame)
+                    if message["kind"] == "done":
+                        return self._output(message)
+                    self._heed(message, len(frame))
+            elif self._child.pidfd in ready:
+                self.died = True
+                raise self._cut_by_death()
+            if time.monotonic() >= look_at:
+                used = self._meter.read(self._seconds())
+                breach = decide_breach(self._quotas, used)
+                if breach is not None:
+                    raise self._cut(breach)
+                look_at = time.monotonic() + next_look(self._quotas, used)
+
+    def _receive(self) -> Iterable[bytes]:
+        try:
+            data = self._child.channel.recv(CHUNK, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return ()
+        except ConnectionError:
+            # The kernel says this, and not the end of file, of a socket that was closed with something unread in it.
+            if not self._heard:
+                raise NeverBegun from None
+            data = b""
+        if not data:
+            self.died = True
+            raise self._cut_by_death()
+        self._heard = True
+        return self._reader.feed(data)
+
+    def _remember(self, note: Note, size: int) -> None:
+        self._noted += size
+        if self._noted > MAX_NOTED:
+            raise FramesBroken(f"it noted more than {MAX_NOTED:,} bytes")
+        self._notes.append(note)
+
+    def _parse(self, frame: bytes) -> dict[str, Any]:
+        try:
+            message = parse_json(frame, _BOUNDS, source="the sandboxed process")
+        except Refused:
+            raise self._not_as_agreed() from None
+        if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
+            raise self._not_as_agreed()
+        return message
+
+    def _heed(self, message: dict[str, Any], size: int) -> None:
+        match message:
+            case {"kind": "note", "note": dict(note)}:
+                self._remember(note, size)
+            case {"kind": "progress", "done": int(done), "total": int(total)}:
+                if self._on_progress is not None:
+                    self._on_progress(done, total)
+            case {"kind": "ask", "question": dict(question)}:
+                self._answer(question)
+            case {"kind": "failed", "error": dict(error)}:
+                raise self._failure(error)
+            case _:
+                raise self._not_as_agreed()
+
+    def _answer(self, question: dict[str, Any]) -> None:
+        """The clock stands still, and so does the child: it could else work on for free while a person thinks."""
+        if self._outgoing:
+            raise self._not_as_agreed()  # it has not heard the last answer yet
+        asked = time.monotonic()
+        self._child.signal(signal.SIGSTOP)
+        answer = self._on_ask(question) if self._on_ask is not None else {}
+        try:
+            self._outgoing = memoryview(encode_frame({"kind": "answer", "answer": answer}))
+        except (TypeError, ValueError, FramesBroken) as problem:
+            raise Misuse(Reason.MISUSE, f"the answer to a task's question cannot be sent: {problem}") from None
+        self._child.signal(signal.SIGCONT)
+        self._paused += time.monotonic() - asked
+
+    def _send_more(self) -> None:
+        try:
+            sent = self._child.channel.send(self._outgoing, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            sent = len(self._outgoing)  # it will be seen as the end of the child
+        self._outgoing = self._outgoing[sent:]
+        if not self._outgoing:
+            self._poll.modify(self._child.channel, select.POLLIN)
+
+    def _output(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        match message:
+            case {"kind": "done", "output": dict() | None as output}:
+                return output
+        raise self._not_as_agreed()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _see_it_dead(self) -> None:
+        """A process that was killed may still finish the system call it is in: so wait for the end of it."""
+        self._child.signal(signal.SIGKILL)
+        poll = select.poll()
+        poll.register(self._child.pidfd, select.POLLIN)
+        poll.poll()
+
+    def _failure(self, error: dict[str, Any]) -> RemitError:
+        """What the effect raised. A bug in it leaves the world as it may be, so that is a task cut short."""
+        words = {key: value for key in ("what", "where", "next_step") if isinstance(value := error.get(key, ""), str)}
+        match error.get("type"):
+            case "exhausted":
+                return self._cut(memory_breach(self._quotas))
+            case "bug":
+                return self._cut_short(Reason.EFFECT_FAILED, f"the effect has a bug: {words.get('what', '')}", words)
+            case str(kind) if kind in KINDS:
+                return KINDS[kind](reason_of(error.get("reason")), **{"what": "", **words})
+        return self._not_as_agreed()
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began - self._paused
+
+    def _cut(self, breach: Breach) -> CutShort:
+        words = {"next_step": breach.next_step}
+        return self._cut_short(Reason.RESOURCE_EXHAUSTED, breach.what, words)
+
+    def _not_as_agreed(self) -> CutShort:
+        return self._cut_short(Reason.EFFECT_FAILED, "the task's process did not answer as agreed", {})
+
+    def _cut_by_death(self) -> CutShort:
+        return self._cut_short(Reason.EFFECT_FAILED, "the task's process died", {})
+
+    def _cut_short(self, reason: Reason, what: str, words: Mapping[str, str]) -> CutShort:
+        """Kills first: what it had noted until then is still in the socket, and `settle` will need it."""
+        self._see_it_dead()
+        self._drain()
+        more = {key: words[key] for key in ("where", "next_step") if words.get(key)}
+        return CutShort(reason, what, notes=self._notes, usage=self._meter.last(self._seconds()), **more)
+
+    def _drain(self) -> None:
+        """The notes among what is left in the socket, up to the first thing that is not as agreed."""
+        try:
+            while data := self._child.channel.recv(CHUNK, socket.MSG_DONTWAIT):
+                for frame in self._reader.feed(data):
+                    message = parse_json(frame, _BOUNDS)
+                    if isinstance(message, dict) and isinstance(message.get("note"), dict):
+                        self._remember(message["note"], len(frame))
+        except (OSError, FramesBroken, Refused):
+            return

@@ -1,0 +1,90 @@
+"""How a task in a sandboxed process can end, as the caller hears of it."""
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.sandbox.orders import Quotas, Usage
+from remit.sandbox.quotas import write_breach
+
+Note = Mapping[str, Any]
+
+KINDS: Final[dict[str, type[RemitError]]] = {
+    "Refused": Refused,
+    "Misuse": Misuse,
+    "EnvironmentFailed": EnvironmentFailed,
+}
+# An effect has no say on these: who may ask, what was recorded, whether the store works.
+_NOT_THE_EFFECTS_TO_SAY: Final = frozenset(
+    {
+        Reason.AUTHORITY_MALFORMED,
+        Reason.SIGNATURE_INVALID,
+        Reason.KEY_UNKNOWN,
+        Reason.KEY_RETIRED,
+        Reason.BINDING_MISMATCH,
+        Reason.EXPIRED,
+        Reason.NOT_YET_VALID,
+        Reason.REVOKED,
+        Reason.IDEMPOTENCY_CONFLICT,
+        Reason.IN_PROGRESS,
+        Reason.TRANSITION_INVALID,
+        Reason.SANDBOX_UNAVAILABLE,
+        Reason.STORE_UNAVAILABLE,
+        Reason.STORE_OUTDATED,
+    }
+)
+
+
+class CutShort(EnvironmentFailed):
+    """The task did not come to its end, and its process is certainly dead. What it left must be settled.
+
+    `reason` is RESOURCE_EXHAUSTED for a quota, and EFFECT_FAILED where it died or did not keep to its contract.
+    """
+
+    def __init__(
+        self, reason: Reason, what: str, *, where: str = "", next_step: str = "", notes: Sequence[Note], usage: Usage
+    ) -> None:
+        super().__init__(reason, what, where=where, next_step=next_step)
+        self.notes = tuple(notes)
+        self.usage = usage
+
+
+class Finished(NamedTuple):
+    """What the effect returned, what it had noted, and what it used."""
+
+    output: dict[str, Any] | None
+    notes: tuple[Note, ...]
+    usage: Usage
+
+
+def reason_of(word: object) -> Reason:
+    """An effect's own reason, as far as it is its to give."""
+    try:
+        reason = Reason(str(word))
+    except ValueError:
+        return Reason.EFFECT_FAILED
+    return Reason.EFFECT_FAILED if reason in _NOT_THE_EFFECTS_TO_SAY else reason
+
+
+def describe_status(status: int | None) -> tuple[str, bool]:
+    """How a process ended, in words, and whether that was a limit of the kernel's."""
+    if status is None:
+        return "the task's process died", False
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        name = next((known.name for known in signal.Signals if known == number), f"signal {number}")
+        return f"the task's process was ended by {name}", number == signal.SIGXFSZ
+    return f"the task's process ended by itself ({os.WEXITSTATUS(status)})", False
+
+
+def death_of(cut: CutShort, status: int | None, quotas: Quotas) -> CutShort:
+    """The same, with what the zygote knows of the end."""
+    what, too_large = describe_status(status)
+    if too_large:
+        breach = write_breach(quotas)
+        return CutShort(
+            Reason.RESOURCE_EXHAUSTED, breach.what, next_step=breach.next_step, notes=cut.notes, usage=cut.usage
+        )
+    return CutShort(cut.reason, what, where=cut.where, notes=cut.notes, usage=cut.usage)

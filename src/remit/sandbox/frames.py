@@ -1,0 +1,67 @@
+"""What host and child say to each other: four bytes of length, big-endian, then one JSON object.
+
+Both ends read with bounds. The host takes nothing for granted of what comes from the child: `parse_json` on its side,
+never pickle. Loaded in the sandboxed process too: standard library only.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from typing import Any, Final
+
+MAX_FRAME: Final = 1 << 20
+MAX_FRAMES: Final = 1_000
+"""In one conversation, from the child to the host."""
+
+CHUNK: Final = 1 << 16
+_LENGTH: Final = 4
+
+
+class FramesBroken(Exception):
+    """The other side said too much: a frame too large, or too many."""
+
+
+def encode_frame(message: Mapping[str, Any]) -> bytes:
+    """One frame. TypeError or ValueError for what JSON cannot say; FramesBroken if it is too large to be read."""
+    body = _ENCODER.encode(message).encode("ascii")
+    if len(body) > MAX_FRAME:
+        raise FramesBroken(f"a message is larger than {MAX_FRAME:,} bytes")
+    return len(body).to_bytes(_LENGTH, "big") + body
+
+
+class FrameReader:
+    """Bytes in, whole frames out. Never holds more than one frame and one chunk."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._count = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The frames that are complete now. Take them all before feeding again."""
+        held = self._held
+        held += data
+        while len(held) >= _LENGTH:
+            length = int.from_bytes(held[:_LENGTH], "big")
+            if length > MAX_FRAME:
+                raise FramesBroken(f"it sent a message of more than {MAX_FRAME:,} bytes")
+            end = _LENGTH + length
+            if len(held) < end:
+                return
+            self._count += 1
+            if self._count > MAX_FRAMES:
+                raise FramesBroken(f"it sent more than {MAX_FRAMES:,} messages")
+            frame = bytes(held[_LENGTH:end])
+            del held[:end]
+            yield frame
+
+
+def _plain(value: Any) -> Any:
+    """For `json`: a read-only mapping or a small dataclass, as the plain object it stands for."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    raise TypeError(f"{type(value).__name__} cannot be said in JSON")
+
+
+_ENCODER: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":"), default=_plain)

@@ -1,0 +1,94 @@
+"""Landlock: this process may use these folders in these ways, and no other file, for the rest of its life.
+
+The rights are those of `effects.registry.PathUse`. Everything else that the kernel's Landlock knows is handled, that
+is, denied: directories, links, devices, execution, TCP, abstract sockets and signals to processes outside. Limits: a
+folder's rights hold for everything below it; looking at a file's size, owner or times is not governed.
+Loaded in the sandboxed process: standard library only. The buffers are made once, before the fork.
+"""
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from remit.sandbox.syscalls import number_of, prepared, require
+
+WRITE_FILE: Final = 1 << 1
+READ_FILE: Final = 1 << 2
+REMOVE_FILE: Final = 1 << 5
+MAKE_REG: Final = 1 << 8
+REFER: Final = 1 << 13
+TRUNCATE: Final = 1 << 14
+_CHANGE_CONTENT: Final = WRITE_FILE | TRUNCATE
+
+RIGHTS: Final[Mapping[str, int]] = {
+    "read": READ_FILE,
+    "take": READ_FILE | REMOVE_FILE | MAKE_REG | REFER,
+    "make": READ_FILE | WRITE_FILE | MAKE_REG | REMOVE_FILE | REFER | TRUNCATE,
+}
+
+# How many file rights each ABI knows: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5.
+_FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 4: 15}
+_FILE_RIGHTS_FROM_5: Final = 16
+_BIND_AND_CONNECT_TCP: Final = 0b11
+_ABSTRACT_SOCKETS_AND_SIGNALS: Final = 0b11
+_VERSION: Final = 1
+_PATH_BENEATH: Final = 1
+
+
+_PATH_BENEATH_ATTR: Final = struct.Struct("=Qi")  # allowed_access, parent_fd; packed
+
+
+def decide_rights(uses: Iterable[tuple[int, str]]) -> dict[int, int]:
+    """What each folder is opened for, by descriptor.
+
+    The kernel refuses a rename that would give the moved file more rights than it had (as EXDEV, which looks like
+    another filesystem). So where a file is taken from one folder and made in another, both get the same rights to
+    content. A folder to take from lets any file in it be removed already: this gives little more away.
+    """
+    rights: dict[int, int] = {}
+    words = set()
+    for folder, use in uses:
+        rights[folder] = rights.get(folder, 0) | RIGHTS[use]
+        words.add(use)
+    if {"take", "make"} <= words:
+        return {folder: right | (_CHANGE_CONTENT if right & REFER else 0) for folder, right in rights.items()}
+    return rights
+
+
+def handled(abi: int) -> tuple[int, ...]:
+    """`struct landlock_ruleset_attr` in 64-bit words, as long as this ABI knows it."""
+    files = (1 << _FILE_RIGHTS.get(abi, _FILE_RIGHTS_FROM_5)) - 1
+    if abi < 4:
+        return (files,)
+    return (files, _BIND_AND_CONNECT_TCP) if abi < 6 else (files, _BIND_AND_CONNECT_TCP, _ABSTRACT_SOCKETS_AND_SIGNALS)
+
+
+class Landlock:
+    """Prepared once in the zygote, used once in each child."""
+
+    def __init__(self) -> None:
+        self._numbers = [number_of(f"landlock_{name}") or 0 for name in ("create_ruleset", "add_rule", "restrict_self")]
+        self._create = prepared(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_ulong)
+        self._add = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_ulong)
+        self._restrict = prepared(ctypes.c_long, ctypes.c_ulong)
+        words = handled(require(self._create(self._numbers[0], None, 0, _VERSION), "landlock"))
+        self._attributes = (ctypes.c_uint64 * len(words))(*words)
+        self._size = ctypes.sizeof(self._attributes)
+        self._rule = ctypes.create_string_buffer(_PATH_BENEATH_ATTR.size)
+        self._rule_address = ctypes.addressof(self._rule)
+
+    def build(self, rights: Mapping[int, int]) -> int:
+        """A ruleset for these folders (open descriptors) with these rights. Changes nothing yet."""
+        create, add, _ = self._numbers
+        ruleset = require(self._create(create, self._attributes, self._size, 0), "landlock_create_ruleset")
+        for folder, right in rights.items():
+            _PATH_BENEATH_ATTR.pack_into(self._rule, 0, right, folder)
+            require(self._add(add, ruleset, _PATH_BENEATH, self._rule_address, 0), "landlock_add_rule")
+        return ruleset
+
+    def restrict(self, ruleset: int) -> None:
+        """From now on only what the ruleset says, which is closed. There is no way back."""
+        require(self._restrict(self._numbers[2], ruleset, 0), "landlock_restrict_self")
+        os.close(ruleset)

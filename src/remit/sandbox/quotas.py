@@ -1,0 +1,120 @@
+"""What a process uses, read from the kernel while it runs, and whether that is too much.
+
+Bytes are the larger of two counts each: `rchar`/`wchar` miss nothing that goes through a call, `read_bytes` and
+`write_bytes` nothing that reaches a disk. Limit: between two looks a process can go past a quota by what it moves in
+that time; what it does with mapped files is in neither count, so the sandbox allows none.
+"""
+
+import contextlib
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from remit.sandbox.orders import Quotas, Usage
+
+FIRST_LOOK_SECONDS: Final = 0.010
+FAR_SECONDS: Final = 0.020
+NEAR_SECONDS: Final = 0.005
+"""How often to look: far from every quota, and past half of one."""
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_LONGEST: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """Which quota was passed, in words for a person."""
+
+    what: str
+    next_step: str
+
+
+def decide_breach(quotas: Quotas, used: Usage) -> Breach | None:
+    """Pure: the first quota that is passed, if any."""
+    if used.seconds > quotas.seconds:
+        return Breach(f"the task took longer than {quotas.seconds:g} seconds", _raise("timeouts.file_operation"))
+    if used.memory_bytes > quotas.memory_bytes:
+        return memory_breach(quotas)
+    if used.read_bytes > quotas.read_bytes:
+        return Breach(f"the task read more than {quotas.read_bytes:,} bytes", _raise("limits.max_io_bytes"))
+    if used.write_bytes > quotas.write_bytes:
+        return write_breach(quotas)
+    return None
+
+
+def memory_breach(quotas: Quotas) -> Breach:
+    return Breach(
+        f"the task needed more than {quotas.memory_bytes:,} bytes of memory", _raise("limits.max_memory_bytes")
+    )
+
+
+def write_breach(quotas: Quotas) -> Breach:
+    return Breach(f"the task wrote more than {quotas.write_bytes:,} bytes", _raise("limits.max_io_bytes"))
+
+
+def next_look(quotas: Quotas, used: Usage) -> float:
+    """Pure: seconds until the next look. Never past the end of the time."""
+    shares = (
+        used.memory_bytes / max(quotas.memory_bytes, 1),
+        used.read_bytes / max(quotas.read_bytes, 1),
+        used.write_bytes / max(quotas.write_bytes, 1),
+    )
+    pause = NEAR_SECONDS if max(shares) > 0.5 else FAR_SECONDS
+    return min(pause, max(quotas.seconds - used.seconds, 0.0) + 0.001)
+
+
+def _raise(setting: str) -> str:
+    return f"Give it less to do, or raise {setting} in remit.yaml."
+
+
+class CannotWatch(Exception):
+    """The kernel does not tell what the process uses, so no quota can be kept."""
+
+
+class Meter:
+    """Reads one process. `resident` is what it had before it began, shared with the zygote.
+
+    The descriptors name the process itself, so its id may be given to another meanwhile; the caller makes sure that it
+    was alive after the first reading.
+    """
+
+    def __init__(self, pid: int, resident: int) -> None:
+        self._pid = pid
+        self._resident = resident
+        self._io = self._statm = -1
+        self._peak = 0
+        self._last = (0, 0)
+
+    def read(self, seconds: float) -> Usage:
+        """What it has used by now. Of a process that is dead: what was seen last."""
+        try:
+            if self._io < 0:
+                self._io = os.open(f"/proc/{self._pid}/io", os.O_RDONLY | os.O_CLOEXEC)
+                self._statm = os.open(f"/proc/{self._pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
+            io, statm = os.pread(self._io, _LONGEST, 0), os.pread(self._statm, _LONGEST, 0)
+        except (FileNotFoundError, ProcessLookupError):
+            return self.last(seconds)
+        except OSError as problem:
+            raise CannotWatch(f"/proc/{self._pid}/io: {problem.strerror}") from None
+        if io:
+            self._last = parse_io(io)
+        if statm:
+            self._peak = max(self._peak, int(statm.split()[1]) * _PAGE - self._resident)
+        return self.last(seconds)
+
+    def last(self, seconds: float) -> Usage:
+        return Usage(seconds=seconds, memory_bytes=self._peak, read_bytes=self._last[0], write_bytes=self._last[1])
+
+    def close(self) -> None:
+        for descriptor in (self._io, self._statm):
+            if descriptor >= 0:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+        self._io = self._statm = -1
+
+
+def parse_io(text: bytes) -> tuple[int, int]:
+    """Bytes read and written, from the text of /proc/<pid>/io."""
+    numbers = dict(line.split(b": ") for line in text.splitlines())
+    count = {name: int(number) for name, number in numbers.items()}
+    return max(count[b"rchar"], count[b"read_bytes"]), max(count[b"wchar"], count[b"write_bytes"])

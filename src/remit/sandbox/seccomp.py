@@ -1,0 +1,207 @@
+"""The system calls that a sandboxed process has left, as two BPF programs: one from its birth, one from its order.
+
+An allow-list: what is not named fails with EPERM, and a call of a foreign architecture kills. Where a call is allowed
+only in part, its arguments are looked at: no executable or file-backed memory, no rename that replaces, no limit that
+is set, times on a descriptor only, and the lock that tells recovery "this child still runs" cannot be closed.
+Loaded in the sandboxed process: standard library only. The programs are made once, before the fork.
+"""
+
+import ctypes
+import errno
+import platform
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from remit.sandbox.syscalls import number_of, prepared, require
+
+LOCK_DESCRIPTOR: Final = 3
+MAX_TRANSFER: Final = 64 << 20
+MAX_COPY: Final = 16 << 20
+"""Bytes that one call may be asked for: to read or write, and to copy between files."""
+
+PLAIN: Final = (
+    *("lseek", "dup"),
+    *("openat2", "fstat", "newfstatat", "statx", "fstatfs", "fgetxattr", "flistxattr"),
+    *("fsync", "fdatasync", "ftruncate", "fadvise64"),
+    *("brk", "munmap", "mremap", "madvise", "futex", "sched_yield", "getrandom"),
+    *("clock_gettime", "clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "poll", "ppoll"),
+    *("getpid", "gettid", "getppid", "getuid", "geteuid", "getgid", "getegid", "getrusage"),
+    # restart_syscall: a sleep that the host stopped and continued goes on with it.
+    *("rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall", "exit", "exit_group"),
+)
+"""Allowed with any arguments. Reading a directory, links, mkdir, chdir and kill are not here."""
+
+PRELUDE: Final = (
+    "landlock_create_ruleset",
+    "landlock_add_rule",
+    "landlock_restrict_self",
+    "seccomp",
+    "recvmsg",
+    "capset",
+)
+"""What the trusted code needs between birth and order; the second program takes them away."""
+
+RESTORES: Final = ("fchmod", "fchown", "fsetxattr", "fremovexattr")
+"""Owner, mode and attributes, on a descriptor: only for an effect that gives back what a snapshot kept."""
+
+_PROT_EXEC: Final = 4
+_MAP_ANONYMOUS: Final = 0x20
+_RENAME_NOREPLACE: Final = 1
+_SET_ID_BITS: Final = 0o6000
+_FIONCLEX, _FIOCLEX = 0x5450, 0x5451
+_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
+
+
+class Instruction(NamedTuple):
+    """One `struct sock_filter`."""
+
+    code: int
+    if_true: int
+    if_false: int
+    value: int
+
+
+class Check(NamedTuple):
+    """A condition on one argument: in, not_in, null, most (64 bits), lacks (a bit), has (a bit)."""
+
+    kind: str
+    argument: int
+    values: tuple[int, ...] = ()
+
+
+# Flags, commands and descriptors are 32 bits wide in the kernel, which ignores the upper half: so do the checks.
+CHECKED: Final[dict[str, tuple[Check, ...]]] = {
+    # Only anonymous memory: a mapped file escapes the count of bytes. Never executable: no code but what is there.
+    "mmap": (Check("lacks", 2, (_PROT_EXEC,)), Check("has", 3, (_MAP_ANONYMOUS,))),
+    # The kernel counts bytes, and heeds a kill, when such a call is over: none may take long. (For the same reason
+    # readv and its like are not allowed: they can name one piece of memory a thousand times.)
+    "copy_file_range": (Check("most", 4, (MAX_COPY,)),),
+    **dict.fromkeys(("read", "write", "pread64", "pwrite64"), (Check("most", 2, (MAX_TRANSFER,)),)),
+    "mprotect": (Check("lacks", 2, (_PROT_EXEC,)),),
+    "renameat2": (Check("in", 4, (_RENAME_NOREPLACE,)),),
+    # No file is born as a program that runs as its owner. Of openat2 the kernel shows us too little to say so; there
+    # the missing privilege does it.
+    "openat": (Check("lacks", 3, (_SET_ID_BITS,)),),
+    "unlinkat": (Check("in", 2, (0,)),),
+    "utimensat": (Check("null", 1),),
+    "prlimit64": (Check("in", 0, (0,)), Check("null", 2)),
+    "ioctl": (Check("in", 1, (_FIOCLEX, _FIONCLEX)),),
+    # Not among them: leases, locks and owners, with which a descriptor can trouble other processes.
+    "fcntl": (Check("in", 1, (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)),),
+    "close": (Check("not_in", 0, (LOCK_DESCRIPTOR,)),),
+    "dup2": (Check("not_in", 1, (LOCK_DESCRIPTOR,)),),
+    "dup3": (Check("not_in", 1, (LOCK_DESCRIPTOR,)),),
+}
+
+_LOAD, _JUMP, _EQUAL, _MORE_THAN, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x05, 0x15, 0x25, 0x35, 0x45, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in `struct seccomp_data`
+_KILL: Final = 0x80000000
+_ALLOW: Final = 0x7FFF0000
+_FAIL: Final = 0x00050000
+_ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32: Final = 0x40000000
+_SET_MODE_FILTER: Final = 1
+
+_deny: Final = Instruction(_RETURN, 0, 0, _FAIL | errno.EPERM)
+_allow: Final = Instruction(_RETURN, 0, 0, _ALLOW)
+
+
+def allow_list(machine: str) -> list[Instruction]:
+    """The program from birth on. A balanced tree over the numbers: the kernel walks it for every call there is."""
+    blocks: dict[int, list[Instruction]] = {}
+    for name in (*PLAIN, *PRELUDE, *RESTORES, *CHECKED):
+        if (number := number_of(name, machine)) is not None:
+            checks = [instruction for check in CHECKED.get(name, ()) for instruction in compile_check(check)]
+            blocks[number] = [*checks, _allow]
+    # The C library then falls back on clone, which is refused with EPERM.
+    blocks[number_of("clone3", machine) or 0] = [Instruction(_RETURN, 0, 0, _FAIL | errno.ENOSYS)]
+    return [
+        Instruction(_LOAD, 0, 0, _ARCHITECTURE_AT),
+        Instruction(_EQUAL, 1, 0, _ARCHITECTURES[machine]),
+        Instruction(_RETURN, 0, 0, _KILL),
+        Instruction(_LOAD, 0, 0, _NUMBER_AT),
+        Instruction(_AT_LEAST, 0, 1, _X32),
+        Instruction(_RETURN, 0, 0, _KILL),
+        *_tree(sorted(blocks.items())),
+    ]
+
+
+def take_away(machine: str, *, restores: bool) -> list[Instruction]:
+    """The program from the order on: a short list of what is gone as well. The first one stays in force."""
+    names = PRELUDE if restores else (*PRELUDE, *RESTORES)
+    numbers = [number for name in names if (number := number_of(name, machine)) is not None]
+    jumps = [Instruction(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    return [Instruction(_LOAD, 0, 0, _NUMBER_AT), *jumps, _allow, _deny]
+
+
+def compile_check(check: Check) -> list[Instruction]:
+    """Falls through when the condition holds, and returns EPERM when not."""
+    low = _ARGUMENTS_AT + 8 * check.argument
+    load, count = Instruction(_LOAD, 0, 0, low), len(check.values)
+    match check.kind:
+        case "in":
+            return [load, *(Instruction(_EQUAL, count - i, 0, v) for i, v in enumerate(check.values)), _deny]
+        case "not_in":
+            jumps = (Instruction(_EQUAL, count - i, 0, v) for i, v in enumerate(check.values))
+            return [load, *jumps, Instruction(_JUMP, 0, 0, 1), _deny]
+        case "null":
+            high = Instruction(_LOAD, 0, 0, low + 4)
+            return [load, Instruction(_EQUAL, 0, 2, 0), high, Instruction(_EQUAL, 1, 0, 0), _deny]
+        case "most":
+            high = Instruction(_LOAD, 0, 0, low + 4)
+            return [high, Instruction(_EQUAL, 0, 2, 0), load, Instruction(_MORE_THAN, 0, 1, check.values[0]), _deny]
+        case "lacks":
+            return [load, Instruction(_ANY_BIT, 0, 1, check.values[0]), _deny]
+        case "has":
+            return [load, Instruction(_ANY_BIT, 1, 0, check.values[0]), _deny]
+    raise ValueError(f"there is no check {check.kind!r}")
+
+
+def _tree(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
+    if len(blocks) == 1:
+        number, block = blocks[0]
+        return [Instruction(_EQUAL, 0, len(block), number), *block, _deny]
+    middle = len(blocks) // 2
+    left, right = _tree(blocks[:middle]), _tree(blocks[middle:])
+    # A jump on a condition reaches 255 instructions at most, a plain one any number.
+    return [
+        Instruction(_AT_LEAST, 0, 1, blocks[middle][0]),
+        Instruction(_JUMP, 0, 0, len(left)),
+        *left,
+        *right,
+    ]
+
+
+class Filter:
+    """A program ready to be installed: one system call in the child."""
+
+    def __init__(self, instructions: Sequence[Instruction]) -> None:
+        # An array of `struct sock_filter`, and the `struct sock_fprog` that points to it.
+        self._filters = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in instructions))
+        program = struct.pack("HP", len(instructions), ctypes.addressof(self._filters))
+        self._program = ctypes.create_string_buffer(program)
+        self._address = ctypes.addressof(self._program)
+        self._call = prepared(ctypes.c_ulong, ctypes.c_ulong, ctypes.c_void_p)
+        self._number = number_of("seccomp") or 0
+
+    def install(self) -> None:
+        """Needs no_new_privs. There is no way back."""
+        require(self._call(self._number, _SET_MODE_FILTER, 0, self._address), "seccomp")
+
+
+class Filters(NamedTuple):
+    """All that a child may need, made in the zygote."""
+
+    birth: Filter
+    order: Filter
+    order_to_restore: Filter
+
+
+def prepare_filters() -> Filters:
+    machine = platform.machine()
+    return Filters(
+        Filter(allow_list(machine)),
+        Filter(take_away(machine, restores=False)),
+        Filter(take_away(machine, restores=True)),
+    )

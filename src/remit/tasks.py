@@ -1,0 +1,266 @@
+"""Tasks of one workspace: leased, run in the sandbox, recovered after a crash, and taken back.
+
+The sandbox is started by the first task that needs it, with every effect that is registered by then, and ends with the
+workspace. The first task also settles what a crash left behind.
+"""
+
+import importlib.util
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from remit.authority.results import UNKNOWN_EXECUTOR
+from remit.authority.signing import Keyring, Signer
+from remit.contracts.config import SystemConfig
+from remit.contracts.result import ExecutionResult
+from remit.contracts.task import LeaseToken, TaskManifest
+from remit.doors.restoring import require_untouched_copy, restoring_id, restoring_task
+from remit.doors.task import DEFAULT_TENANT, TaskDoor, TaskRules, executor_of
+from remit.doors.task_papers import parse_checkpoint
+from remit.durable import make_private_directory
+from remit.effects import file_capabilities, no_effect_capability
+from remit.effects.registry import Registry
+from remit.errors import Misuse, Reason, Refused
+from remit.ids import Clock
+from remit.journal import Journal, Trace
+from remit.kernel.kernel import Kernel
+from remit.ledger.append import Ledger
+from remit.ledger.entry import Event
+from remit.recovery import Recovered, recover
+from remit.road import Preview, Site, travel
+from remit.sandbox.host import SandboxHost
+from remit.sandbox.orders import Order, Quotas
+from remit.state import StateDirectory
+from remit.store.claims import ClaimKey, Done, read_claim
+from remit.store.owners import lock_path, remove_stale_locks, this_process
+
+MANY_ATTEMPTS: Final = 1_000
+_LOG: Final = logging.getLogger("remit.tasks")
+
+
+@dataclass(frozen=True)
+class TaskKeys:
+    """Each asked for when it is needed, and as it is then."""
+
+    keyring: Callable[[], Keyring]
+    executor: Callable[[], Signer]
+    kernel: Callable[[], Signer]
+
+
+class Tasks:
+    """`registry` may be added to before the first task; what is registered later gets a sandbox of its own."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        config: SystemConfig,
+        bases: tuple[str, ...],
+        keys: TaskKeys,
+        ledger: Callable[[], Ledger],
+        clock: Clock,
+    ) -> None:
+        self.registry = Registry([no_effect_capability.CAPABILITY, *file_capabilities.CAPABILITIES])
+        self.kernel = Kernel(keys.kernel, keys.keyring, lambda name: self._executor(name) or UNKNOWN_EXECUTOR, clock)
+        self._confined = config.sandbox == "required"
+        self._rules = TaskRules(bases, state.snapshots, config.limits.max_file_bytes, self._confined)
+        self._config = config
+        self._state = state
+        self._ledger = ledger
+        self._keys = keys
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._recovering = threading.Lock()
+        self._recovered = False
+        self._sandboxes: list[tuple[tuple[str, ...], SandboxHost]] = []
+
+    def issue_lease(self, manifest: bytes, life: timedelta, *, correlation_id: str | None = None) -> LeaseToken:
+        """Sign a lease for this manifest and record that it was issued."""
+        parsed = TaskManifest.parse(manifest)
+        lease = self.kernel.issue_lease(parsed, life)
+        self._ledger().append(
+            Event(
+                DEFAULT_TENANT,
+                "lease.issued",
+                correlation_id or parsed.task_id,
+                {"lease_id": lease.lease_id, "expires_at": lease.expires_at, "manifest_digest": parsed.digest()},
+                task_id=parsed.task_id,
+                capability_id=parsed.capability_id,
+            )
+        )
+        return lease
+
+    def execute(
+        self,
+        manifest: bytes,
+        lease: bytes,
+        *,
+        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] | None = None,
+        correlation_id: str | None = None,
+    ) -> ExecutionResult:
+        if not self._recovered:
+            self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
+        door = self._door(on_progress, correlation_id)
+        outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal)
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        return outcome
+
+    def preview(
+        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
+    ) -> ExecutionResult | Preview:
+        return travel(self._door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
+
+    def recover(
+        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = ()
+    ) -> list[Recovered[ExecutionResult]]:
+        settled = recover(self._door(), self._site(), spare=spare, presumed_dead=presumed_dead)
+        remove_stale_locks(self._state.hosts)
+        return settled
+
+    def restore(
+        self,
+        raw: bytes,
+        life: timedelta,
+        *,
+        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> ExecutionResult:
+        """Take back what a task did, by a task of its own. A second time gives the first time's result."""
+        result = self._accepted(raw)
+        attempt = next(n for n in range(1, MANY_ATTEMPTS) if not self._has_failed(restoring_id(result.task_id, n)))
+        task = restoring_task(result, restoring_id(result.task_id, attempt))
+        if self._claim(task.task_id) is None:
+            require_untouched_copy(result, self._rules.bases)
+        asked, whole = task.canonical(), result.task_id
+        lease = self.issue_lease(asked, life, correlation_id=whole)
+        token = lease.canonical()
+        return self.execute(asked, token, on_refusal=on_refusal, on_progress=on_progress, correlation_id=whole)
+
+    def close(self) -> None:
+        with self._lock:
+            for _, sandbox in self._sandboxes:
+                sandbox.close()
+            self._sandboxes.clear()
+
+    def _accepted(self, raw: bytes) -> ExecutionResult:
+        """A result that this workspace recorded, verified as the kernel does it."""
+        named = ExecutionResult.parse(raw, source="result")
+        done = self._claim(named.task_id)
+        if not isinstance(done, Done):
+            raise Refused(
+                Reason.STATE_MISSING,
+                "this workspace has no outcome of that task",
+                where=f"result of {named.task_id}",
+                next_step="Restore it in the workspace where the task ran.",
+            )
+        trace = Trace(DEFAULT_TENANT, done.correlation_id, "task", named.task_id, done.request_digest)
+        journal = Journal(self._ledger(), trace, self._state.hosts, 0)
+        journal.require_intended(done)
+        manifest = parse_checkpoint(done.checkpoint).manifest.canonical()
+        stored = journal.checked(done)
+        result = self.kernel.accept(raw, manifest, at=stored.recorded_at)
+        if result.canonical() != stored.text.encode():
+            raise Refused(
+                Reason.EVIDENCE_INVALID,
+                "this is not the result that was recorded for that task",
+                where=f"result of {named.task_id}",
+                next_step="`remit task run` with the same manifest gives the recorded one.",
+            )
+        return result
+
+    def _claim(self, task_id: str) -> object | None:
+        with self._ledger().store.reading() as connection:
+            return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", task_id))
+
+    def _has_failed(self, task_id: str) -> bool:
+        done = self._claim(task_id)
+        return isinstance(done, Done) and ExecutionResult.parse(done.result.encode()).status == "FAILURE"
+
+    def _recover_once(self, spare: Collection[str]) -> None:
+        with self._recovering:
+            if self._recovered:
+                return
+            if not self._confined:
+                _LOG.warning("effects are not confined by the kernel (sandbox: unsafe-none)")
+            for report in self.recover(spare=spare):
+                if report.problem is not None:
+                    _LOG.warning(
+                        "a task could not be settled", extra={"task_id": report.key, "why": str(report.problem)}
+                    )
+            self._recovered = True
+
+    def _site(self) -> Site:
+        return Site(self._ledger(), self._clock, self._state.hosts)
+
+    def _executor(self, capability_id: str) -> str | None:
+        return executor_of(self.registry, capability_id, confined=self._confined)
+
+    def _door(
+        self, on_progress: Callable[[int, int], None] | None = None, correlation_id: str | None = None
+    ) -> TaskDoor:
+        return TaskDoor(
+            self._keys.keyring,
+            self._keys.executor,
+            self.registry,
+            self._rules,
+            self._sandbox,
+            on_progress=on_progress,
+            correlation_id=correlation_id,
+        )
+
+    def _sandbox(self) -> SandboxHost:
+        effects = self.registry.effects()
+        with self._lock:
+            for known, sandbox in self._sandboxes:
+                if known == effects:
+                    return sandbox
+            make_private_directory(self._state.hosts)
+            limits = self._config.limits
+            made = SandboxHost(
+                effects,
+                Quotas(
+                    limits.max_memory_bytes,
+                    limits.max_io_bytes,
+                    limits.max_io_bytes,
+                    float(self._config.timeouts.file_operation),
+                ),
+                confined=self._confined,
+                lock=lock_path(self._state.hosts, this_process()),
+                import_paths=import_paths(effects),
+            )
+            _try_out(made)
+            # An older one may have a task at work: it is closed with the workspace.
+            self._sandboxes.append((effects, made))
+            return made
+
+
+def _try_out(sandbox: SandboxHost) -> None:
+    """Whether there can be a sandbox here is learned before a task is claimed, not after."""
+    capability = no_effect_capability.CAPABILITY
+    try:
+        sandbox.run(
+            Order(capability.effect, "run", "trial", capability.capability_id, {}, reversible=True, part_name="")
+        )
+    except BaseException:
+        sandbox.close()
+        raise
+
+
+def import_paths(effects: Sequence[str]) -> tuple[str, ...]:
+    """The folders in which this process finds the packages of these effects. Loads none of them."""
+    found: dict[str, None] = {}
+    for effect in effects:
+        package = effect.partition(":")[0].partition(".")[0]
+        spec = importlib.util.find_spec(package)
+        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
+            raise Misuse(
+                Reason.MISUSE, f"there is no package {package!r} to load the effect {effect!r} from", where="registry"
+            )
+        for place in spec.submodule_search_locations or [spec.origin or ""]:
+            found[str(Path(place).resolve().parent)] = None
+    return tuple(found)

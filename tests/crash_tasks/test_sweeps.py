@@ -1,0 +1,35 @@
+"""A slice of the crash sweeps; `make crash-tasks` makes all of them. The harness is proved on planted bugs first."""
+
+import pytest
+
+from tests.crash_tasks.counter import BUGS
+from tests.crash_tasks.jobs import HONEST, PLANTED, SLICE, Job, run_job
+from tests.disks import only_root
+
+pytestmark = only_root
+
+
+@pytest.mark.parametrize("job", PLANTED, ids=str)
+def test_a_planted_bug_is_found(job: Job) -> None:
+    report = run_job(job)
+    assert report.points > 1
+    assert report.problems
+
+
+def test_every_bug_is_looked_for() -> None:
+    assert [job.scenario for job in PLANTED] == [f"counter: {bug}" for bug in BUGS]
+
+
+@pytest.mark.parametrize("job", HONEST, ids=str)
+def test_honest_work_is_not_accused(job: Job) -> None:
+    report = run_job(job)
+    assert report.points > 3
+    assert report.problems == []
+
+
+@pytest.mark.req("EI-12", "FX-06")
+@pytest.mark.parametrize("job", SLICE, ids=str)
+def test_a_stopped_task_is_as_before_or_as_after_and_recorded_once(job: Job) -> None:
+    report = run_job(job)
+    assert report.points > 2
+    assert report.problems == []

@@ -1,0 +1,64 @@
+"""A process of its own that runs or settles one task, to be killed at a fault point. It acknowledges its notes."""
+
+import json
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from remit.effects.work import Work
+from remit.errors import RemitError
+from remit.testing.children import Ended, Fault, acknowledge, run_child
+from tests.effects.place import EFFECTS, Place
+
+NOTE = "note "
+
+
+def run_task(place: Place, work: Work, call: str, *, fault: Fault | None = None, notes: tuple[Any, ...] = ()) -> Ended:
+    """`run`, `finish` or `undo` in a process of its own."""
+    order = {
+        "folders": [str(place.root), str(place.here), str(place.there)],
+        "capability_id": work.capability_id,
+        "inputs": dict(work.inputs),
+        "before": work.before,
+        "checkpoint": {name: value for name, value in work.checkpoint.items() if name != "meta"},
+        "reversible": work.reversible,
+        "notes": notes,
+        "call": call,
+    }
+    return run_child([sys.executable, __file__, json.dumps(order)], fault=fault)
+
+
+def notes_of(ended: Ended) -> tuple[Any, ...]:
+    return tuple(json.loads(word.removeprefix(NOTE)) for word in ended.acknowledged if word.startswith(NOTE))
+
+
+def main() -> None:
+    order = json.loads(sys.argv[1])
+    os.umask(0)
+    with ExitStack() as stack:
+        root, here, there = map(Path, order["folders"])
+        place = Place(root, here, there, stack)
+        work = place.work(
+            order["capability_id"],
+            order["inputs"],
+            order["before"],
+            order["checkpoint"],
+            reversible=order["reversible"],
+        )
+        effect = EFFECTS[work.capability_id]
+        work = replace(work, note=lambda fact: acknowledge(NOTE + json.dumps(fact)), notes=tuple(order["notes"]))
+        try:
+            output = (
+                effect.run(work) if order["call"] == "run" else effect.settle(work, finish=order["call"] == "finish")
+            )
+        except RemitError as problem:
+            acknowledge(f"failed: {problem}")
+            raise SystemExit(3) from None
+        acknowledge(f"done: {json.dumps(output)}")
+
+
+if __name__ == "__main__":
+    main()

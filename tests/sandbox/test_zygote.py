@@ -1,0 +1,240 @@
+"""The process that children are forked from, looked at from outside: what it holds, and what becomes of it."""
+
+import os
+import select
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.sandbox.conversation import Conversation, NeverBegun
+from remit.sandbox.host import CutShort, SandboxHost, encode_order
+from remit.sandbox.pool import AHEAD, Child, Zygote
+from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, order, plain_host
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[int]:
+    descriptor = os.open(tmp_path / "lock", os.O_RDONLY | os.O_CREAT, 0o600)
+    yield descriptor
+    os.close(descriptor)
+
+
+@pytest.fixture
+def zygote(lock: int) -> Iterator[Zygote]:
+    made = start(lock)
+    made.wait_until_ready()
+    yield made
+    made.close()
+
+
+def start(lock: int, effects: tuple[str, ...] = (EFFECT,), paths: tuple[str, ...] = (str(ROOT),)) -> Zygote:
+    return Zygote(effects, QUOTAS, confined=True, lock=lock, import_paths=paths)
+
+
+def status(pid: int) -> dict[str, str]:
+    return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
+
+
+def is_dead(pidfd: int, within: float = 2.0) -> bool:
+    return bool(select.select([pidfd], [], [], within)[0])
+
+
+@pytest.mark.req("EI-07", "EI-17")
+def test_it_is_small_alone_and_has_nothing_of_the_hosts(zygote: Zygote) -> None:
+    maps = Path(f"/proc/{zygote.pid}/maps").read_text()
+    assert "python" in maps
+    assert not [word for word in ("pydantic", "cryptography", "sqlite", "psycopg") if word in maps]
+    assert Path(f"/proc/{zygote.pid}/environ").read_bytes() == b""
+    assert os.readlink(f"/proc/{zygote.pid}/cwd") == "/"
+    assert status(zygote.pid)["Threads"].strip() == "1"
+    assert zygote.resident < 40 << 20
+
+
+@pytest.mark.req("EI-07", "EI-09", "EI-11")
+def test_a_waiting_child_is_locked_already_and_holds_four_things(zygote: Zygote) -> None:
+    child = zygote.take()
+    settle_in(child)
+    said = status(child.pid)
+    held = sorted(int(name) for name in os.listdir(f"/proc/{child.pid}/fd"))
+    limits = Path(f"/proc/{child.pid}/limits").read_text()
+    child.close()
+    assert said["NoNewPrivs"].strip() == "1"
+    assert said["Seccomp"].strip() == "2"
+    assert int(said["CapEff"], 16) & ~0b11111 == 0
+    assert int(said["CapPrm"], 16) & ~0b11111 == 0
+    assert said["Umask"].strip() == "0000"
+    assert held == [0, 1, 2, 3, 4], "nothing, nothing, nothing, the lock, the channel"
+    for line in ("Max core file size 0 0", "Max open files 64 64", f"Max file size {QUOTAS.write_bytes} "):
+        assert line in " ".join(limits.split())
+
+
+def settle_in(child: Child) -> None:
+    """Until it waits for its order."""
+    for _ in range(500):
+        if status(child.pid)["Seccomp"].strip() == "2":
+            return
+        select.select([], [], [], 0.01)
+
+
+@pytest.mark.req("EI-07", "EI-17")
+def test_an_effect_sees_an_empty_environment_and_none_of_the_modules_with_keys(tmp_path: Path) -> None:
+    with plain_host(tmp_path) as host:
+        output = host.run(order("look_around")).output
+    assert output is not None
+    assert output["environment"] == {}
+    heavy = (
+        "pydantic",
+        "cryptography",
+        "sqlite3",
+        "remit.authority",
+        "remit.ledger",
+        "remit.store",
+        "remit.sandbox.host",
+    )
+    assert not [name for name in output["modules"] if name.startswith(heavy)]
+
+
+def test_a_child_refuses_an_effect_that_it_was_not_prepared_for(zygote: Zygote) -> None:
+    child = zygote.take()
+    asked = replace(order("answer"), effect="tests.sandbox.plain_effects:NOT_REGISTERED")
+    with pytest.raises(Refused, match="NOT_REGISTERED"):
+        Conversation(child, QUOTAS, 0, None, None).run(encode_order(asked, ()), ())
+    child.close()
+
+
+@pytest.mark.parametrize(
+    "effect, said",
+    [
+        ("tests.sandbox.not_there:X", "ModuleNotFoundError"),
+        ("tests.sandbox.plain_effects:NOT_THERE", "AttributeError"),
+        ("pydantic:BaseModel", "ModuleNotFoundError"),
+    ],
+)
+def test_an_effect_that_cannot_be_loaded_is_named(tmp_path: Path, effect: str, said: str) -> None:
+    with (
+        SandboxHost([effect], QUOTAS, lock=tmp_path / "lock", import_paths=[str(ROOT)]) as host,
+        pytest.raises(EnvironmentFailed, match=said) as failed,
+    ):
+        host.run(replace(order("answer"), effect=effect))
+    assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
+
+
+def test_a_folder_of_effects_cannot_replace_the_standard_library(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('planted')")
+    (tmp_path / "own_effect.py").write_text(
+        "import json\nclass E:\n def run(self, work): return {'json': json.__file__}\nOWN = E()\n"
+    )
+    effect = "own_effect:OWN"
+    with SandboxHost([effect], QUOTAS, lock=tmp_path / "lock", import_paths=[str(tmp_path)]) as host:
+        output = host.run(replace(order(""), effect=effect)).output
+    assert output is not None
+    assert str(tmp_path) not in output["json"]
+
+
+def test_children_are_forked_ahead_of_need(zygote: Zygote) -> None:
+    child = zygote.take()
+    waiting: list[str] = []
+    for _ in range(500):
+        waiting = Path(f"/proc/{zygote.pid}/task/{zygote.pid}/children").read_text().split()
+        if len(waiting) == AHEAD + 1:
+            break
+        select.select([], [], [], 0.01)
+    assert len(waiting) == AHEAD + 1
+    child.close()
+
+
+@pytest.mark.req("EI-09")
+def test_when_it_is_closed_it_ends_and_takes_its_children_along(lock: int) -> None:
+    zygote = start(lock)
+    zygote.wait_until_ready()
+    child = zygote.take()
+    waiting = [int(pid) for pid in Path(f"/proc/{zygote.pid}/task/{zygote.pid}/children").read_text().split()]
+    watched = [os.pidfd_open(pid) for pid in waiting]
+    zygote.close()
+    assert child.pid in waiting
+    assert all(is_dead(pidfd) for pidfd in watched)
+    for pidfd in watched:
+        os.close(pidfd)
+    child.close()
+
+
+@pytest.mark.req("EI-09")
+def test_a_zygote_that_was_killed_is_replaced_at_the_next_task(tmp_path: Path) -> None:
+    with plain_host(tmp_path) as host:
+        seen = set()
+        for _ in range(3):
+            output = host.run(order("look_around")).output
+            assert output is not None
+            seen.add(output["zygote"])
+            kill_for_good(output["zygote"])
+        assert len(seen) == 3
+
+
+@pytest.mark.req("EI-09")
+def test_a_task_whose_zygote_is_killed_is_cut_short_and_its_process_dead(tmp_path: Path) -> None:
+    with plain_host(tmp_path) as host:
+
+        def kill(question: Any) -> dict[str, Any]:
+            if question == {"number": 0}:
+                (zygote,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+                kill_for_good(int(zygote))
+            return {}
+
+        with pytest.raises(CutShort):
+            host.run(order("ask"), on_ask=kill)
+        assert host.run(order("answer")).output is not None
+
+
+def kill_for_good(pid: int) -> None:
+    pidfd = os.pidfd_open(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert is_dead(pidfd)
+    os.close(pidfd)
+
+
+def grandchildren() -> list[str]:
+    """The zygote's children."""
+    ours = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [pid for zygote in ours for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
+
+
+@pytest.mark.req("EI-09")
+def test_the_dead_are_reaped_without_being_asked_for(tmp_path: Path) -> None:
+    with plain_host(tmp_path) as host:
+        for _ in range(20):
+            host.run(order("answer"))
+        states: list[str] = []
+        for _ in range(500):
+            states = [status(int(pid))["State"][0] for pid in grandchildren()]
+            if "Z" not in states:
+                break
+            select.select([], [], [], 0.01)
+        assert "Z" not in states
+        assert len(states) <= AHEAD + 1
+
+
+@pytest.mark.req("EI-12")
+def test_a_child_that_dies_before_it_has_read_its_order_has_begun_nothing(zygote: Zygote) -> None:
+    """And so the host gives the order to another one."""
+    child = zygote.take()
+    settle_in(child)
+    child.signal(signal.SIGSTOP)
+    threading.Timer(0.1, child.signal, [signal.SIGKILL]).start()
+    with pytest.raises(NeverBegun):
+        Conversation(child, QUOTAS, 0, None, None).run(encode_order(order("answer"), ()), ())
+    child.close()
+
+
+@pytest.mark.req("EI-12")
+def test_a_child_that_dies_after_it_has_read_its_order_may_have_begun(zygote: Zygote) -> None:
+    child = zygote.take()
+    threading.Timer(0.3, child.signal, [signal.SIGKILL]).start()
+    with pytest.raises(CutShort):
+        Conversation(child, QUOTAS, 0, None, None).run(encode_order(order("sleep", seconds=60), ()), ())
+    child.close()
