@@ -60,7 +60,16 @@ ROTATION_POINTS: Points = {
 
 EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(("effect.", "snapshot.")))
 COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
-    {"adopt.renamed", "road.intent_recorded", "road.effect_done", "road.outcome_recorded"}
+    {
+        "adopt.renamed",
+        "road.checkpoint_made",
+        "road.intent_recorded",
+        "road.taken_over",
+        "road.settled",
+        "road.undone",
+        "road.effect_done",
+        "road.outcome_recorded",
+    }
 )
 """Killed by the tests of the road, of making a workspace, of the effects and of snapshots."""
 

@@ -83,7 +83,7 @@ class Limits(Contract):
         default=512 * MIB, description="Memory of one sandboxed process; past it the process is killed."
     )
     max_io_bytes: Annotated[int, Field(ge=1, le=16_384 * MIB)] = Field(
-        default=1024 * MIB, description="Bytes that one sandboxed process may read and write, together."
+        default=1024 * MIB, description="Bytes that one sandboxed process may read, and as many that it may write."
     )
 
 
