@@ -55,7 +55,7 @@ class Loose(Contract):
         (bad("NO_SUCH_NAME"), "cannot be loaded"),
         (bad("HALF"), "has no settle"),
         (bad("TALKATIVE"), "offers more than run and settle: retry"),
-        (replace(FILE_HASH, effect="tests.executors.heavy_effect:HEAVY"), "loads what no effect may reach: remit.store"),
+        (replace(FILE_HASH, effect="tests.executors.heavy_effect:HEAVY"), "no effect may reach: remit.store"),
         (replace(FILE_HASH, inputs=Loose), "declares paths that are no inputs: source_path"),
         (bad("FAILING"), "a plain task fails"),
         (bad("LYING"), "a plain task fails"),
