@@ -67,8 +67,8 @@ def test_a_unit_that_fails_is_undone_alone(world: World, error: BaseException) -
     "statement",
     [
         "INSERT INTO ledger_entries SELECT * FROM no_such_column_here_on_purpose",
-        "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL)",
-        "INSERT INTO claims VALUES ('t', 's', 'k', NULL, 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)",
+        "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL)",
+        "INSERT INTO claims VALUES ('t', 's', 'k', NULL, 'c', '{}', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)",
         "UPDATE ledger_entries SET actor = 'mallory'",
     ],
 )
@@ -92,7 +92,8 @@ def test_values_the_database_cannot_hold_fail_their_own_unit_only(world: World) 
         batch.append(event())
         value = "a\0b" if batch.store.dialect == "postgresql" else 2**70
         batch.store.execute(
-            "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)", (value,)
+            "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'c', '{}', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)",
+            (value,),
         )
 
     works: list[Callable[[Batch], Any]] = [
@@ -110,8 +111,10 @@ def test_a_unit_that_swallows_a_database_error_and_goes_on_is_not_acknowledged_f
     world: World, company: int
 ) -> None:
     """PostgreSQL would answer such a transaction's COMMIT with a quiet ROLLBACK."""
-    world.attacker.run("INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)")
-    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
+    world.attacker.run(
+        "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
+    )
+    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'c', '{}', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
 
     def careless(batch: Batch) -> str:
         batch.store.execute(insert, ("mine",))

@@ -186,7 +186,7 @@ def test_a_commit_of_a_failed_transaction_is_not_taken_for_success(here: Postgre
         connection.begin(write=True)
         with pytest.raises(Misuse):
             connection.execute(
-                "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL)"
+                "INSERT INTO claims VALUES ('t', 's', 'k', 'd', 'c', '{}', 'o', 'x', 'now', 'OTHER', NULL, NULL, NULL)"
             )
         with pytest.raises(Misuse, match="undid all of it"):
             connection.commit()

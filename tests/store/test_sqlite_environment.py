@@ -194,6 +194,6 @@ def test_odd_file_names_are_only_names(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("value", [object(), 2**64, b"bytes", None])
 def test_a_value_of_the_wrong_kind_is_the_callers_mistake(path: Path, value: object) -> None:
-    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
+    insert = "INSERT INTO claims VALUES ('t', 's', ?, 'd', 'c', '{}', 'o', 'x', 'now', 'CLAIMED', NULL, NULL, NULL)"
     with closing(SqliteStore(path).connect()) as connection, pytest.raises(Misuse):
         connection.execute(insert, (value,))

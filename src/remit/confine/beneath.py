@@ -12,7 +12,7 @@ import platform
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any, Final
 
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
@@ -80,20 +80,27 @@ class Identity:
     uid: int
     gid: int
     nlink: int
+    folder_dev: int = field(default=0, compare=False)
+    """The device of the folder it was looked at in: a disk may have another number after a reboot."""
 
     def as_json(self) -> dict[str, int]:
         """Each value as two halves of 32 bits: the canonical form has no integer past 2^53, and times are larger."""
         halves: dict[str, int] = {}
-        for field, value in zip(fields(self), astuple(self), strict=True):
-            halves[f"{field.name}_high"] = value >> 32
-            halves[f"{field.name}_low"] = value & 0xFFFFFFFF
+        for each, value in zip(fields(self), astuple(self), strict=True):
+            halves[f"{each.name}_high"] = value >> 32
+            halves[f"{each.name}_low"] = value & 0xFFFFFFFF
         return halves
 
     @classmethod
     def from_json(cls, halves: Mapping[str, int]) -> "Identity":
         """The inverse of `as_json`. KeyError where a half is missing."""
-        names = (field.name for field in fields(cls))
+        names = (each.name for each in fields(cls))
         return cls(*((halves[f"{name}_high"] << 32) | halves[f"{name}_low"] for name in names))
+
+    def seen_from(self, folder: int) -> "Identity":
+        """The same, as it would be seen in its folder now, which may have been mounted anew since."""
+        # Where layers are stacked, a file's device may be another than its folder's: then nothing can be said.
+        return replace(self, dev=os.fstat(folder).st_dev) if self.dev == self.folder_dev else self
 
     def is_file(self, other: "Identity") -> bool:
         """Whether both are the same file, changed meanwhile or not."""
@@ -138,7 +145,7 @@ def look(folder: int, name: str, *, where: str = "") -> Identity:
     finally:
         os.close(descriptor)
     _require_plain(seen, where or name)
-    return seen
+    return replace(seen, folder_dev=os.fstat(folder).st_dev)
 
 
 def identify(descriptor: int) -> Identity:

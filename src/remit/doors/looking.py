@@ -79,7 +79,7 @@ def _is_still_there(folder: int, place: Located, before: Identity) -> bool:
     if not beneath.exists(folder, place.name):
         return False
     try:
-        return beneath.look(folder, place.name, where=place.path).is_file(before)
+        return beneath.look(folder, place.name, where=place.path).is_file(before.seen_from(folder))
     except Refused:
         return False
 

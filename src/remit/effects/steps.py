@@ -63,7 +63,7 @@ def opened(descriptor: int) -> Iterator[int]:
 
 
 def identity_before(work: Work, use: str = SOURCE) -> Identity:
-    return Identity.from_json(work.before[use])
+    return Identity.from_json(work.before[use]).seen_from(work.spots[use].folder)
 
 
 def require_ready(work: Work) -> Identity:

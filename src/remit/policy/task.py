@@ -39,6 +39,8 @@ def decide_task(manifest: TaskManifest, registry: Registry, bases: Sequence[str]
 def close_inputs(manifest: TaskManifest, capability: Capability) -> dict[str, Any]:
     """The inputs as the capability's own contract has them, or a refusal."""
     given = manifest.inputs.tree() if isinstance(manifest.inputs, Contract) else manifest.inputs
+    if type(manifest.inputs) is capability.inputs:  # closed by it already, when the manifest was parsed
+        return dict(given)
     return capability.inputs.from_tree(given, source="manifest, inputs").tree()
 
 
