@@ -65,7 +65,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.PATH_REFUSED: "the path is outside of the allowed directories, behind a link, or not of a regular file",
     Reason.FILE_CONFLICT: "a file is missing, exists already, or is not as it was when the task was looked at",
     Reason.IDEMPOTENCY_CONFLICT: "the id is taken: by a request with another content, or by one without an outcome yet",
-    Reason.IN_PROGRESS: "Another process is at work on this request and has not finished.",
+    Reason.IN_PROGRESS: "another process is at work on this request and has not finished",
     Reason.TRANSITION_INVALID: "the ledger does not allow this step after the one before it",
     Reason.EVIDENCE_INVALID: "a bundle, head or stored record contradicts itself or its signature",
     Reason.MISUSE: "the calling program broke a rule of the API: a bug to mend there",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from remit.authority.keys import create_keys, load_keyring
+from remit.contracts.config import CONFIG_NAME
 from remit.contracts.ledger import LedgerHead
 from remit.doors.task import DEFAULT_TENANT
 from remit.durable import make_private_directory, sync_directory, write_durably
@@ -23,7 +24,7 @@ from remit.state import StateDirectory, locate_state, require_private, workspace
 from remit.store.connection import Store
 from remit.store.migrate import migrate
 from remit.store.sqlite import SqliteStore
-from remit.workspace import CONFIG_NAME, Workspace, WorkspaceSettings, open_store, read_config, read_settings
+from remit.workspace import Workspace, WorkspaceSettings, open_store, read_config, read_settings
 
 CONFIG_TEMPLATE: Final = """\
 # What Remit may do in this folder. Every setting: remit schema system-config

@@ -140,11 +140,13 @@ def travel(
     *,
     dry_run: bool = False,
     on_refusal: Callable[[Refused], None] = lambda _: None,
+    on_stored: Callable[[], None] = lambda: None,
 ) -> Outcome | Preview:
     """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
 
     A dry run raises what a full run would record as refused: it signs and records nothing. `on_refusal` is told of a
-    refusal in steps 2 to 7: by this call nothing was claimed or done.
+    refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
+    before: by this call nothing was done either.
     """
     request = door.parse(raw)  # 1. parse
     journal = Journal(site.ledger, door.trace(request), site.hosts, site.patience)
@@ -158,6 +160,7 @@ def travel(
         journal.record_refusal(problem)
         return door.fail(request, problem)
     if isinstance(entered, Stored):
+        on_stored()
         return door.load_outcome(*entered)
     if isinstance(entered, Preview):
         return entered

@@ -5,6 +5,7 @@ Its name is derived from the workspace's own path, never read from the workspace
 Remit at somebody else's keys.
 """
 
+import errno
 import hashlib
 import os
 import pwd
@@ -60,7 +61,8 @@ def locate_state(root: Path, environ: Mapping[str, str]) -> StateDirectory:
     state = home / workspace_id(root)
     real = _resolved(state)
     overlaps = any(place.is_relative_to(root) or root.is_relative_to(place) for place in (home, state, real))
-    if overlaps or any((folder / "remit.yaml").is_file() for folder in real.parents):
+    # From the root down: the first folder that is closed to us is the one to be named.
+    if overlaps or any(_is_workspace(folder) for folder in reversed(real.parents)):
         raise Refused(
             Reason.STATE_UNSAFE,
             "the state directory overlaps a workspace, so an agent at work could reach the keys",
@@ -150,6 +152,27 @@ def _state_home(environ: Mapping[str, str]) -> Path:
 def _home(environ: Mapping[str, str]) -> Path:
     named = Path(environ.get("HOME", ""))
     return named if named.is_absolute() else Path(pwd.getpwuid(os.getuid()).pw_dir)
+
+
+def _is_workspace(folder: Path) -> bool:
+    """Refuses a folder that we may not look into: what is above the keys must be known."""
+    try:
+        return stat.S_ISREG(os.stat(folder / "remit.yaml").st_mode)
+    except PermissionError as problem:
+        owner = os.stat(folder)
+        if owner.st_uid == os.geteuid():
+            closed = unreadable("a folder above the state directory", folder, problem)
+            raise Refused(closed.reason, closed.what, where=closed.where, next_step=closed.next_step) from None
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            f"a folder above the state directory {privacy_problem(owner)}, and is closed to others",
+            where=str(folder),
+            next_step=f"{_privacy_advice(owner, folder)} Or set REMIT_STATE, or HOME, to a folder of your own.",
+        ) from None
+    except OSError as problem:
+        if problem.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+            return False
+        raise
 
 
 def _resolved(path: Path) -> Path:

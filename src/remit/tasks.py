@@ -4,6 +4,7 @@ The sandbox is started by the first task that needs it, with every effect that i
 workspace. The first task also settles what a crash left behind.
 """
 
+import functools
 import importlib.util
 import logging
 import threading
@@ -18,9 +19,9 @@ from remit.authority.signing import Keyring, Signer
 from remit.contracts.config import SystemConfig
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
-from remit.doors.restoring import require_untouched_copy, restoring_id, restoring_task
+from remit.doors.restoring import require_undoable, restoring_id, restoring_task
 from remit.doors.task import DEFAULT_TENANT, TaskDoor, TaskRules, executor_of
-from remit.doors.task_papers import parse_checkpoint
+from remit.doors.task_papers import BegunTask, parse_checkpoint
 from remit.durable import make_private_directory
 from remit.effects import file_capabilities, no_effect_capability
 from remit.effects.registry import Registry
@@ -35,7 +36,7 @@ from remit.road import Preview, Site, travel
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Order, Quotas
 from remit.state import StateDirectory
-from remit.store.claims import ClaimKey, Done, read_claim
+from remit.store.claims import ClaimKey, Done, Running, read_claim
 from remit.store.owners import lock_path, remove_stale_locks, this_process
 
 MANY_ATTEMPTS: Final = 1_000
@@ -58,7 +59,7 @@ class Tasks:
         self,
         state: StateDirectory,
         config: SystemConfig,
-        bases: tuple[str, ...],
+        bases: Callable[[], tuple[str, ...]],
         keys: TaskKeys,
         ledger: Callable[[], Ledger],
         clock: Clock,
@@ -66,7 +67,7 @@ class Tasks:
         self.registry = Registry([no_effect_capability.CAPABILITY, *file_capabilities.CAPABILITIES])
         self.kernel = Kernel(keys.kernel, keys.keyring, lambda name: self._executor(name) or UNKNOWN_EXECUTOR, clock)
         self._confined = config.sandbox == "required"
-        self._rules = TaskRules(bases, state.snapshots, config.limits.max_file_bytes, self._confined)
+        self._rules = TaskRules(functools.cache(bases), state.snapshots, config.limits.max_file_bytes, self._confined)
         self._config = config
         self._state = state
         self._ledger = ledger
@@ -99,13 +100,14 @@ class Tasks:
         lease: bytes,
         *,
         on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
         correlation_id: str | None = None,
     ) -> ExecutionResult:
         if not self._recovered:
             self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
         door = self._door(on_progress, correlation_id)
-        outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal)
+        outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
         return outcome
@@ -128,18 +130,20 @@ class Tasks:
         life: timedelta,
         *,
         on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
         """Take back what a task did, by a task of its own. A second time gives the first time's result."""
-        result = self._accepted(raw)
-        attempt = next(n for n in range(1, MANY_ATTEMPTS) if not self._has_failed(restoring_id(result.task_id, n)))
-        task = restoring_task(result, restoring_id(result.task_id, attempt))
-        if self._claim(task.task_id) is None:
-            require_untouched_copy(result, self._rules.bases)
+        result, begun = self._accepted(raw)
+        task, is_new = self._next_attempt(result)
+        if is_new:
+            require_undoable(result, begun.before, self._rules.bases())
         asked, whole = task.canonical(), result.task_id
         lease = self.issue_lease(asked, life, correlation_id=whole)
         token = lease.canonical()
-        return self.execute(asked, token, on_refusal=on_refusal, on_progress=on_progress, correlation_id=whole)
+        return self.execute(
+            asked, token, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress, correlation_id=whole
+        )
 
     def close(self) -> None:
         with self._lock:
@@ -147,8 +151,27 @@ class Tasks:
                 sandbox.close()
             self._sandboxes.clear()
 
-    def _accepted(self, raw: bytes) -> ExecutionResult:
-        """A result that this workspace recorded, verified as the kernel does it."""
+    def _next_attempt(self, result: ExecutionResult) -> tuple[TaskManifest, bool]:
+        """The task that takes it back, and whether it is yet to be begun. One that failed is tried under another id.
+
+        So is one whose id somebody used for something else: nobody can stand in the way by being faster.
+        """
+        for number in range(1, MANY_ATTEMPTS):
+            task = restoring_task(result, restoring_id(result.task_id, number))
+            found = self._claim(task.task_id)
+            if found is None:
+                return task, True
+            if found.request_digest == task.digest() and not _has_failed(found):
+                return task, False
+        raise Refused(
+            Reason.IDEMPOTENCY_CONFLICT,
+            f"{MANY_ATTEMPTS:,} attempts to take this back have failed",
+            where=f"result of {result.task_id}",
+            next_step="`remit ledger show --correlation` with the task's id tells why.",
+        )
+
+    def _accepted(self, raw: bytes) -> tuple[ExecutionResult, BegunTask]:
+        """A result that this workspace recorded, verified as the kernel does it; and how its task began."""
         named = ExecutionResult.parse(raw, source="result")
         done = self._claim(named.task_id)
         if not isinstance(done, Done):
@@ -161,9 +184,9 @@ class Tasks:
         trace = Trace(DEFAULT_TENANT, done.correlation_id, "task", named.task_id, done.request_digest)
         journal = Journal(self._ledger(), trace, self._state.hosts, 0)
         journal.require_intended(done)
-        manifest = parse_checkpoint(done.checkpoint).manifest.canonical()
+        begun = parse_checkpoint(done.checkpoint)
         stored = journal.checked(done)
-        result = self.kernel.accept(raw, manifest, at=stored.recorded_at)
+        result = self.kernel.accept(raw, begun.manifest.canonical(), at=stored.recorded_at)
         if result.canonical() != stored.text.encode():
             raise Refused(
                 Reason.EVIDENCE_INVALID,
@@ -171,15 +194,11 @@ class Tasks:
                 where=f"result of {named.task_id}",
                 next_step="`remit task run` with the same manifest gives the recorded one.",
             )
-        return result
+        return result, begun
 
-    def _claim(self, task_id: str) -> object | None:
+    def _claim(self, task_id: str) -> Done | Running | None:
         with self._ledger().store.reading() as connection:
             return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", task_id))
-
-    def _has_failed(self, task_id: str) -> bool:
-        done = self._claim(task_id)
-        return isinstance(done, Done) and ExecutionResult.parse(done.result.encode()).status == "FAILURE"
 
     def _recover_once(self, spare: Collection[str]) -> None:
         with self._recovering:
@@ -249,6 +268,10 @@ def _try_out(sandbox: SandboxHost) -> None:
     except BaseException:
         sandbox.close()
         raise
+
+
+def _has_failed(claimed: Done | Running) -> bool:
+    return isinstance(claimed, Done) and ExecutionResult.parse(claimed.result.encode()).status == "FAILURE"
 
 
 def import_paths(effects: Sequence[str]) -> tuple[str, ...]:

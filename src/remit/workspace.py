@@ -17,7 +17,7 @@ from remit.authority.keys import load_keyring, load_signer, revoke_key, rotate_k
 from remit.authority.signing import Keyring, PublicKey, Role, Signer
 from remit.confine.names import require_bases
 from remit.contracts.base import Contract, Timestamp, VersionOne
-from remit.contracts.config import EnvironmentName, SystemConfig
+from remit.contracts.config import CONFIG_NAME, EnvironmentName, SystemConfig
 from remit.contracts.ledger import LedgerHead
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken
@@ -41,7 +41,6 @@ from remit.untrusted import read_bounded
 from remit.untrusted.yaml_text import parse_yaml
 
 T = TypeVar("T")
-CONFIG_NAME: Final = "remit.yaml"
 DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
 
 
@@ -84,8 +83,7 @@ class Workspace:
                 where=str(state.path),
                 next_step="If an adoption was interrupted: remit init. Otherwise find out who put it there.",
             )
-        config = read_config(root)  # refused here, not ignored until somebody asks for a setting
-        require_bases(config.base_directories, state.path)
+        read_config(root)  # refused here, not ignored until somebody asks for a setting
         return cls(root, state, settings, environ, clock)
 
     def __enter__(self) -> Self:
@@ -129,9 +127,16 @@ class Workspace:
 
     @cached_property
     def tasks(self) -> Tasks:
-        bases = require_bases(self.config.base_directories, self.state.path)
         keys = TaskKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("kernel"))
-        return Tasks(self.state, self.config, bases, keys, lambda: self.ledger, self.clock)
+        return Tasks(self.state, self.config, self._bases, keys, lambda: self.ledger, self.clock)
+
+    def _bases(self) -> tuple[str, ...]:
+        """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
+        try:
+            return require_bases(self.config.base_directories, self.state.path)
+        except Refused as problem:
+            where = f"{self.root / CONFIG_NAME}, $.base_directories: {problem.where}"
+            raise Refused(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
 
     @property
     def registry(self) -> Registry:
@@ -152,16 +157,18 @@ class Workspace:
         lease: bytes,
         *,
         on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
         """Run one leased task. Whatever happens after parsing comes back as a signed result.
 
         Only where neither success nor failure could be recorded (the disk of the ledger is full, what was begun could
         not be undone) it raises: then the task stays claimed, and the next call, or `recover`, goes on with it.
-        `on_refusal` is told when the result says no, and nothing was claimed or done; `on_progress`, how many of how
-        many bytes are done. The first task of an opened workspace settles first what a crash had left.
+        `on_refusal` is told when the result says no, and nothing was claimed or done; `on_stored`, when it is the
+        result of an earlier call; `on_progress`, how many of how many bytes are done. The first task of an opened
+        workspace settles first what a crash had left.
         """
-        return self.tasks.execute(manifest, lease, on_refusal=on_refusal, on_progress=on_progress)
+        return self.tasks.execute(manifest, lease, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress)
 
     def preview_task(
         self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
@@ -185,13 +192,17 @@ class Workspace:
         result: bytes,
         *,
         on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> ExecutionResult:
         """Take back what a task did, by its signed result: on the same road, under a lease of its own.
 
         A move is moved back, a deleted file restored from its snapshot, a reversible copy removed if nobody changed it.
+        A second time gives the first time's result, and tells `on_stored`.
         """
-        return self.tasks.restore(result, DEFAULT_LEASE_LIFE, on_refusal=on_refusal, on_progress=on_progress)
+        return self.tasks.restore(
+            result, DEFAULT_LEASE_LIFE, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress
+        )
 
     def verify_ledger(
         self,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.result import ExecutionResult
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.road import Preview
 from remit.workspace import Workspace
 from tests.road.acting_capabilities import register
@@ -122,10 +122,84 @@ def test_without_base_directories_every_path_is_refused(tmp_path: Path) -> None:
         assert "No directory is allowed yet" in refused(run(workspace, asked))
 
 
-def test_a_base_directory_that_holds_the_state_is_refused_when_the_workspace_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(Refused) as problem:
-        made_workspace(tmp_path, {"REMIT_STATE": str(tmp_path / "state")}, base_directories=[str(tmp_path.resolve())])
-    assert problem.value.reason is Reason.STATE_UNSAFE
+@pytest.mark.parametrize(
+    "place, why", [(".", "overlaps the state directory"), ("nowhere", "does not exist"), ("linked", "symbolic link")]
+)
+def test_a_bad_base_directory_is_refused_by_its_place_in_the_settings_and_stops_no_audit(
+    tmp_path: Path, place: str, why: str
+) -> None:
+    bases = [str(tmp_path.resolve() / place)]
+    with made_workspace(tmp_path, {"REMIT_STATE": str(tmp_path / "state")}, base_directories=bases) as workspace:
+        (tmp_path / "linked").symlink_to(tmp_path / "base")
+        message = refused(run(workspace, file_task("t", "FILE_DELETE", tmp_path / "base" / "a")))
+        assert why in message
+        assert "remit.yaml, $.base_directories" in message
+        assert run(workspace, manifest("no-paths")).status == "SUCCESS"
+        assert workspace.recover() == []
+        assert workspace.verify_ledger().holds
+
+
+@pytest.mark.req("FX-04")
+def test_no_task_touches_the_file_that_says_what_remit_may_do(workspace: Workspace, source: Path, base: Path) -> None:
+    settings = base / "project" / "remit.yaml"
+    settings.parent.mkdir()
+    settings.write_text("version: 1\n")
+    for number, (old, new) in enumerate([(settings, base / "x"), (source, base / "remit.yaml")]):
+        asked = file_task(str(number), "FILE_MOVE", old, new)
+        assert "no task touches it" in refused(run(workspace, asked))
+    assert "no task touches it" in refused(run(workspace, file_task("d", "FILE_DELETE", settings)))
+    assert settings.exists()
+
+
+def test_a_file_cannot_be_moved_onto_itself(workspace: Workspace, source: Path) -> None:
+    assert "the same file" in refused(run(workspace, file_task("t", "FILE_MOVE", source, source)))
+    assert source.read_bytes() == CONTENT
+
+
+def test_whoever_takes_the_id_of_a_restore_does_not_prevent_it(workspace: Workspace, source: Path, base: Path) -> None:
+    deleted = run(workspace, file_task("t", "FILE_DELETE", source))
+    (base / "other").write_bytes(b"x")
+    assert run(workspace, file_task("restore-t", "FILE_COPY", base / "other", base / "squat")).status == "SUCCESS"
+    back = workspace.restore_task(deleted.canonical())
+    assert (back.status, back.task_id) == ("SUCCESS", "restore-t-2")
+    assert source.read_bytes() == CONTENT
+
+
+def test_another_file_in_the_place_of_a_moved_one_is_left_alone(workspace: Workspace, source: Path, base: Path) -> None:
+    moved = run(workspace, file_task("t", "FILE_MOVE", source, base / "d"))
+    (base / "kept").write_bytes(b"so that the inode is not used again")
+    (base / "d").rename(base / "elsewhere")
+    (base / "d").write_bytes(b"a stranger")
+    with pytest.raises(Refused, match="not the file that was moved"):
+        workspace.restore_task(moved.canonical())
+    assert (base / "d").read_bytes() == b"a stranger"
+    assert not source.exists()
+    (base / "d").unlink()
+    (base / "elsewhere").rename(base / "d")
+    (base / "d").write_bytes(b"edited")
+    assert workspace.restore_task(moved.canonical()).status == "SUCCESS"
+    assert source.read_bytes() == b"edited"
+
+
+def test_a_stored_result_is_told_apart_from_work(workspace: Workspace, source: Path, base: Path) -> None:
+    asked = file_task("t", "FILE_MOVE", source, base / "d")
+    told: list[str] = []
+    lease = workspace.issue_lease(asked).canonical()
+    first = workspace.execute_task(asked, lease, on_stored=lambda: told.append("run"))
+    assert told == []
+    assert workspace.execute_task(asked, lease, on_stored=lambda: told.append("run")) == first
+    workspace.restore_task(first.canonical(), on_stored=lambda: told.append("restore"))
+    assert told == ["run"]
+    workspace.restore_task(first.canonical(), on_stored=lambda: told.append("restore"))
+    assert told == ["run", "restore"]
+
+
+def test_a_model_or_a_text_in_place_of_bytes_is_the_callers_mistake(workspace: Workspace) -> None:
+    asked = manifest()
+    lease = workspace.issue_lease(asked)
+    for wrong in (lambda: workspace.execute_task(asked, lease), lambda: workspace.issue_lease(asked.decode())):  # type: ignore[arg-type] # the mistake
+        with pytest.raises(Misuse, match="bytes of its JSON"):
+            wrong()
 
 
 @pytest.mark.req("EI-13")

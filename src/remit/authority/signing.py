@@ -35,6 +35,10 @@ ROLE_OF: Final[dict[Purpose, Role]] = {
 _FIELD: Final = 2**255 - 19
 _OF_ORDER_EIGHT: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _OF_ORDER_EIGHT, _FIELD - _OF_ORDER_EIGHT})
+_AFTER_MISFIT: Final[dict[Purpose, str]] = {
+    "lease": "It was signed for another manifest, or one of the two was changed since."
+    " Ask the kernel for a lease of this manifest: remit task lease"
+}
 _REMEMBERED: Final = 256
 """Leases whose signature was found good."""
 
@@ -156,7 +160,9 @@ class Keyring:
                 Reason.SIGNATURE_INVALID,
                 "the signature does not fit the content",
                 where=f"{purpose}, key_id {key_id}",
-                next_step="The document was changed after signing, or was signed for something else.",
+                next_step=_AFTER_MISFIT.get(
+                    purpose, "The document was changed after signing, or was signed for something else."
+                ),
             )
 
     def signed(self, purpose: Purpose, key_id: str, body: bytes, signature: str) -> bool:

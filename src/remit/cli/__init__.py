@@ -105,9 +105,11 @@ def main(ctx: click.Context) -> None:
     """
     if os.environ.get("REMIT_FAULT") and ctx.invoked_subcommand != "doctor":  # which lists it among its findings
         importlib.import_module("remit.cli.failing").require_valid_fault(os.environ["REMIT_FAULT"])
+    logs = importlib.import_module("remit.observe.logs")
     if level := os.environ.get("REMIT_LOG"):
-        logs = importlib.import_module("remit.observe.logs")
         logs.configure_logging(sys.stderr, logs.parse_level(level))
+    else:
+        logs.configure_warnings(sys.stderr)
     if os.environ.get("NO_COLOR"):
         ctx.color = False
     elif os.environ.get("FORCE_COLOR"):

@@ -12,6 +12,7 @@ import click
 
 from remit.authority.keys import parse_public_pem, render_public_pem
 from remit.cli.shown import counted, json_option, show_json, speaks_unicode
+from remit.contracts.config import CONFIG_NAME
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import FILE_COPY, FILE_DELETE, FILE_MOVE, NO_EFFECT
 from remit.errors import EnvironmentFailed, Reason
@@ -19,7 +20,7 @@ from remit.founding import initialise
 from remit.ids import system_clock
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.findings import Verdict
-from remit.workspace import CONFIG_NAME, Workspace
+from remit.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

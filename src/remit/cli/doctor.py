@@ -21,7 +21,7 @@ from remit.cli.shown import (
 from remit.errors import Refused, RemitError
 from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
-from remit.observe.checkup import Checkup, check_machine, check_state_home, check_workspace
+from remit.observe.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
 from remit.observe.disk_checks import STATE
 from remit.state import locate_state
 from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
@@ -75,8 +75,10 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     def settings() -> WorkspaceSettings:
         return read_settings(state)
 
+    asked: list[Check] = []
+
     def config() -> Check:
-        _ = Workspace(root, state, settings(), environ, clock).config
+        asked.extend(check_settings(Workspace(root, state, settings(), environ, clock).config, state))
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 
     try:
@@ -86,6 +88,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     return (
         WORKSPACE.ask(lambda: WORKSPACE.ok(f"{root}, ledger in {settings().store}")),
         CONFIG.ask(config),
+        *asked,
         *check_workspace(state, lambda: open_store(state, settings(), environ), clock, holds_database=holds_database),
     )
 

@@ -8,6 +8,7 @@ from remit.ledger.entry import Entry
 
 MOST: Final = 120
 ID_SHOWN: Final = 9
+TASK_SHOWN: Final = 40
 
 
 def render_meaning(entry: Entry) -> str:
@@ -29,15 +30,18 @@ def read_payload(entry: Entry) -> Any:
 
 def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
     subject, _, event = entry.kind.rpartition(".")
-    capability = entry.capability_id or ""
+    capability, other = entry.capability_id or "", _other_task(entry)
+    if other:
+        capability = f"{capability} {other}".lstrip()
     match event:
         case "intent" | "resumed":
             how = "taken over from a process that died" if event == "resumed" else _short_id(payload.get("consent"))
             return _joined(capability, how)
         case "outcome":
-            return _outcome(payload.get("outcome"))
+            return _joined(_outcome(payload.get("outcome")), capability if other else "")
         case "refused":
-            return _joined(payload.get("reason"), payload.get("what"), by=": ")
+            why = _joined(payload.get("reason"), payload.get("what"), by=": ")
+            return _joined(capability if other else "", why)
         case "issued" if subject == "lease":
             until = payload.get("expires_at")
             return _joined(capability, f"until {until[:19]}Z" if isinstance(until, str) else "")
@@ -50,6 +54,13 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
             return f"to {payload.get('to')}"
         case _:
             return ""
+
+
+def _other_task(entry: Entry) -> str:
+    """`as restore-t-1`, where the entry belongs to a task that is not what the correlation is named after."""
+    if not entry.task_id or entry.task_id == entry.correlation_id:
+        return ""
+    return f"as {shortened(entry.task_id, TASK_SHOWN)}"
 
 
 def _outcome(outcome: Any) -> str:

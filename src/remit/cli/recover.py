@@ -1,5 +1,6 @@
 """`remit recover`."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,9 @@ import click
 
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.result import ExecutionResult
+from remit.errors import Reason, Refused
 from remit.recovery import Recovered
+from remit.store.claims import unfinished
 from remit.workspace import Workspace
 
 
@@ -29,6 +32,7 @@ def recover(ctx: click.Context, presumed_dead: tuple[str, ...], directory: Path,
     settled: the table says what to do.
     """
     with Workspace.open(directory) as workspace:
+        _require_unfinished(workspace, presumed_dead)
         reports = workspace.recover(presumed_dead=presumed_dead)
     if as_json:
         show_json([_as_document(report) for report in reports])
@@ -38,6 +42,22 @@ def recover(ctx: click.Context, presumed_dead: tuple[str, ...], directory: Path,
         rows = [(each.key, each.began_at[:19].replace("T", " "), _state(each), _what(each)) for each in reports]
         show_table(("task", "begun", "state", "what"), rows, prose=("what",))
     ctx.exit(1 if any(report.problem for report in reports) else 0)
+
+
+def _require_unfinished(workspace: Workspace, named: Collection[str]) -> None:
+    """A mistyped id must not read as a task that was settled."""
+    if not named:
+        return
+    with workspace.store.reading() as connection:
+        known = {claimed.key.key for claimed in unfinished(connection, "task")}
+    for task_id in named:
+        if task_id not in known:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "no unfinished task has this id; nothing was done",
+                where=f"--dead {task_id}",
+                next_step="`remit recover` alone shows what it cannot settle by itself.",
+            )
 
 
 def _state(report: Recovered[ExecutionResult]) -> str:

@@ -7,6 +7,7 @@ from typing import IO
 import click
 
 from remit.cli.shown import counting, json_option, output_option, show_json, workspace_option, written_output
+from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
 from remit.errors import Refused
@@ -28,7 +29,7 @@ def task() -> None:
 @json_option
 def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Path, as_json: bool) -> None:
     """The kernel's side: sign a lease for MANIFEST (a JSON file, or - for standard input)."""
-    raw = read_bounded(manifest, TaskManifest.bounds, source=manifest.name)
+    raw = _read(manifest, TaskManifest)
     # The output first: a lease that is signed and recorded, and then cannot be handed over, is authority gone astray.
     with written_output(output, spare=(manifest.name,)) as out:
         with Workspace.open(directory) as workspace:
@@ -55,7 +56,7 @@ def run(
 
     Exit code 0 when it succeeded, now or before; 1 when it ran and failed; 2 when it was refused and nothing ran.
     """
-    raw = read_bounded(manifest, TaskManifest.bounds, source=manifest.name)
+    raw = _read(manifest, TaskManifest)
     token = read_bounded(lease_file, LeaseToken.bounds, source=lease_file.name)
     refusals: list[Refused] = []
     outcome: ExecutionResult | Preview
@@ -64,7 +65,9 @@ def run(
             outcome = workspace.preview_task(raw, token, on_refusal=refusals.append)
         else:
             with counting("bytes done") as progress:
-                outcome = workspace.execute_task(raw, token, on_refusal=refusals.append, on_progress=progress)
+                outcome = workspace.execute_task(
+                    raw, token, on_refusal=refusals.append, on_stored=_tell_stored, on_progress=progress
+                )
     if isinstance(outcome, Preview):
         if as_json:
             show_json({"preview": outcome.summary, "digest": outcome.digest})
@@ -90,10 +93,22 @@ def restore(ctx: click.Context, result: IO[bytes], directory: Path, as_json: boo
     it. That is a task of its own, leased and recorded; a second time gives the first time's result. Exit codes as those
     of `remit task run`.
     """
-    raw = read_bounded(result, ExecutionResult.bounds, source=result.name)
+    raw = _read(result, ExecutionResult)
     refusals: list[Refused] = []
     with Workspace.open(directory) as workspace, counting("bytes done") as progress:
-        outcome = workspace.restore_task(raw, on_refusal=refusals.append, on_progress=progress)
+        outcome = workspace.restore_task(raw, on_refusal=refusals.append, on_stored=_tell_stored, on_progress=progress)
     show_json(outcome.tree())
     if outcome.error is not None:
         ctx.exit(2 if refusals else 1)
+
+
+def _tell_stored() -> None:
+    """On standard error: the result itself is the same, to the byte."""
+    click.echo("Already done before; nothing was done now. The stored result:", err=True)
+
+
+def _read(stream: IO[bytes], contract: type[Contract]) -> bytes:
+    """The bytes of a document that can be parsed. Parsed here as well, so that a refusal names the file."""
+    raw = read_bounded(stream, contract.bounds, source=stream.name)
+    contract.parse(raw, source=stream.name)
+    return raw

@@ -121,7 +121,8 @@ def open_folder(base: int, parents: Sequence[str], *, where: str = "") -> int:
     for component in parents:
         _require_component(component, where)
     path = "/".join(parents) or "."
-    return _open(base, os.fsencode(path), _FOLDER, where or path, "the folder")
+    # By its name: `where` is most often the file that shall be in it.
+    return _open(base, os.fsencode(path), _FOLDER, where or path, f"the folder {path}" if parents else "the folder")
 
 
 def open_file(folder: int, name: str, *, where: str = "") -> int:
@@ -199,7 +200,7 @@ def already_there(where: str) -> Refused:
         Reason.FILE_CONFLICT,
         "something exists here already, and is never overwritten",
         where=where,
-        next_step="Choose another destination, or remove what is there first.",
+        next_step="Choose a destination that is free.",
     )
 
 

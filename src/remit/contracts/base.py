@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Ty
 
 from remit.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest_bytes
 from remit.contracts.refusal import refusal
+from remit.errors import Misuse, Reason
 from remit.ids import parse_time
 from remit.untrusted import Bounds, parse_json
 
@@ -48,6 +49,13 @@ class Contract(BaseModel):
     def parse(cls, raw: bytes, *, source: str = "") -> Self:
         """Untrusted bytes to this model, or a refusal that names the field. Never echoes a value of the input."""
         name = source or cls.__name__
+        if not isinstance(raw, bytes):
+            raise Misuse(
+                Reason.MISUSE,
+                f"a {cls.__name__} is given as the bytes of its JSON, not as {type(raw).__name__}",
+                where=name,
+                next_step="Encode a text; of a model, take its canonical().",
+            )
         return cls.from_tree(parse_json(raw, cls.bounds, source=name), source=name)
 
     @classmethod

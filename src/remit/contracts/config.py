@@ -20,6 +20,7 @@ from remit.untrusted import Bounds
 V = TypeVar("V")
 
 MIB: Final = 1 << 20
+CONFIG_NAME: Final = "remit.yaml"
 
 CRITICAL_GLOBS: Final = (".git/**", ".env", ".env.*", "credentials.json", "secrets.*")
 IMPORTANT_GLOBS: Final = ("requirements.txt", "pyproject.toml", "setup.py", ".pre-commit-config.yaml")

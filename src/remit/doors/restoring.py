@@ -2,10 +2,10 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from remit.confine.beneath import open_file
+from remit.confine.beneath import Identity, look, open_file
 from remit.confine.names import locate
 from remit.contracts.result import CopyOutput, CopyUndo, DeleteOutput, ExecutionResult, MoveOutput
 from remit.contracts.task import FILE_DELETE, FILE_MOVE, FILE_RESTORE, TaskManifest
@@ -39,11 +39,32 @@ def restoring_task(result: ExecutionResult, task_id: str) -> TaskManifest:
     )
 
 
-def require_untouched_copy(result: ExecutionResult, bases: Sequence[str]) -> None:
+def require_undoable(result: ExecutionResult, before: Mapping[str, Identity], bases: Sequence[str]) -> None:
+    """What is there now is what the task left there: somebody else's file is not taken for it."""
+    match result.output:
+        case MoveOutput(result_summary=summary):
+            _require_moved_file(summary.destination, before["source_path"], bases)
+        case CopyOutput(undo_metadata=CopyUndo() as undo):
+            _require_untouched_copy(undo, bases)
+
+
+def _require_moved_file(path: str, before: Identity, bases: Sequence[str]) -> None:
+    """Edited since or not; but a file that took its place, by an editor that saves that way too, is another file."""
+    place = locate(path, bases)
+    with opened_folder(place) as folder:
+        found = look(folder, place.name, where=place.path)
+        same = found.is_file(before.seen_from(folder))
+    if not same and (found.size, found.mtime_ns) != (before.size, before.mtime_ns):
+        raise Refused(
+            Reason.FILE_CONFLICT,
+            "what is there now is not the file that was moved, and is left alone",
+            where=place.path,
+            next_step="Move it with a task of its own if that is wanted.",
+        )
+
+
+def _require_untouched_copy(undo: CopyUndo, bases: Sequence[str]) -> None:
     """A copy is removed only while it has the bytes that it was made with; what somebody made of it is his."""
-    if not isinstance(result.output, CopyOutput) or not isinstance(result.output.undo_metadata, CopyUndo):
-        return
-    undo = result.output.undo_metadata
     place = locate(undo.created_path, bases)
     with opened_folder(place) as folder:
         descriptor = open_file(folder, place.name, where=place.path)

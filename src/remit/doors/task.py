@@ -61,7 +61,7 @@ class TaskPreview(Preview):
 class TaskRules:
     """What the workspace's configuration says about tasks."""
 
-    bases: tuple[str, ...]
+    bases: Callable[[], tuple[str, ...]]
     snapshots: Path
     max_file_bytes: int
     confined: bool

@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from remit.contracts.config import SystemConfig
 from remit.ids import Clock
 from remit.observe import disk_checks as disk
 from remit.observe import machine_checks as machine
@@ -73,6 +74,14 @@ def check_state_home(environ: Mapping[str, str]) -> tuple[Check, ...]:
         disk.STATE.ask(lambda: disk.check_state_home(home())),
         disk.FILESYSTEM.ask(lambda: _look_at_filesystem(home(), holds_database=True)),
         disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(home())))),
+    )
+
+
+def check_settings(config: SystemConfig, state: StateDirectory) -> tuple[Check, ...]:
+    """What a valid remit.yaml asks for: does it hold on this machine?"""
+    return (
+        workspace.BASES.ask(lambda: workspace.check_bases(config.base_directories, state.path)),
+        workspace.SANDBOX.ask(lambda: workspace.check_sandbox(config.sandbox)),
     )
 
 

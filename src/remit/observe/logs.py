@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from remit.errors import Reason, Refused
+from remit.errors import Reason, Refused, render_line
 from remit.ids import render_time
 from remit.masking import Json, mask_json, mask_text
 
@@ -73,6 +73,44 @@ def configure_logging(stream: TextIO, level: int) -> logging.Handler:
     root.setLevel(logging.WARNING)
     logging.getLogger("remit").setLevel(level)
     return fresh
+
+
+def configure_warnings(stream: TextIO) -> logging.Handler:
+    """Without REMIT_LOG: warnings alone, in words for a person. Again: replaces the first."""
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        if isinstance(handler, WordsHandler):
+            root.removeHandler(handler)
+    fresh = WordsHandler(stream)
+    fresh.setLevel(logging.WARNING)
+    root.addHandler(fresh)
+    return fresh
+
+
+class WordsHandler(logging.Handler):
+    """Writes each record as one line of words."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with contextlib.suppress(Exception):  # as below
+            self._stream.write(render_words(record) + "\n")
+            self._stream.flush()
+
+
+def render_words(record: logging.LogRecord) -> str:
+    """One masked line: how grave, what, and what else the record says, such as the task and why. Never raises."""
+    try:
+        document = _document(record)
+        named = {name: document[name] for name in IDS if name in document}
+        fields = document.get("fields")
+        named |= fields if isinstance(fields, dict) else {}
+        rest = ", ".join(f"{name}: {_text_of(value)}" for name, value in named.items())
+        return render_line(f"{document['level']}: {document['message']}" + (f" ({rest})" if rest else ""))
+    except Exception as problem:  # noqa: BLE001 - as in `render_record`
+        return f"error: a record was lost: {type(problem).__name__}"
 
 
 class JsonLinesHandler(logging.Handler):

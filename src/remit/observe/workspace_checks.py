@@ -1,15 +1,16 @@
-"""Checks of one workspace's keys and store. No private key is loaded: their files are only looked at."""
+"""Checks of one workspace's settings, keys and store. No private key is loaded: their files are only looked at."""
 
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from remit.authority.keys import load_keyring, private_key_problems
 from remit.authority.signing import ROLES, Keyring, Role
-from remit.errors import EnvironmentFailed, Reason
+from remit.confine.names import require_bases
+from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import Clock, parse_time
 from remit.ledger.guards import missing_guards
 from remit.observe.check import Check, Topic
@@ -17,6 +18,8 @@ from remit.observe.disk_checks import name_some
 from remit.store.connection import Connection, Store
 from remit.store.migrate import require_current, shipped_migrations
 
+BASES: Final = Topic("base directories", "tasks that touch files")
+SANDBOX: Final = Topic("sandbox", "effects that stay where they belong")
 KEY_FILES: Final = Topic("key files", "keeping private keys private")
 KEYRING: Final = Topic("keyring", "signing and verifying")
 STORE: Final = Topic("store", "the ledger")
@@ -38,6 +41,27 @@ _SET_CLOCK: Final = "timedatectl set-ntp true"
 _TIP: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 _SETTINGS: Final = """SELECT name, reset_val FROM pg_settings
   WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'server_version', 'server_version_num')"""
+
+
+def check_bases(bases: Sequence[str], state: Path) -> Check:
+    """Each directory that tasks may work in: is it there, itself and not a link, and apart from the state?"""
+    for number, base in enumerate(bases):
+        try:
+            require_bases([base], state)
+        except Refused as problem:
+            found = f"{problem.what} (remit.yaml, $.base_directories[{number}]: {problem.where})"
+            return BASES.fail(found, problem.next_step)
+    return BASES.ok(name_some(list(bases)) if bases else "none: no task may touch a file")
+
+
+def check_sandbox(setting: str) -> Check:
+    if setting == "unsafe-none":
+        return SANDBOX.warn(
+            "sandbox: unsafe-none in remit.yaml: effects run with all that this user may do, files and network alike;"
+            " every result says so",
+            "Where the machine can confine them (see above), write: sandbox: required",
+        )
+    return SANDBOX.ok("required: what cannot be confined is not run")
 
 
 def check_key_files(folder: Path) -> Check:

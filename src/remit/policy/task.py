@@ -1,18 +1,22 @@
 """May this task happen, as far as that can be said without looking at the disk?"""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 from remit.confine.names import Located, locate
 from remit.contracts.base import Contract
+from remit.contracts.config import CONFIG_NAME
 from remit.contracts.task import TaskManifest
 from remit.effects.registry import Capability, Registry
 from remit.errors import Reason, Refused
 from remit.policy.capability import decide_capability
 from remit.policy.decision import Decision, Denial
 
+Bases = Callable[[], tuple[str, ...]]
+"""The allowed directories, asked for by a task that names a path."""
 
-def decide_task(manifest: TaskManifest, registry: Registry, bases: Sequence[str]) -> Decision:
+
+def decide_task(manifest: TaskManifest, registry: Registry, bases: Bases) -> Decision:
     """Somebody implements it, its inputs are what that one takes, and each path lies beneath an allowed directory."""
     capability = registry.get(manifest.capability_id)
     if capability is None:
@@ -44,7 +48,28 @@ def close_inputs(manifest: TaskManifest, capability: Capability) -> dict[str, An
     return capability.inputs.from_tree(given, source="manifest, inputs").tree()
 
 
-def locate_paths(manifest: TaskManifest, capability: Capability, bases: Sequence[str]) -> dict[str, Located]:
+def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -> dict[str, Located]:
     """Each input that is a path, taken apart. Refuses one that lies outside of every allowed directory."""
     inputs = close_inputs(manifest, capability)
-    return {name: locate(inputs[name], bases) for name in capability.paths if inputs.get(name) is not None}
+    given = [name for name in capability.paths if inputs.get(name) is not None]
+    located = {name: _located(inputs[name], bases()) for name in given}
+    if len({place.path for place in located.values()}) < len(located):
+        raise Refused(
+            Reason.PATH_REFUSED,
+            "source and destination are the same file",
+            where="manifest, inputs",
+            next_step="Name another destination.",
+        )
+    return located
+
+
+def _located(path: str, bases: tuple[str, ...]) -> Located:
+    place = locate(path, bases)
+    if place.name == CONFIG_NAME:
+        raise Refused(
+            Reason.PATH_REFUSED,
+            f"{CONFIG_NAME} says what Remit may do, so no task touches it",
+            where=place.path,
+            next_step="Change it by hand.",
+        )
+    return place
