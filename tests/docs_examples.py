@@ -19,7 +19,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 RUN: Final = frozenset(
-    {"remit", "cat", "cd", "cp", "echo", "git", "ls", "mkdir", "mv", "printf", "python", "rm", "sed"}
+    {"remit", "cat", "cd", "cp", "echo", "git", "ln", "ls", "mkdir", "mv", "printf", "python", "rm", "sed"}
 )
 NOT_RUN: Final = frozenset({"make", "pip", "sudo", "apt-get"})
 TIMEOUT_SECONDS: Final = 60

@@ -23,8 +23,10 @@ from remit.observe.logs import (
     JsonLinesHandler,
     bind_ids,
     configure_logging,
+    configure_warnings,
     parse_level,
     render_record,
+    render_words,
 )
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -330,3 +332,28 @@ def test_the_reference_page_names_every_member_level_and_limit() -> None:
     members = [*json.loads(render_record(record)), "truncated", *LEVELS]
     assert [name for name in members if f"`{name}`" not in page and f"={name}`" not in page] == []
     assert str(MAX_RECORD) in page
+
+
+def test_words_for_a_person_are_one_masked_line_with_all_that_the_record_says() -> None:
+    record = logging.LogRecord("remit.tests", logging.WARNING, "", 0, "not %s\x1b[2J", ("settled\nnow",), None)
+    vars(record).update({"why": f"password={SECRET}", "task_id": "t-1"})
+    line = render_words(record)
+    assert line.startswith("warning: not settled")
+    assert "task_id: t-1, why: " in line
+    assert SECRET not in line
+    assert line.isprintable()
+
+
+def test_words_are_for_warnings_only_and_a_broken_stream_is_no_reason_to_fail() -> None:
+    root = logging.getLogger()
+    sink = io.StringIO()
+    first, second = configure_warnings(io.StringIO()), configure_warnings(sink)
+    try:
+        assert first not in root.handlers
+        LOG.info("quiet")
+        LOG.warning("loud")
+        assert sink.getvalue() == "warning: loud\n"
+        sink.close()
+        LOG.warning("into nothing")
+    finally:
+        root.removeHandler(second)

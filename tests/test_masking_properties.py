@@ -14,6 +14,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from remit.masking import mask_json, mask_text
+from remit.masking.text import _mask_once
 
 pytestmark = pytest.mark.req("VX-08")
 
@@ -307,3 +308,13 @@ def test_a_thousand_keys_with_the_same_mask_are_numbered_in_linear_time() -> Non
 
     short, long = (min(cost(count) for _ in range(3)) for count in (1_500, 6_000))
     assert long < 6 * short + 0.01
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([*"./~,_-", ""]), st.sampled_from(["password", "token", "bearer", "a", "B7", "x9y"])),
+        max_size=8,
+    ).map(lambda parts: "".join(separator + word for separator, word in parts))
+)
+def test_the_short_way_for_plain_words_hides_nothing_that_the_long_way_would(text: str) -> None:
+    assert mask_text(text) == _mask_once(text)

@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,25 @@ def test_what_is_missing_or_behind_a_file_is_told_apart(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match="cannot be read: Not a directory") as wrong:
         require_private(tmp_path / "file" / "below", what="the folder")
     assert wrong.value.reason is Reason.STATE_UNSAFE
+
+
+def test_a_state_below_somebody_elses_closed_folder_is_refused_by_its_owner(root: Path, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can look with somebody else's eyes")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for folder in tmp_path.parents:
+        if folder.stat().st_mode & 0o001 == 0:  # else another folder, further up, would be the one that is named
+            closed = folder
+    program = (
+        "import os, pathlib, sys; from remit.errors import Refused; from remit.state import locate_state\n"
+        "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
+        "try: locate_state(pathlib.Path('/nowhere'), {'REMIT_STATE': sys.argv[1]})\n"
+        "except Refused as problem: print(problem.what, problem.where, problem.next_step, sep='\\n')"
+    )
+    state = str(tmp_path / "closed" / "state")
+    done = subprocess.run([sys.executable, "-c", program, state], capture_output=True, text=True, check=True)
+    what, where, next_step = done.stdout.splitlines()
+    assert what == "a folder above the state directory belongs to user 0, not to user 65534, and is closed to others"
+    assert where == str(closed)
+    assert "REMIT_STATE" in next_step

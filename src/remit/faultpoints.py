@@ -36,6 +36,7 @@ FAULT_POINTS: Final = frozenset(
         "road.taken_over",
         "road.settled",
         "road.undone",
+        "road.noted",
         "road.effect_done",
         "road.outcome_recorded",
         "effect.moved",

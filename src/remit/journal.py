@@ -9,7 +9,8 @@ ledger carries its digest.
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -21,16 +22,18 @@ from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import render_time
 from remit.ledger.append import Batch, Ledger
-from remit.ledger.entry import Event
+from remit.ledger.covered import require_covered
+from remit.ledger.entry import Entry, Event
 from remit.masking import mask_json
-from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim, take_over
-from remit.store.connection import Dialect
+from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim, new_token, take_over
+from remit.store.connection import Connection, Dialect
 from remit.store.owners import is_before_reboot, is_childless, is_gone, lock_path, this_process
 
 FIRST_LOOK_SECONDS: Final = 0.002
 LAST_LOOK_SECONDS: Final = 0.1
 _LOG: Final = logging.getLogger("remit.road")
-_INTENTS: Final = "SELECT payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ?"
+_RECORDS: Final = """SELECT seq, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq"""
 # Tokens of claims that this process holds and has given up, such as when the outcome could not be written. Nobody works
 # on them, though their owner lives.
 _given_up: Final[set[str]] = set()
@@ -87,7 +90,14 @@ class Journal:
 
         `still_alive` is asked inside the transaction, at a time that no clock set back can make earlier.
         """
-        entered = self._ledger.transact(partial(self._claim, intent, checkpoint, still_alive))
+        digests = {
+            "request_digest": self._trace.request_digest,
+            "checkpoint_digest": digest_bytes(checkpoint.encode()),
+        }
+        event = self._event("intent", {**intent, **digests})  # out here: nobody else writes while a transaction lasts
+        token = new_token()
+        with _given_up_if_interrupted(token):
+            entered = self._ledger.transact(partial(self._claim, event, checkpoint, still_alive, token))
         if entered is not None:
             self._log("intent recorded")
         return entered
@@ -99,40 +109,47 @@ class Journal:
         """
         self.require_intended(orphan)
         self._require_childless(orphan)
-        entered = self._ledger.transact(partial(self._take_over, orphan, still_alive))
+        token = new_token()
+        with _given_up_if_interrupted(token):
+            entered = self._ledger.transact(partial(self._take_over, orphan, still_alive, token))
         if entered is not None:
             self._log("work resumed")
         return entered
 
     def require_intended(self, claimed: Running | Done) -> None:
         """The checkpoint that stands with a claim is somebody's word until an intent in the ledger has its digest."""
-        where = (claimed.key.tenant_id, claimed.correlation_id, f"{claimed.key.scope}.intent")
+        wanted = digest_bytes(claimed.checkpoint.encode())
         with self._ledger.store.reading() as connection:
-            intents = [json.loads(row[0]) for row in connection.rows(_INTENTS, where)]
-        wanted = (claimed.request_digest, digest_bytes(claimed.checkpoint.encode()))
-        if not any((intent.get("request_digest"), intent.get("checkpoint_digest")) == wanted for intent in intents):
-            raise EnvironmentFailed(
-                Reason.EVIDENCE_INVALID,
-                "the checkpoint of this request is not the one that its intent recorded; nothing was touched",
-                where=f"{claimed.key.scope} {claimed.key.key}",
-                next_step="Keep the database as it is and run `remit ledger verify`.",
-            )
+            for seq, intent in self._records(connection, "intent"):
+                if intent.get("checkpoint_digest") == wanted:
+                    self._covered(connection, seq)
+                    return
+        raise self._contradiction("the checkpoint of this request is not the one that its intent recorded")
+
+    def note(self, what: Mapping[str, Any]) -> None:
+        """Something that settling this request will need, recorded before it is done."""
+        digest = {"request_digest": self._trace.request_digest}
+        self._ledger.append(self._event("noted", {"note": dict(what), **digest}))
+        reach("road.noted")
+
+    def notes(self) -> tuple[Mapping[str, Any], ...]:
+        """What was noted of this request, by whoever worked on it."""
+        with self._ledger.store.reading() as connection:
+            found = list(self._records(connection, "noted"))
+            for seq, _ in found:
+                self._covered(connection, seq)
+        return tuple(record["note"] for _, record in found)
 
     def checked(self, done: Done) -> Stored:
         """A stored outcome is somebody's word until the ledger's entry carries its digest."""
-        query = "SELECT kind, payload, created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
         with self._ledger.store.reading() as connection:
-            row = connection.one(query, (self._trace.tenant_id, done.outcome_seq))
-        recorded = json.loads(row[1]).get("outcome_digest") if row and row[0] == f"{self._trace.door}.outcome" else None
-        if row is None or recorded != digest_bytes(done.result.encode()):
-            raise EnvironmentFailed(
-                Reason.EVIDENCE_INVALID,
-                "the stored outcome of this request is not the one that the ledger recorded",
-                where=f"{self._trace.door} {self._trace.key}",
-                next_step="Keep the database as it is and run `remit ledger verify`.",
-            )
+            entry = self._covered(connection, done.outcome_seq)
+        recorded = json.loads(entry.payload) if entry.kind == f"{self._trace.door}.outcome" else {}
+        about = (recorded.get("request_digest"), recorded.get("outcome_digest"))
+        if about != (self._trace.request_digest, digest_bytes(done.result.encode())):
+            raise self._contradiction("the stored outcome of this request is not the one that the ledger recorded")
         self._log("earlier outcome returned")
-        return Stored(done.result, row[2])
+        return Stored(done.result, entry.created_at)
 
     def give_up(self, won: Won) -> None:
         """It stays claimed and undecided. Without this, it would look like work in progress until this process ends."""
@@ -144,18 +161,19 @@ class Journal:
 
     def record_outcome(self, won: Won, stored: str) -> None:
         """The outcome and the end of the claim, in one transaction."""
+        # Masked here, exact in the claim; the digest ties the two.
+        shown = {"outcome": json.loads(stored), "outcome_digest": digest_bytes(stored.encode())}
+        event = self._event("outcome", {**shown, "request_digest": self._trace.request_digest})
 
         def work(batch: Batch) -> None:
-            # Masked here, exact in the claim; the digest ties the two.
-            shown = {"outcome": json.loads(stored), "outcome_digest": digest_bytes(stored.encode())}
-            entry = batch.append(self._event("outcome", {**shown, "request_digest": self._trace.request_digest}))
+            entry = batch.append(event)
             finish_claim(batch.store, won, stored, entry.created_at, entry.seq)
 
         self._ledger.transact(work)
         self._log("outcome recorded")
 
     def _claim(
-        self, intent: dict[str, Any], checkpoint: str, still_alive: Callable[[datetime], None], batch: Batch
+        self, intent: Event, checkpoint: str, still_alive: Callable[[datetime], None], token: str, batch: Batch
     ) -> Entered | None:
         now, trace = batch.time_in(self._trace.tenant_id), self._trace
         still_alive(now)
@@ -166,25 +184,47 @@ class Journal:
             render_time(now),
             correlation_id=trace.correlation_id,
             checkpoint=checkpoint,
+            token=token,
         )
         if not isinstance(claimed, Won):
             return None
-        digests = {
-            "request_digest": trace.request_digest,
-            "checkpoint_digest": digest_bytes(checkpoint.encode()),
-        }
-        batch.append(self._event("intent", {**intent, **digests}))
+        if any(self._records(batch.store, "intent")):
+            raise self._contradiction("this request was begun before, and its claim is gone from the database")
+        batch.append(intent)
         reach("claim.before_commit")
         return Entered(claimed, checkpoint, resumed=False)
 
-    def _take_over(self, orphan: Running, still_alive: Callable[[datetime], None], batch: Batch) -> Entered | None:
+    def _take_over(
+        self, orphan: Running, still_alive: Callable[[datetime], None], token: str, batch: Batch
+    ) -> Entered | None:
         now = batch.time_in(self._trace.tenant_id)
         still_alive(now)
-        taken = take_over(batch.store, orphan, render_time(now))
+        taken = take_over(batch.store, orphan, render_time(now), token)
         if taken is None:
             return None
+        if any(self._records(batch.store, "outcome")):
+            raise self._contradiction("this request has an outcome, and its claim says that it has none")
         batch.append(self._event("resumed", {"request_digest": self._trace.request_digest}))
         return Entered(taken, orphan.checkpoint, resumed=True)
+
+    def _records(self, connection: Connection, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The place and content of this request's records of one kind. They are believed only once covered."""
+        trace = self._trace
+        for seq, payload in connection.rows(_RECORDS, (trace.tenant_id, trace.correlation_id, f"{trace.door}.{what}")):
+            record = json.loads(payload)
+            if record.get("request_digest") == trace.request_digest:
+                yield seq, record
+
+    def _covered(self, connection: Connection, seq: int) -> Entry:
+        return require_covered(connection, self._ledger.keyring, self._trace.tenant_id, seq)
+
+    def _contradiction(self, what: str) -> EnvironmentFailed:
+        return EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            f"{what}; nothing was touched",
+            where=f"{self._trace.door} {self._trace.key}",
+            next_step="Keep the database as it is and run `remit ledger verify`.",
+        )
 
     def _require_childless(self, orphan: Running) -> None:
         if orphan.owner == this_process() or is_childless(lock_path(self._hosts, orphan.owner)):
@@ -231,6 +271,18 @@ class Journal:
         trace = self._trace
         ids = {"correlation_id": trace.correlation_id, "task_id": trace.task_id, "capability_id": trace.capability_id}
         _LOG.info(message, extra={**ids, **fields})
+
+
+@contextmanager
+def _given_up_if_interrupted(token: str) -> Iterator[None]:
+    """The transaction may be durable although its caller never heard of it: then nobody works on that claim."""
+    try:
+        yield
+    except Refused:  # nothing was claimed
+        raise
+    except BaseException:
+        _given_up.add(token)
+        raise
 
 
 def is_orphan(claimed: Running, dialect: Dialect) -> bool:

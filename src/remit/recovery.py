@@ -35,11 +35,13 @@ def recover(
     *,
     spare: Collection[str] = (),
     presumed_dead: Collection[str] = (),
+    abandoned: Collection[str] = (),
 ) -> list[Recovered[Outcome]]:
     """Settle every request of this door that was begun by a process that is dead. The others are left alone.
 
     `spare` names requests that somebody is about to settle himself. `presumed_dead` names those whose process somebody
-    knows to be dead where we cannot know it: on another machine, or before a reboot.
+    knows to be dead where we cannot know it: on another machine, or before a reboot. `abandoned` names those that
+    somebody closes although they cannot be settled: nothing is touched, and the outcome says that the truth is unknown.
     """
     with site.ledger.store.reading() as connection:
         left = [claimed for claimed in unfinished(connection, door.name) if claimed.key.key not in spare]
@@ -49,7 +51,8 @@ def recover(
         if not dead and is_known_here(claimed.owner):
             continue  # at work
         try:
-            report = _settle(door, site, claimed) if dead else _unknown(claimed)
+            closed = claimed.key.key in abandoned
+            report = _settle(door, site, claimed, closed=closed) if dead else _unknown(claimed)
         except Exception as problem:  # noqa: BLE001 - one that cannot be settled must not keep us from the others
             report = Recovered(claimed.key.key, claimed.claimed_at, problem=as_remit_error(problem))
         if report is not None:
@@ -57,7 +60,9 @@ def recover(
     return reports
 
 
-def _settle(door: Door[Request, Any, Begun, Made, Outcome], site: Site, orphan: Running) -> Recovered[Outcome] | None:
+def _settle(
+    door: Door[Request, Any, Begun, Made, Outcome], site: Site, orphan: Running, *, closed: bool
+) -> Recovered[Outcome] | None:
     """None if somebody else was faster."""
     key = orphan.key
     placeholder = Trace(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
@@ -71,12 +76,15 @@ def _settle(door: Door[Request, Any, Begun, Made, Outcome], site: Site, orphan: 
             where=f"{key.scope} {key.key}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
-    door.decide(request).require()
+    if not closed:
+        door.decide(request).require()
     journal = Journal(site.ledger, trace, site.hosts, 0)
     entered = journal.resume(orphan, lambda _: None)
     if entered is None:
         return None
     try:
+        if closed:
+            return _close(door, journal, entered, request, begun, orphan)
         return _finish(door, journal, entered, request, begun, orphan)
     except BaseException:
         journal.give_up(entered.won)
@@ -92,7 +100,7 @@ def _finish(
     orphan: Running,
 ) -> Recovered[Outcome]:
     reach("road.taken_over")
-    made = door.settle(begun)
+    made = door.settle(begun, journal.notes(), journal.note)
     reach("road.settled")
     if made is None:
         problem = EnvironmentFailed(
@@ -102,9 +110,26 @@ def _finish(
         )
         outcome = door.fail(request, problem)
     else:
-        outcome = conclude(door, request, begun, made)
+        outcome = conclude(door, journal, request, begun, made)
     outcome = record(door, journal, entered, request, begun, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, took_effect=made is not None)
+
+
+def _close(
+    door: Door[Request, Any, Begun, Made, Outcome],
+    journal: Journal,
+    entered: Entered,
+    request: Request,
+    begun: Begun,
+    orphan: Running,
+) -> Recovered[Outcome]:
+    problem = EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the task was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
+        next_step="Look at the files it names. A snapshot, if it made one, is kept.",
+    )
+    outcome = record(door, journal, entered, request, begun, door.fail(request, problem))
+    return Recovered(orphan.key.key, orphan.claimed_at, outcome)
 
 
 def _unknown(claimed: Running) -> Recovered[Outcome]:

@@ -17,7 +17,7 @@ begun by a process that died enters at step 7: with the checkpoint of the one wh
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +35,8 @@ Granted = TypeVar("Granted")
 Begun = TypeVar("Begun")
 Made = TypeVar("Made")
 Outcome = TypeVar("Outcome")
+Note = Callable[[Mapping[str, Any]], None]
+Notes = tuple[Mapping[str, Any], ...]
 
 PATIENCE_SECONDS: Final = 30.0
 """How long a second caller waits for the first one's outcome."""
@@ -104,15 +106,18 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """The checkpoint read back, by us or by whoever takes over. The request in it has no authority any more."""
 
     @abstractmethod
-    def effect(self, granted: Granted, begun: Begun) -> Made:
-        """Do it, whole; or raise, with the world as it was before; or raise `Unsettled`."""
+    def effect(self, granted: Granted, begun: Begun, note: Note) -> Made:
+        """Do it, whole; or raise, with the world as it was before; or raise `Unsettled`.
+
+        `note` records, durably, what `settle` or `undo` will need; they are given all that was noted.
+        """
 
     @abstractmethod
-    def settle(self, begun: Begun) -> Made | None:
+    def settle(self, begun: Begun, notes: Notes, note: Note) -> Made | None:
         """What a process that died had begun: finished, if it had reached the world; else cleared away, and None."""
 
     @abstractmethod
-    def undo(self, begun: Begun) -> None:
+    def undo(self, begun: Begun, notes: Notes, note: Note) -> None:
         """Leave the world as it was before."""
 
     @abstractmethod
@@ -221,11 +226,11 @@ def _carry_out(
     try:
         reach("road.taken_over" if entered.resumed else "road.intent_recorded")
         _, begun = door.recall(entered.checkpoint)
-        made = door.settle(begun) if entered.resumed else None
+        made = door.settle(begun, journal.notes(), journal.note) if entered.resumed else None
         if entered.resumed:
             reach("road.settled")
         try:
-            made = door.effect(granted, begun) if made is None else made  # 8. effect
+            made = door.effect(granted, begun, journal.note) if made is None else made  # 8. effect
         except Unsettled:
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
@@ -233,21 +238,29 @@ def _carry_out(
             outcome = door.fail(request, _as_failure(problem))
         else:
             reach("road.effect_done")
-            outcome = conclude(door, request, begun, made)
+            outcome = conclude(door, journal, request, begun, made)
         outcome = record(door, journal, entered, request, begun, outcome)
-    except BaseException:
+    except BaseException as problem:
         journal.give_up(entered.won)
+        if isinstance(problem, Refused):  # which would say that nothing was touched
+            raise _unsettled(problem, door.trace(request)) from problem
         raise
     if interrupted is not None:
         raise interrupted
     return outcome  # 11. report
 
 
-def conclude(door: Door[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, made: Made) -> Outcome:
-    """The outcome of an effect that took place, once the world was looked at."""
+def conclude(
+    door: Door[Request, Granted, Begun, Made, Outcome], journal: Journal, request: Request, begun: Begun, made: Made
+) -> Outcome:
+    """The outcome of an effect that took place, once the world was looked at. One that is contradicted is undone."""
     try:
         door.verify_effect(begun, made)  # 9. verify
     except Contradicted as problem:
+        try:
+            door.undo(begun, journal.notes(), journal.note)
+        except RemitError as second:
+            raise _unsettled(second, door.trace(request)) from problem
         return door.fail(request, problem)
     return door.succeed(request, made)
 
@@ -266,7 +279,7 @@ def record(
     except Refused as problem:
         if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
             raise
-        door.undo(begun)
+        door.undo(begun, journal.notes(), journal.note)
         outcome = door.fail(request, problem)
         journal.record_outcome(entered.won, door.store_outcome(outcome))
     reach("road.outcome_recorded")
@@ -281,6 +294,15 @@ def _intent(decision: Decision, preview: Preview, consent: str) -> dict[str, Any
 def _unfinished(trace: Trace) -> Preview:
     summary = "what a process that died had begun is finished; or, had it not taken effect, done from the start"
     return Preview(f"{trace.capability_id or trace.door} {trace.key}: {summary}", trace.request_digest)
+
+
+def _unsettled(problem: RemitError, trace: Trace) -> Unsettled:
+    return Unsettled(
+        Reason.EFFECT_FAILED,
+        f"the effect was begun, and whether it is done could not be told: {problem.what}",
+        where=problem.where or f"{trace.door} {trace.key}",
+        next_step="Mend what stands in the way, then call again; or end this process and run: remit recover",
+    )
 
 
 def _as_refusal(problem: Refused | EnvironmentFailed) -> Refused:

@@ -106,7 +106,7 @@ class Tasks:
     ) -> ExecutionResult:
         if not self._recovered:
             self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
-        door = self._door(on_progress, correlation_id)
+        door = self.door(on_progress, correlation_id)
         outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
@@ -115,12 +115,12 @@ class Tasks:
     def preview(
         self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
     ) -> ExecutionResult | Preview:
-        return travel(self._door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
+        return travel(self.door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
 
     def recover(
-        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = ()
+        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[ExecutionResult]]:
-        settled = recover(self._door(), self._site(), spare=spare, presumed_dead=presumed_dead)
+        settled = recover(self.door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
         remove_stale_locks(self._state.hosts)
         return settled
 
@@ -219,7 +219,7 @@ class Tasks:
     def _executor(self, capability_id: str) -> str | None:
         return executor_of(self.registry, capability_id, confined=self._confined)
 
-    def _door(
+    def door(
         self, on_progress: Callable[[int, int], None] | None = None, correlation_id: str | None = None
     ) -> TaskDoor:
         return TaskDoor(

@@ -179,13 +179,16 @@ class Workspace:
         """
         return self.tasks.preview(manifest, lease, on_refusal=on_refusal)
 
-    def recover(self, *, presumed_dead: Collection[str] = ()) -> list[Recovered[ExecutionResult]]:
+    def recover(
+        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[ExecutionResult]]:
         """Finish or clear away what processes that died had begun, and record each outcome.
 
         What is left in progress by a living process is not touched and not listed. `presumed_dead` names tasks of
-        processes that cannot be seen from here and that the caller knows to be dead.
+        processes that cannot be seen from here and that the caller knows to be dead; `abandoned`, tasks that cannot be
+        settled and shall be closed as they are.
         """
-        return self.tasks.recover(presumed_dead=presumed_dead)
+        return self.tasks.recover(presumed_dead=presumed_dead, abandoned=abandoned)
 
     def restore_task(
         self,

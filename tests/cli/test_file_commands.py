@@ -51,7 +51,8 @@ def test_a_task_is_run_and_taken_back(remit: Remit, base: Path, capability_id: s
     again = remit("task", "restore", "-", stdin=ran.out.encode())
     assert (again.code, again.out) == (0, back.out)
     entries = remit("ledger", "show", "--task", "restore-t", "--json").document
-    assert [entry["kind"] for entry in entries] == ["lease.issued", "task.intent", "task.outcome", "lease.issued"]
+    steps = [entry["kind"] for entry in entries if entry["kind"] != "task.noted"]
+    assert steps[:4] == ["lease.issued", "task.intent", "task.outcome", "lease.issued"]
     whole = remit("ledger", "show", "--correlation", "t", "--json").document
     assert {entry["task_id"] for entry in whole} == {"t", "restore-t"}
     assert remit("ledger", "verify").code == 0
@@ -132,3 +133,56 @@ with counting("bytes done") as count:
     os.close(leader)
     assert "5 of 10 bytes done" in shown
     assert "1 of 10" not in shown
+
+
+def test_entries_of_a_restore_name_the_task_that_they_belong_to(remit: Remit, base: Path) -> None:
+    ran = run_task(remit, base)
+    assert remit("task", "restore", "-", stdin=ran.out.encode()).code == 0
+    lines = remit("ledger", "show", COLUMNS="240").out.splitlines()[2:]
+    assert [line.count("FILE_MOVE as restore-t") for line in lines if " t " in line] == [0, 0, 0, 1, 1, 1]
+    assert "SUCCESS, FILE_MOVE as restore-t" in "\n".join(lines)
+
+
+def test_a_task_that_nobody_left_unfinished_cannot_be_declared_dead(remit: Remit, base: Path) -> None:
+    told = remit("recover", "--dead", "nosuch")
+    assert (told.code, told.out) == (2, "")
+    assert "no unfinished task has this id" in told.err
+    assert "--dead nosuch" in told.err
+    assert run_task(remit, base, REMIT_FAULT="road.effect_done").code == -signal.SIGKILL
+    assert remit("recover", "--dead", "t", "--dead", "nosuch").code == 2
+    assert "finished" in remit("recover", "--dead", "t").out
+
+
+@pytest.mark.parametrize("arguments", [("lease",), ("run", "--lease", "task.json"), ("restore",)], ids="-".join)
+def test_a_file_that_is_no_json_is_refused_by_its_name(remit: Remit, base: Path, arguments: tuple[str, ...]) -> None:
+    (base.parent / "project" / "task.json").write_text("a plain text")
+    told = remit("task", *arguments, "task.json")
+    assert (told.code, told.out) == (2, "")
+    assert "task.json" in told.err
+
+
+def test_another_tasks_lease_is_refused_with_the_command_for_the_right_one(remit: Remit, base: Path) -> None:
+    assert run_task(remit, base).code == 0
+    task = base.parent / "project" / "task.json"
+    task.write_text(task.read_text().replace('"t"', '"t-2"'))
+    told = remit("task", "run", "task.json", "--lease", "lease.json")
+    assert told.code == 2
+    assert "remit task lease" in told.document["error"]["message"]
+
+
+def test_a_missing_folder_is_named_and_not_only_the_file_that_should_go_there(remit: Remit, base: Path) -> None:
+    told = run_task(remit, base, source="newfolder/a")
+    assert told.code == 2
+    assert "the folder newfolder does not exist" in told.document["error"]["message"]
+
+
+def test_a_warning_on_a_terminal_says_which_task_and_why(remit: Remit, base: Path) -> None:
+    assert run_task(remit, base, REMIT_FAULT="road.effect_done").code == -signal.SIGKILL
+    (base / "b").rename(base / "hidden")
+    task = {"task_id": "n", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": {"reversible": True}}
+    (base.parent / "project" / "task.json").write_text(json.dumps(task))
+    remit("task", "lease", "task.json", "-o", "lease.json")
+    told = remit("task", "run", "task.json", "--lease", "lease.json")
+    assert told.code == 0
+    (line,) = told.err.splitlines()
+    assert line.startswith("warning: a task could not be settled (task_id: t, why: the file is neither at its source")

@@ -67,6 +67,7 @@ COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
         "road.taken_over",
         "road.settled",
         "road.undone",
+        "road.noted",
         "road.effect_done",
         "road.outcome_recorded",
     }

@@ -26,6 +26,8 @@ def test_a_sound_workspace_passes_every_check(place: Place) -> None:
     assert list(checks) == [
         "workspace",
         "configuration",
+        "base directories",
+        "sandbox",
         "state directory",
         "file system",
         "free space",
@@ -162,6 +164,24 @@ def _wrong_config(place: Place) -> None:
     (place.root / "remit.yaml").write_text("version: 1\nroot: .\nno_such_setting: 1\n")
 
 
+def _configure(place: Place, text: str) -> None:
+    with (place.root / "remit.yaml").open("a") as config:
+        config.write(text)
+
+
+def _missing_base(place: Place) -> None:
+    _configure(place, f"base_directories: [{place.root}, {place.root / 'nowhere'}]\n")
+
+
+def _base_behind_a_link(place: Place) -> None:
+    (place.root / "link").symlink_to(place.root)
+    _configure(place, f"base_directories: [{place.root / 'link'}]\n")
+
+
+def _base_over_the_state(place: Place) -> None:
+    _configure(place, f"base_directories: [{place.state.path.parent}]\n")
+
+
 @pytest.mark.parametrize(
     "spoil, name, found, next_step",
     [
@@ -188,6 +208,14 @@ def _wrong_config(place: Place) -> None:
         (_lost_state, "state directory", "is missing", "remit init"),
         (_lost_settings, "workspace", "never finished", "remit init"),
         (_wrong_config, "configuration", "no_such_setting", ""),
+        (
+            _missing_base,
+            "base directories",
+            "does not exist, or is not one (remit.yaml, $.base_directories[1]",
+            "Create",
+        ),
+        (_base_behind_a_link, "base directories", "(remit.yaml, $.base_directories[0]", "Write its real path"),
+        (_base_over_the_state, "base directories", "a task could reach the keys", "REMIT_STATE"),
     ],
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
@@ -201,6 +229,27 @@ def test_a_seeded_fault_fails_its_check_and_names_the_way_out(
     assert found in check.found
     assert next_step in check.next_step
     assert check.next_step
+
+
+def test_base_directories_are_named_and_none_means_that_no_task_may_touch_a_file(place: Place) -> None:
+    assert place.look()["base directories"].found == "none: no task may touch a file"
+    _configure(place, f"base_directories: [{place.root}]\n")
+    check = place.look()["base directories"]
+    assert (check.status, check.found) == ("ok", str(place.root))
+
+
+def test_a_workspace_that_runs_effects_unconfined_is_warned_of_what_that_means(place: Place) -> None:
+    assert place.look()["sandbox"].status == "ok"
+    _configure(place, "sandbox: unsafe-none\n")
+    check = place.look()["sandbox"]
+    assert check.status == "warn"
+    assert "all that this user may do" in check.found
+    assert "sandbox: required" in check.next_step
+
+
+def test_settings_that_cannot_be_read_are_one_failed_check_and_not_three(place: Place) -> None:
+    _wrong_config(place)
+    assert not {"base directories", "sandbox"} & place.look().keys()
 
 
 def test_a_missing_store_is_not_made_by_looking_for_it(place: Place) -> None:

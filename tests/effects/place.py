@@ -59,6 +59,7 @@ class Place:
 
     def prepare(self, capability_id: str, *, reversible: bool = True, **inputs: str | Path) -> Work:
         """What the host does before the intent. Raises as it would."""
+        self.notes.clear()
         capability = DECLARED[capability_id]
         words = {name: str(value) for name, value in inputs.items()}
         before, checkpoint = {}, {}
@@ -120,7 +121,8 @@ class Place:
         return EFFECTS[capability_id].run(work)
 
     def settle(self, work: Work, *, finish: bool, notes: tuple[Mapping[str, Any], ...] = ()) -> dict[str, Any] | None:
-        return EFFECTS[work.capability_id].settle(replace(work, notes=notes), finish=finish)
+        """With these notes and those of this process: the ledger has all of a task."""
+        return EFFECTS[work.capability_id].settle(replace(work, notes=(*notes, *self.notes)), finish=finish)
 
 
 def world(*folders: Path) -> dict[str, tuple[int, bytes | str]]:

@@ -4,12 +4,14 @@ import errno
 import os
 import resource
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remit.effects import duplicate
+from remit.effects import duplicate, steps
+from remit.effects.duplicate import copy_content
 from remit.effects.files import COPY
 from remit.errors import EnvironmentFailed, Refused
 from tests.disks import only_root
@@ -108,11 +110,13 @@ def test_a_copy_that_reads_back_otherwise_is_removed_and_reported(
 
 @pytest.mark.req("FX-07")
 @pytest.mark.parametrize("how", ["longer", "shorter", "other bytes"])
-def test_a_source_that_changes_while_it_is_copied_is_refused(place: Place, how: str) -> None:
+def test_a_source_that_changes_while_it_is_copied_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     source, target = place.file("a", b"x" * 100_000), place.there / "b"
     work = place.prepare("FILE_COPY", source_path=source, destination_path=target)
 
-    def change(_fact: object) -> None:
+    def change(*args: Any) -> None:
         match how:
             case "longer":
                 with source.open("ab") as stream:
@@ -122,9 +126,11 @@ def test_a_source_that_changes_while_it_is_copied_is_refused(place: Place, how: 
             case _:
                 with source.open("r+b") as stream:
                     stream.write(b"y")
+        copy_content(*args)
 
+    monkeypatch.setattr(steps, "copy_content", change)
     with pytest.raises(Refused):
-        COPY.run(replace(work, note=change))
+        COPY.run(work)
     assert [*world(place.here, place.there)] == [str(source)]
 
 

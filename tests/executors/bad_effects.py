@@ -1,7 +1,9 @@
 """Executors that break one promise each."""
 
+import os
 from typing import Any
 
+from remit.confine.beneath import rename_noreplace
 from remit.effects.work import Work
 from remit.errors import Reason, Refused
 
@@ -29,4 +31,20 @@ class _Lying(_Failing):
         return {"result_summary": {"source": "nowhere"}, "undo_metadata": {"made": "up"}}
 
 
+class _Littering:
+    """Makes what it was asked for, and never looks back."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        spot = work.spots["destination_path"]
+        part = os.open(work.part_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=spot.folder)
+        os.write(part, b"half")
+        os.close(part)
+        rename_noreplace(spot.folder, work.part_name, spot.folder, spot.name)
+        return {"result_summary": {}, "undo_metadata": {}}
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol
+        return None
+
+
+LITTERING = _Littering()
 HALF, FAILING, TALKATIVE, LYING = _Half(), _Failing(), _Talkative(), _Lying()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.base import Contract
+from remit.contracts.base import AbsolutePath, Contract, Identifier
+from remit.contracts.result import Nothing
 from remit.effects.file_capabilities import CAPABILITIES
 from remit.effects.registry import Capability, PathUse
 from remit.testing.executors import check_capability
@@ -66,3 +67,24 @@ class Loose(Contract):
 def test_a_bad_executor_is_found_out(capability: Capability, complaint: str, tmp_path: Path) -> None:
     problems = check_capability(capability, one_file, tmp_path)
     assert any(complaint in problem for problem in problems), problems
+
+
+class Nowhere(Contract):
+    """Where to make a file."""
+
+    destination_path: AbsolutePath
+
+
+class Made(Contract):
+    """That it was made."""
+
+    task_id: Identifier
+    capability_id: Identifier
+    result_summary: Nothing
+    undo_metadata: Nothing
+
+
+def test_an_executor_that_leaves_half_a_file_behind_is_found_out(tmp_path: Path) -> None:
+    littering = bad("LITTERING", inputs=Nowhere, output=Made, paths={"destination_path": PathUse.MAKE})
+    problems = check_capability(littering, lambda folder: {"destination_path": str(folder / "new")}, tmp_path)
+    assert problems == [f"leaves something behind when it is cut short ({call})" for call in ("undo", "finish")]

@@ -47,7 +47,8 @@ def test_a_file_task_is_done_signed_and_traced(
     assert workspace.kernel.accept(result.canonical(), asked) == result
     assert source.exists() == (capability_id == "FILE_COPY")
     assert made is None or made.read_bytes() == CONTENT
-    assert kinds()[1:] == ["lease.issued", "task.intent", "task.outcome"]
+    noted = [] if capability_id == "FILE_MOVE" else ["task.noted"]
+    assert kinds()[1:] == ["lease.issued", "task.intent", *noted, "task.outcome"]
     with workspace.store.reading() as connection:
         traced = set(connection.rows("SELECT task_id, capability_id FROM ledger_entries WHERE seq > 1"))
         payload = connection.one("SELECT payload FROM ledger_entries WHERE kind = 'task.intent'")

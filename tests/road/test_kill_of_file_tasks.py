@@ -87,6 +87,11 @@ def kinds(workspace: Workspace) -> list[str]:
         return [row[0] for row in connection.rows(query)]
 
 
+def steps(workspace: Workspace) -> list[str]:
+    """Without what the effect noted on its way."""
+    return [kind for kind in kinds(workspace) if kind != "task.noted"]
+
+
 @pytest.mark.req("EI-12", "EI-14")
 @pytest.mark.parametrize("capability_id", CAPABILITIES)
 @pytest.mark.parametrize("point", FILE_POINTS)
@@ -115,6 +120,21 @@ def test_what_a_kill_left_is_as_before_or_as_after_once_it_is_recovered(
 
 
 @pytest.mark.req("EI-12")
+@pytest.mark.parametrize("capability_id, took_effect", [("FILE_COPY", []), ("FILE_DELETE", ["yes"])])
+def test_a_kill_right_after_a_note_leaves_what_the_note_says(
+    tmp_path: Path, capability_id: str, took_effect: list[str]
+) -> None:
+    """A copy is noted before it gets its name, and is cleared away; a delete with its file set aside, and is done."""
+    site = Site(tmp_path, capability_id)
+    site.execute(Fault("road.noted"))
+    with site.open() as workspace:
+        assert [report.took_effect for report in workspace.recover()] == [bool(took_effect)]
+        assert site.files() == (site.after if took_effect else site.before)
+        assert "task.noted" in kinds(workspace)
+        assert workspace.verify_ledger().holds
+
+
+@pytest.mark.req("EI-12")
 @pytest.mark.parametrize("capability_id", CAPABILITIES)
 @pytest.mark.parametrize("point", ["road.intent_recorded", "road.effect_done"])
 def test_a_repeat_under_a_live_lease_completes_what_a_kill_left(tmp_path: Path, capability_id: str, point: str) -> None:
@@ -124,7 +144,7 @@ def test_a_repeat_under_a_live_lease_completes_what_a_kill_left(tmp_path: Path, 
         result = workspace.execute_task(site.asked, site.papers[1].read_bytes())
         assert result.status == "SUCCESS", result
         assert site.files() == site.after
-        assert kinds(workspace) == ["lease.issued", "task.intent", "task.resumed", "task.outcome"]
+        assert steps(workspace) == ["lease.issued", "task.intent", "task.resumed", "task.outcome"]
         assert workspace.recover() == []
         assert workspace.verify_ledger().holds
 
@@ -181,14 +201,17 @@ with Workspace.open(sys.argv[1]) as workspace:
 
 
 @pytest.mark.req("EI-12")
-@pytest.mark.parametrize("capability_id", ["FILE_MOVE", "FILE_DELETE"])
-def test_an_outcome_that_could_not_be_written_is_written_by_the_next_call(tmp_path: Path, capability_id: str) -> None:
+@pytest.mark.parametrize("capability_id, appends", [("FILE_MOVE", 1), ("FILE_DELETE", 2)])
+def test_an_outcome_that_could_not_be_written_is_written_by_the_next_call(
+    tmp_path: Path, capability_id: str, appends: int
+) -> None:
     site = Site(tmp_path, capability_id)
     command = [sys.executable, "-c", FULL_DISK_CHILD, str(site.project), *map(str, site.papers)]
-    second_append = Fault("append.before_commit", 2, "error")  # the first one is the intent
-    ended = run_child(command, fault=second_append, environment=site.environ)
+    # Before it come the intent and, for a delete, the note that the file is set aside.
+    outcome = Fault("append.before_commit", appends + 1, "error")
+    ended = run_child(command, fault=outcome, environment=site.environ)
     assert (ended.exit_code, len(ended.acknowledged), ended.acknowledged[-1]) == (0, 2, "SUCCESS"), ended
     assert site.files() == site.after
     with site.open() as workspace:
-        assert kinds(workspace) == ["lease.issued", "task.intent", "task.resumed", "task.outcome"]
+        assert steps(workspace) == ["lease.issued", "task.intent", "task.resumed", "task.outcome"]
         assert workspace.verify_ledger().holds

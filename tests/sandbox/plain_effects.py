@@ -76,6 +76,12 @@ def sleep(work: Work) -> dict[str, Any]:
     return {}
 
 
+def note_often(work: Work) -> dict[str, Any]:
+    for _ in range(work.inputs["times"]):
+        work.note({"x": "x" * work.inputs["size"]})
+    return {"noted": work.inputs["times"]}
+
+
 def report(work: Work) -> dict[str, Any]:
     for done in range(1, 5_001):
         work.progress(done, 5_000)
@@ -100,7 +106,7 @@ class Plain:
         one.__name__: one
         for one in (
             *(answer, look_around, copy, read_given, refuse, blunder, exit_by_itself, leave, eat_memory),
-            *(write_far, sleep, report, ask, answer_badly),
+            *(write_far, sleep, note_often, report, ask, answer_badly),
         )
     }
 

@@ -335,7 +335,8 @@ def test_a_kernel_that_cannot_confine_is_named_and_nothing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = unsupported("Linux", "5.4", "x86_64", "not built into this kernel")
-    monkeypatch.setattr(host_module, "_this_kernel", lambda: old)
+    monkeypatch.setattr(host_module, "probe_kernel", lambda: old)
+    host_module.require_confinement_here.cache_clear()
     with plain_host(tmp_path) as host:
         with pytest.raises(EnvironmentFailed, match=r"landlock \(not built into this kernel\)") as failed:
             host.run(order("answer"))

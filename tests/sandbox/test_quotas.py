@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from remit.sandbox.orders import Quotas, Usage
+from remit.sandbox.pool import close_all
 from remit.sandbox.quotas import FAR_SECONDS, NEAR_SECONDS, Meter, decide_breach, next_look, parse_io
 
 QUOTAS = Quotas(memory_bytes=1_000, read_bytes=2_000, write_bytes=3_000, seconds=4.0)
@@ -59,13 +60,15 @@ def test_of_two_counts_the_larger_is_taken(
 
 @pytest.mark.req("EI-10")
 def test_a_meter_sees_what_this_process_reads_and_writes_and_holds(tmp_path: Path) -> None:
-    meter = Meter(os.getpid(), 0)
+    descriptors: list[int] = []
+    meter = Meter(os.getpid(), 0, descriptors)
     before = meter.read(0.0)
     held = bytearray(64 << 20)
     (tmp_path / "written").write_bytes(b"x" * (4 << 20))
     (tmp_path / "written").read_bytes()
     after = meter.read(1.5)
-    meter.close()
+    assert len(descriptors) == 2
+    close_all(descriptors)
     assert after.seconds == 1.5
     assert after.write_bytes - before.write_bytes >= 4 << 20
     assert after.read_bytes - before.read_bytes >= 4 << 20
@@ -75,11 +78,13 @@ def test_a_meter_sees_what_this_process_reads_and_writes_and_holds(tmp_path: Pat
 def test_a_meter_of_a_dead_process_says_what_it_saw_last() -> None:
     command = [sys.executable, "-c", "import sys; open('/dev/null', 'wb').write(b'x' * 5000000); sys.stdin.read(1)"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        meter = Meter(process.pid, 0)
+        descriptors: list[int] = []
+        meter = Meter(process.pid, 0, descriptors)
         while (seen := meter.read(0.0)).write_bytes < 5_000_000:
             assert process.poll() is None
         process.kill()
         process.wait()
         assert meter.read(0.0).write_bytes == seen.write_bytes
-        meter.close()
-        assert Meter(process.pid, 0).read(2.0) == Usage(2.0, 0, 0, 0)
+        close_all(descriptors)
+        assert Meter(process.pid, 0, descriptors).read(2.0) == Usage(2.0, 0, 0, 0)
+        assert descriptors == []

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.sandbox.conversation import Conversation, NeverBegun
+from remit.sandbox.conversation import Conversation, Listener, NeverBegun
 from remit.sandbox.host import CutShort, SandboxHost, encode_order
-from remit.sandbox.pool import AHEAD, Child, Zygote
+from remit.sandbox.pool import AHEAD, Child, Lease, Zygote
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, order, plain_host
 
 
@@ -58,7 +58,8 @@ def test_it_is_small_alone_and_has_nothing_of_the_hosts(zygote: Zygote) -> None:
 
 @pytest.mark.req("EI-07", "EI-09", "EI-11")
 def test_a_waiting_child_is_locked_already_and_holds_four_things(zygote: Zygote) -> None:
-    child = zygote.take()
+    lease = Lease()
+    child = zygote.take(lease)
     settle_in(child)
     said = status(child.pid)
     held = sorted(int(name) for name in os.listdir(f"/proc/{child.pid}/fd"))
@@ -101,10 +102,11 @@ def test_an_effect_sees_an_empty_environment_and_none_of_the_modules_with_keys(t
 
 
 def test_a_child_refuses_an_effect_that_it_was_not_prepared_for(zygote: Zygote) -> None:
-    child = zygote.take()
+    lease = Lease()
+    child = zygote.take(lease)
     asked = replace(order("answer"), effect="tests.sandbox.plain_effects:NOT_REGISTERED")
     with pytest.raises(Refused, match="NOT_REGISTERED"):
-        Conversation(child, QUOTAS, 0, None, None).run(encode_order(asked, ()), ())
+        Conversation(child, QUOTAS, 0, Listener()).run(encode_order(asked, ()), ())
     child.close()
 
 
@@ -138,7 +140,8 @@ def test_a_folder_of_effects_cannot_replace_the_standard_library(tmp_path: Path)
 
 
 def test_children_are_forked_ahead_of_need(zygote: Zygote) -> None:
-    child = zygote.take()
+    lease = Lease()
+    child = zygote.take(lease)
     waiting: list[str] = []
     for _ in range(500):
         waiting = Path(f"/proc/{zygote.pid}/task/{zygote.pid}/children").read_text().split()
@@ -153,7 +156,8 @@ def test_children_are_forked_ahead_of_need(zygote: Zygote) -> None:
 def test_when_it_is_closed_it_ends_and_takes_its_children_along(lock: int) -> None:
     zygote = start(lock)
     zygote.wait_until_ready()
-    child = zygote.take()
+    lease = Lease()
+    child = zygote.take(lease)
     waiting = [int(pid) for pid in Path(f"/proc/{zygote.pid}/task/{zygote.pid}/children").read_text().split()]
     watched = [os.pidfd_open(pid) for pid in waiting]
     zygote.close()
@@ -222,19 +226,21 @@ def test_the_dead_are_reaped_without_being_asked_for(tmp_path: Path) -> None:
 @pytest.mark.req("EI-12")
 def test_a_child_that_dies_before_it_has_read_its_order_has_begun_nothing(zygote: Zygote) -> None:
     """And so the host gives the order to another one."""
-    child = zygote.take()
+    lease = Lease()
+    child = zygote.take(lease)
     settle_in(child)
     child.signal(signal.SIGSTOP)
     threading.Timer(0.1, child.signal, [signal.SIGKILL]).start()
     with pytest.raises(NeverBegun):
-        Conversation(child, QUOTAS, 0, None, None).run(encode_order(order("answer"), ()), ())
+        Conversation(child, QUOTAS, 0, Listener()).run(encode_order(order("answer"), ()), ())
     child.close()
 
 
 @pytest.mark.req("EI-12")
 def test_a_child_that_dies_after_it_has_read_its_order_may_have_begun(zygote: Zygote) -> None:
-    child = zygote.take()
+    lease = Lease()
+    child = zygote.take(lease)
     threading.Timer(0.3, child.signal, [signal.SIGKILL]).start()
     with pytest.raises(CutShort):
-        Conversation(child, QUOTAS, 0, None, None).run(encode_order(order("sleep", seconds=60), ()), ())
+        Conversation(child, QUOTAS, 0, Listener()).run(encode_order(order("sleep", seconds=60), ()), ())
     child.close()

@@ -9,6 +9,7 @@ from remit.ledger.entry import Entry
 MOST: Final = 120
 ID_SHOWN: Final = 9
 TASK_SHOWN: Final = 40
+HOW: Final = {"resumed": "taken over from a process that died", "noted": "what it may need to go back"}
 
 
 def render_meaning(entry: Entry) -> str:
@@ -34,9 +35,8 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
     if other:
         capability = f"{capability} {other}".lstrip()
     match event:
-        case "intent" | "resumed":
-            how = "taken over from a process that died" if event == "resumed" else _short_id(payload.get("consent"))
-            return _joined(capability, how)
+        case "intent" | "resumed" | "noted":
+            return _joined(capability, HOW.get(event) or _short_id(payload.get("consent")))
         case "outcome":
             return _joined(_outcome(payload.get("outcome")), capability if other else "")
         case "refused":

@@ -22,18 +22,27 @@ from remit.workspace import Workspace
     metavar="TASK",
     help="A task whose process you know to be dead, on another machine or before a reboot. May be repeated.",
 )
+@click.option(
+    "--abandon",
+    "abandoned",
+    multiple=True,
+    metavar="TASK",
+    help="A task that cannot be settled, to be closed as a failure of unknown effect. May be repeated.",
+)
 @workspace_option
 @json_option
 @click.pass_context
-def recover(ctx: click.Context, presumed_dead: tuple[str, ...], directory: Path, as_json: bool) -> None:
+def recover(
+    ctx: click.Context, presumed_dead: tuple[str, ...], abandoned: tuple[str, ...], directory: Path, as_json: bool
+) -> None:
     """Finish or clear away what a crash left, and record what came of it.
 
     What a living process is at work on is left alone. Exit code 0 when nothing is left, 1 when something could not be
     settled: the table says what to do.
     """
     with Workspace.open(directory) as workspace:
-        _require_unfinished(workspace, presumed_dead)
-        reports = workspace.recover(presumed_dead=presumed_dead)
+        _require_unfinished(workspace, (*presumed_dead, *abandoned))
+        reports = workspace.recover(presumed_dead=presumed_dead, abandoned=abandoned)
     if as_json:
         show_json([_as_document(report) for report in reports])
     elif not reports:

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any, Final
 
+from remit.confine.statx import stat_with_birth
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 
 _OPENAT2: Final = 437
@@ -80,6 +81,9 @@ class Identity:
     uid: int
     gid: int
     nlink: int
+    # Equality leaves it out, since not every look may have been told it; `ctime_ns` is never before it.
+    birth_ns: int = field(default=0, compare=False)
+    """When the file was made, or 0: a number that became free is given to the next file."""
     folder_dev: int = field(default=0, compare=False)
     """The device of the folder it was looked at in: a disk may have another number after a reboot."""
 
@@ -104,7 +108,8 @@ class Identity:
 
     def is_file(self, other: "Identity") -> bool:
         """Whether both are the same file, changed meanwhile or not."""
-        return (self.dev, self.ino) == (other.dev, other.ino)
+        born_alike = self.birth_ns == other.birth_ns or not (self.birth_ns and other.birth_ns)
+        return born_alike and (self.dev, self.ino) == (other.dev, other.ino)
 
     def has_content_of(self, other: "Identity") -> bool:
         """The same file, not written to since. Renaming, linking or chmod does not count."""
@@ -150,14 +155,14 @@ def look(folder: int, name: str, *, where: str = "") -> Identity:
 
 
 def identify(descriptor: int) -> Identity:
-    return _identity(os.fstat(descriptor))
+    return Identity(*stat_with_birth(descriptor))
 
 
 def peek(folder: int, name: str, *, where: str = "") -> Identity | None:
     """What has this name, of whatever kind, be it a dangling link; or None. It says nothing of what comes next."""
     _require_component(name, where)
     try:
-        return _identity(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        return Identity(*stat_with_birth(folder, name))
     except FileNotFoundError:
         return None
     except OSError as problem:
@@ -222,20 +227,6 @@ def failure(problem: OSError, where: str, what: str) -> RemitError:
         f"this {what}: {why}",
         where=where,
         next_step=advice or "`remit doctor` shows whether something is wrong with this machine or its disks.",
-    )
-
-
-def _identity(found: os.stat_result) -> Identity:
-    return Identity(
-        dev=found.st_dev,
-        ino=found.st_ino,
-        size=found.st_size,
-        mtime_ns=found.st_mtime_ns,
-        ctime_ns=found.st_ctime_ns,
-        mode=found.st_mode,
-        uid=found.st_uid,
-        gid=found.st_gid,
-        nlink=found.st_nlink,
     )
 
 

@@ -169,7 +169,10 @@ class SystemConfig(Contract):
     base_directories: Many[AbsolutePath] = Field(
         default=(), description="Absolute directories in which tasks may move, copy and delete files. None given: none."
     )
-    protected: Protected = Field(default=Protected(), description="Files that need an approval of their own.")
+    protected: Protected = Field(
+        default=Protected(),
+        description="Files that a plan may touch only with an approval of their own. Not for tasks.",
+    )
     limits: Limits = Field(default=Limits(), description="How much one task may use.")
     timeouts: Timeouts = Field(default=Timeouts(), description="How long work may take, in seconds.")
     sandbox: Literal["required", "unsafe-none"] = Field(

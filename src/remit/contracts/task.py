@@ -79,7 +79,7 @@ class TaskManifest(Contract):
     bounds: ClassVar[Bounds] = SMALL
 
     task_id: Identifier = Field(description="The caller's id of this task. The same id and content never run twice.")
-    capability_id: Identifier = Field(description="What shall be done, such as NO_EFFECT.")
+    capability_id: Identifier = Field(description="What shall be done, such as FILE_MOVE.")
     inputs: TaskInputs = Field(description="What the capability needs to know.")
     constraints: TaskConstraints = Field(description="What the caller insists on.")
 

@@ -43,12 +43,14 @@ def look_after(
     """What is there now, of the paths that stay or are made. `Contradicted` if it is not what an effect leaves."""
     found: dict[str, Identity] = {}
     for name, place in located.items():
-        with opened_folder(place) as folder:
-            if uses[name] is PathUse.TAKE:
-                if _is_still_there(folder, place, before[name]):
+        try:
+            with opened_folder(place) as folder:
+                if uses[name] is not PathUse.TAKE:
+                    found[name] = beneath.look(folder, place.name, where=place.path)
+                elif _is_still_there(folder, place, before[name]):
                     raise contradicted("the file that should be gone is still there", place)
-            else:
-                found[name] = _seen(folder, place)
+        except Refused as problem:
+            raise contradicted(problem.what, place) from None
     return found
 
 
@@ -82,10 +84,3 @@ def _is_still_there(folder: int, place: Located, before: Identity) -> bool:
         return beneath.look(folder, place.name, where=place.path).is_file(before.seen_from(folder))
     except Refused:
         return False
-
-
-def _seen(folder: int, place: Located) -> Identity:
-    try:
-        return beneath.look(folder, place.name, where=place.path)
-    except Refused as problem:
-        raise contradicted(problem.what, place) from None

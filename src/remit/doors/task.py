@@ -25,12 +25,13 @@ from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, task_co
 from remit.faultpoints import reach
 from remit.journal import Trace
 from remit.policy.decision import Decision
-from remit.policy.task import close_inputs, decide_task, locate_paths
-from remit.road import Door, Preview, Unsettled
-from remit.sandbox.host import CutShort, Finished
+from remit.policy.task import close_inputs, decide_task, locate_paths, new_part_name
+from remit.road import Door, Note, Notes, Preview, Unsettled
+from remit.sandbox.host import Finished
 from remit.sandbox.orders import Order, Place
 
 DEFAULT_TENANT: Final = "default"
+Call = Literal["run", "finish", "undo"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Sandbox(Protocol):
         *,
         given: Mapping[str, int] = MappingProxyType({}),
         on_progress: Callable[[int, int], None] | None = None,
+        on_note: Note | None = None,
     ) -> Finished: ...
 
 
@@ -138,7 +140,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
         if capability.snapshot is not None:
             place = self._located(manifest)[capability.snapshot]
             kept = take(place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot])
-        return render_checkpoint(BegunTask(manifest, before, kept))
+        return render_checkpoint(BegunTask(manifest, before, kept, new_part_name()))
 
     def require_alive(self, granted: LeasedTask, now: datetime) -> None:
         self._verified(granted.manifest, granted.token, now)
@@ -147,23 +149,29 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
         begun = parse_checkpoint(checkpoint)
         return TaskRequest(begun.manifest, b""), begun
 
-    def effect(self, granted: LeasedTask, begun: BegunTask) -> Contract:
+    def effect(self, granted: LeasedTask, begun: BegunTask, note: Note) -> Contract:
+        noted: list[Mapping[str, Any]] = []
+
+        def remember(what: Mapping[str, Any]) -> None:
+            note(what)
+            noted.append(what)
+
         try:
-            return self._closed(begun.manifest, self._call(begun, "run").output)
+            return self._closed(begun.manifest, self._call(begun, "run", on_note=remember).output)
         except Refused:  # nothing was touched
             raise
         except BaseException as problem:
-            made = self._undone_or_whole(begun, problem)
+            made = self._undone_or_whole(begun, tuple(noted), note, problem)
             if made is None:
                 raise
             return made
 
-    def settle(self, begun: BegunTask) -> Contract | None:
-        output = self._call(begun, "finish").output
+    def settle(self, begun: BegunTask, notes: Notes, note: Note) -> Contract | None:
+        output = self._call(begun, "finish", notes, note).output
         return None if output is None else self._closed(begun.manifest, output)
 
-    def undo(self, begun: BegunTask) -> None:
-        self._call(begun, "undo")
+    def undo(self, begun: BegunTask, notes: Notes, note: Note) -> None:
+        self._call(begun, "undo", notes, note)
         reach("road.undone")
 
     def verify_effect(self, begun: BegunTask, made: Contract) -> None:
@@ -199,40 +207,40 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             ) from None
         return result
 
-    def _undone_or_whole(self, begun: BegunTask, problem: BaseException) -> Contract | None:
+    def _undone_or_whole(self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException) -> Contract | None:
         """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
-        notes = problem.notes if isinstance(problem, CutShort) else ()
+        if isinstance(problem, RemitError) and problem.reason is Reason.SANDBOX_UNAVAILABLE:
+            return None  # nothing ever ran
         made: Contract | None = None
         try:
             try:
-                self._call(begun, "undo", notes)
+                self._call(begun, "undo", notes, note)
             except EnvironmentFailed:
-                made = self.settle(begun) if isinstance(problem, Exception) else None
+                made = self.settle(begun, notes, note) if isinstance(problem, Exception) else None
                 if made is None:
                     raise
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
             raise Unsettled(
                 Reason.EFFECT_FAILED,
-                f"the effect failed ({_said(problem)}), and what it began could not be undone yet ({_said(second)})",
+                f"the effect failed ({problem}), and what it had begun could not be undone yet ({second})",
                 where=begun.manifest.task_id,
-                next_step="Mend what stands in the way, then: remit recover",
+                next_step="Mend what stands in the way, then call again; or end this process and run: remit recover",
             ) from problem
         reach("road.undone")
         return made
 
-    def _call(
-        self, begun: BegunTask, call: Literal["run", "finish", "undo"], notes: tuple[Mapping[str, Any], ...] = ()
-    ) -> Finished:
+    def order(self, begun: BegunTask, call: Call, notes: Notes = ()) -> Order:
+        """What the sandbox is asked to do, or to make of what was cut short."""
         manifest, capability = begun.manifest, self._capability(begun.manifest)
         located = self._located(manifest)
-        order = Order(
+        return Order(
             effect=capability.effect,
             call=call,
             task_id=manifest.task_id,
             capability_id=manifest.capability_id,
             inputs=close_inputs(manifest, capability),
             reversible=manifest.constraints.reversible,
-            part_name=f".remit-{manifest.digest().removeprefix('sha256:')[:24]}.part",
+            part_name=begun.part_name,
             places={name: Place(*place, use=capability.paths[name]) for name, place in located.items()},
             before={name: seen.as_json() for name, seen in begun.before.items()},
             checkpoint={"snapshot": begun.snapshot},
@@ -240,10 +248,13 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             network=capability.network,
             restores=capability.restores is not None,
         )
-        with self._kept(manifest, capability) as (given, meta):
+
+    def _call(self, begun: BegunTask, call: Call, notes: Notes = (), on_note: Note | None = None) -> Finished:
+        order = self.order(begun, call, notes)
+        with self._kept(begun.manifest, self._capability(begun.manifest)) as (given, meta):
             if meta is not None:
                 order = replace(order, checkpoint={**order.checkpoint, "meta": meta})
-            return self.sandbox().run(order, given=given, on_progress=self.on_progress)
+            return self.sandbox().run(order, given=given, on_progress=self.on_progress, on_note=on_note)
 
     @contextlib.contextmanager
     def _kept(

@@ -24,6 +24,8 @@ class BegunTask:
     """By input: which file it was, and in what state. A path where nothing was has none."""
     snapshot: str | None
     """Where the whole file is kept."""
+    part_name: str
+    """The name of bytes on their way. Drawn at random, so nobody can have put a file of his there."""
 
 
 def render_preview(
@@ -40,7 +42,7 @@ def render_preview(
 
 def render_checkpoint(begun: BegunTask) -> str:
     before = {name: seen.as_json() for name, seen in begun.before.items()}
-    tree = {"manifest": begun.manifest.tree(), "before": before, "snapshot": begun.snapshot}
+    tree = {"manifest": begun.manifest.tree(), "before": before, "snapshot": begun.snapshot, "part": begun.part_name}
     return canonical_bytes(tree).decode()
 
 
@@ -49,7 +51,7 @@ def parse_checkpoint(text: str) -> BegunTask:
     try:
         tree = json.loads(text)
         before = {name: Identity.from_json(halves) for name, halves in tree["before"].items()}
-        return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"])
+        return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"], tree["part"])
     except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
         raise EnvironmentFailed(
             Reason.STORE_OUTDATED,

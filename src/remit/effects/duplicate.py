@@ -71,7 +71,10 @@ def sha256_of(descriptor: int) -> str:
 def rename_checked(
     old: tuple[int, str], new: tuple[int, str], expected: Identity, *, where: str, where_new: str
 ) -> None:
-    """Rename, provided that it is this very file. If another was put in its place, that one gets its name back."""
+    """Rename, provided that it is this very file. If another was put in its place, that one gets its name back.
+
+    `Refused` if it did, so that nothing was touched; if its name was taken meanwhile, `EnvironmentFailed` says where.
+    """
     rename_noreplace(*old, *new, where=where, where_new=where_new)
     try:
         found = look(*new, where=where_new)
@@ -79,8 +82,21 @@ def rename_checked(
         found = None
     if found is not None and found.has_content_of(expected) and found.mode == expected.mode:
         return
-    rename_noreplace(*new, *old, where=where_new, where_new=where)
+    give_back(new, old, where=where_new, where_new=where)
     raise changed(where)
+
+
+def give_back(old: tuple[int, str], new: tuple[int, str], *, where: str, where_new: str) -> None:
+    """Take a rename back. A failure is never `Refused`: the file is left under a name that is not its own."""
+    try:
+        rename_noreplace(*old, *new, where=where, where_new=where_new)
+    except RemitError as problem:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            f"a file that was renamed to this could not be given its name back: {problem.what}",
+            where=where,
+            next_step=f"Compare it with what is at {where_new} now, and give it the name that is right.",
+        ) from None
 
 
 def changed(where: str) -> Refused:

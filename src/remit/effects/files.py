@@ -9,29 +9,27 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from remit.confine.beneath import Identity, OtherFilesystem, peek
-from remit.confine.beneath import rename_noreplace as rename
-from remit.effects.duplicate import remove_if_same, rename_checked, sync
+from remit.effects.duplicate import give_back, rename_checked, sync
+from remit.effects.noted import meant_to_remove
 from remit.effects.steps import (
     DESTINATION,
     SOURCE,
     clear_part,
-    digest_at,
     duplicate,
-    edited_since,
+    find_made,
     find_source,
-    has_same_bytes,
-    has_traits,
     identity_before,
     open_source,
     opened,
     publish,
     put_back,
+    remove_untouched,
     require_portable,
     require_ready,
+    settle_made,
     sync_both,
     take_away,
     undoing,
-    was_made,
 )
 from remit.effects.work import Effect, Work
 from remit.errors import EnvironmentFailed, Reason, Refused
@@ -52,7 +50,7 @@ class Move:
                 _move_across(work, before, undo)
                 return move_output(work)
             undo.callback(sync_both, source, destination)
-            undo.callback(rename, *new, *old, where=destination.path, where_new=source.path)
+            undo.callback(give_back, new, old, where=destination.path, where_new=source.path)
             reach("effect.moved")
             sync_both(source, destination)
             reach("effect.move_synced")
@@ -65,26 +63,22 @@ class Move:
         if arrived is not None and arrived.is_file(before):
             if not finish:
                 old, new = (destination.folder, destination.name), (source.folder, source.name)
-                rename(*old, *new, where=destination.path, where_new=source.path)
+                give_back(old, new, where=destination.path, where_new=source.path)
             sync_both(source, destination)
             return move_output(work) if finish else None
-        # A part that is still there was not renamed: then whatever is at the destination is somebody else's.
-        unfinished = clear_part(work, destination, before)
-        still = find_source(work, before)
-        if still is None:
-            return _settle_without_source(work, arrived, finish=finish)
-        name, kept = still
-        same = arrived is not None and not unfinished and has_same_bytes(work, name)
-        if same and finish:
-            sync(destination.folder, where=destination.path)
-            with undoing(source.path) as undo:
-                take_away(work, kept, undo)
+        if _is_moved_across(work, before):
+            if not finish:
+                raise _cannot_move_back(destination.path)
+            sync_both(source, destination)
+            return move_output(work)
+        if finish and find_made(work) is not None and _remove_source(work, before):
             return move_output(work)
         put_back(work, before)
-        if arrived is not None and not unfinished and was_made(work, arrived):
-            if not same:
-                raise edited_since(destination.path)
-            remove_if_same(destination.folder, destination.name, arrived, where=destination.path)
+        clear_part(work, before)
+        if (made := find_made(work)) is not None:
+            remove_untouched(destination, *made)
+        elif peek(source.folder, source.name, where=source.path) is None:
+            raise _lost(source.path)
         return None
 
 
@@ -95,32 +89,12 @@ class Copy:
         before = require_ready(work)
         with opened(open_source(work, before)) as source, undoing(work.spots[DESTINATION].path) as undo:
             made, digest = duplicate(work, source, before, undo, keep=False)
-            publish(work, made, undo)
+            publish(work, made, digest, undo)
         return copy_output(work, digest)
 
     def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
-        destination, before = work.spots[DESTINATION], identity_before(work)
-        unfinished = clear_part(work, destination, before)
-        arrived = peek(destination.folder, destination.name, where=destination.path)
-        if arrived is None or unfinished:
-            return None
-        still = find_source(work, before)
-        same = still is not None and has_same_bytes(work, still[0])
-        if same and finish:
-            sync(destination.folder, where=destination.path)
-            return copy_output(work, digest_at(destination) if work.reversible else "")
-        if same and was_made(work, arrived):
-            remove_if_same(destination.folder, destination.name, arrived, where=destination.path)
-        elif not same and was_made(work, arrived):
-            raise edited_since(destination.path)
-        elif finish and (still is None or not still[1].has_content_of(before)):
-            raise EnvironmentFailed(
-                Reason.EFFECT_FAILED,
-                "whether this is the finished copy cannot be told: its source was changed since",
-                where=destination.path,
-                next_step="Look at it, move it away, then run `remit recover` again.",
-            )
-        return None
+        digest = settle_made(work, finish=finish)
+        return copy_output(work, digest) if digest is not None else None
 
 
 class Delete:
@@ -135,58 +109,76 @@ class Delete:
 
     def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
         source, before = work.spots[SOURCE], identity_before(work)
-        still = find_source(work, before)
-        if still is not None and still[0] == source.name:
-            return None
-        if still is not None:
+        if find_source(work, before) is None and meant_to_remove(work):
             if not finish:
-                put_back(work, before)
-                return None
-            remove_if_same(source.folder, work.part_name, before, where=source.path)
-            return delete_output(work)
-        if peek(source.folder, source.name, where=source.path) is not None:
-            raise EnvironmentFailed(
-                Reason.EFFECT_FAILED,
-                "another file has this name now, so it cannot be told whether the task had removed the first one",
-                where=source.path,
-                next_step="Move the new file away, then run `remit recover` again.",
-            )
-        if finish:
+                raise _cannot_bring_back(source.path, str(work.checkpoint.get("snapshot")))
             sync(source.folder, where=source.path)
             return delete_output(work)
-        raise EnvironmentFailed(
-            Reason.EFFECT_FAILED,
-            "the file had been removed already when the task was stopped",
-            where=source.path,
-            next_step=f"It can be restored from {work.checkpoint.get('snapshot')}.",
-        )
+        # Under its own name it was not reached. Another file of that name, or none, is the doing of somebody else.
+        aside = peek(source.folder, work.part_name, where=source.path)
+        if finish and aside is not None and aside.is_file(before) and _remove_source(work, before):
+            return delete_output(work)
+        put_back(work, before)
+        return None
 
 
 def _move_across(work: Work, before: Identity, undo: ExitStack) -> None:
     with opened(open_source(work, before)) as source:
         require_portable(work, source, before)
-        made, _ = duplicate(work, source, before, undo, keep=True)
-    publish(work, made, undo)
+        made, digest = duplicate(work, source, before, undo, keep=True)
+    publish(work, made, digest, undo)
     take_away(work, before, undo)
 
 
-def _settle_without_source(work: Work, arrived: Identity | None, *, finish: bool) -> dict[str, Any]:
-    source, destination = work.spots[SOURCE], work.spots[DESTINATION]
-    if arrived is None or not (was_made(work, arrived) or has_traits(arrived, identity_before(work))):
-        raise EnvironmentFailed(
-            Reason.EFFECT_FAILED,
-            "the file is neither at its source nor at its destination: somebody else took it after the task stopped",
-            where=source.path,
-            next_step="Put the file back to either place, then run `remit recover` again.",
-        )
-    if finish:
-        sync_both(source, destination)
-        return move_output(work)
-    raise EnvironmentFailed(
+def _is_moved_across(work: Work, before: Identity) -> bool:
+    """Whether the source is gone for good: by the task, or by somebody else while the file is at its destination."""
+    if find_source(work, before) is not None:
+        return False
+    source = work.spots[SOURCE]
+    names = source.name, work.part_name
+    nothing = all(peek(source.folder, name, where=source.path) is None for name in names)
+    return meant_to_remove(work) or (nothing and find_made(work) is not None)
+
+
+def _remove_source(work: Work, before: Identity) -> bool:
+    """Finish the removal, under whichever name the source has now; False if somebody has written to it since."""
+    still = find_source(work, before)
+    if still is None or not still[1].has_content_of(before):
+        return False
+    if DESTINATION in work.spots:
+        sync(work.spots[DESTINATION].folder, where=work.spots[DESTINATION].path)
+    try:
+        with undoing(work.spots[SOURCE].path) as undo:
+            take_away(work, still[1], undo)
+    except Refused:  # at this very moment; it has its name again
+        return False
+    return True
+
+
+def _lost(where: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the file is neither at its source nor at its destination: somebody else took it after the task stopped",
+        where=where,
+        next_step="Put the file back to either place, then run `remit recover` again.",
+    )
+
+
+def _cannot_move_back(where: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
         Reason.EFFECT_FAILED,
         "the file had been moved already when the task was stopped, and cannot be moved back from here",
-        where=destination.path,
+        where=where,
         next_step="The file is whole at its destination; move it back with a task of its own if need be.",
+    )
+
+
+def _cannot_bring_back(where: str, snapshot: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the file had been removed already when the task was stopped",
+        where=where,
+        next_step=f"It can be restored from {snapshot}.",
     )
 
 

@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.confine.beneath import Identity, identify, open_file, peek
-from remit.effects.duplicate import copy_content, create_part, remove_if_same, sha256_of, sync
-from remit.effects.steps import DESTINATION, clear_part, edited_since, opened, publish, require_free, undoing, was_made
+from remit.confine.beneath import identify
+from remit.effects.duplicate import copy_content, create_part, remove_if_same, sha256_of
+from remit.effects.steps import DESTINATION, opened, publish, require_free, settle_made, undoing
 from remit.effects.work import Effect, Work
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.errors import EnvironmentFailed, Misuse, Reason
 from remit.faultpoints import reach
 
 RECOVERY: Final = "recovery"
@@ -36,7 +36,6 @@ class Restore:
                 made = identify(part)
                 undo.callback(remove_if_same, spot.folder, work.part_name, made, where=spot.path)
                 reach("effect.part_made")
-                work.note({"made": f"{made.dev}:{made.ino}"})
                 copy_content(work.given[SNAPSHOT], part, meta["size"], work.progress)
                 reach("effect.part_filled")
                 if sha256_of(part) != meta["sha256"]:
@@ -51,24 +50,11 @@ class Restore:
                 os.fsync(part)
                 reach("effect.part_synced")
                 made = identify(part)
-            publish(work, made, undo)
+            publish(work, made, meta["sha256"], undo)
         return restore_output(work)
 
     def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
-        spot = work.spots[DESTINATION]
-        unfinished = clear_part(work, spot)
-        arrived = peek(spot.folder, spot.name, where=spot.path)
-        if arrived is None or unfinished:
-            return None
-        same = _is_restored(work, arrived)
-        if same and finish:
-            sync(spot.folder, where=spot.path)
-            return restore_output(work)
-        if was_made(work, arrived):
-            if not same:
-                raise edited_since(spot.path)
-            remove_if_same(spot.folder, spot.name, arrived, where=spot.path)
-        return None
+        return restore_output(work) if settle_made(work, finish=finish) is not None else None
 
 
 def restore_output(work: Work) -> dict[str, Any]:
@@ -110,18 +96,6 @@ def _set_attribute(descriptor: int, name: str, value: bytes) -> None:
     except OSError as problem:
         if problem.errno not in _NOT_OURS_TO_SET:
             raise
-
-
-def _is_restored(work: Work, arrived: Identity) -> bool:
-    """Whether the file at the destination is the snapshot's, byte for byte."""
-    spot, meta = work.spots[DESTINATION], _meta(work)
-    if arrived.size != meta["size"]:
-        return False
-    try:
-        with opened(open_file(spot.folder, spot.name, where=spot.path)) as descriptor:
-            return sha256_of(descriptor) == str(meta["sha256"])
-    except Refused:
-        return False
 
 
 RESTORE: Final[Effect] = Restore()

@@ -1,7 +1,7 @@
 """The steps that the file effects are made of, and how to tell afterwards which of them were done.
 
 Each step either happens whole or leaves things as they were; `undoing` takes back those before it when one fails.
-What a killed task had done is read from the files themselves, since a host that died has lost the task's notes.
+What a killed task had done is told by the files that are there and by what it had noted, never by what looks alike.
 """
 
 import os
@@ -11,17 +11,18 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from remit.confine.beneath import Identity, already_there, exists, failure, identify, look, open_file, peek
-from remit.confine.beneath import rename_noreplace as rename
 from remit.effects.duplicate import (
     changed,
     copy_content,
     create_part,
+    give_back,
     remove_if_same,
     rename_checked,
     require_equal,
     sha256_of,
     sync,
 )
+from remit.effects.noted import digest_made, note_aside, note_back, note_made
 from remit.effects.work import Spot, Work
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
@@ -31,8 +32,6 @@ DESTINATION: Final = "destination_path"
 
 # Every file has this label where SELinux is at work; the kernel gives a new file its own.
 _LABELS: Final = frozenset({"security.selinux"})
-# Some filesystems keep times to the second, or to two.
-_COARSEST_TIME: Final = 2_000_000_000
 
 
 @contextmanager
@@ -102,7 +101,6 @@ def duplicate(work: Work, source: int, before: Identity, undo: ExitStack, *, kee
         made = identify(part)
         undo.callback(remove_if_same, destination.folder, work.part_name, made, where=destination.path)
         reach("effect.part_made")
-        work.note({"made": f"{made.dev}:{made.ino}"})
         if keep:
             _require_kept(work, made, before)
         copy_content(source, part, before.size, work.progress)
@@ -115,12 +113,13 @@ def duplicate(work: Work, source: int, before: Identity, undo: ExitStack, *, kee
         return identify(part), digest
 
 
-def publish(work: Work, made: Identity, undo: ExitStack) -> None:
+def publish(work: Work, made: Identity, digest: str, undo: ExitStack) -> None:
     """The finished part gets its real name, for good. Somebody else's file of that name stays."""
     spot = work.spots[DESTINATION]
     part, new = (spot.folder, work.part_name), (spot.folder, spot.name)
+    note_made(work, made, spot.folder, digest)
     rename_checked(part, new, made, where=part_path(work, spot), where_new=spot.path)
-    undo.callback(remove_if_same, *new, made, where=spot.path)
+    undo.callback(_unpublish, spot, made)
     reach("effect.published")
     sync(spot.folder, where=spot.path)
     reach("effect.folder_synced")
@@ -136,9 +135,12 @@ def take_away(work: Work, kept: Identity, undo: ExitStack) -> None:
     there = peek(*aside, where=source.path)
     if there is None or not there.is_file(kept):
         rename_checked(name, aside, kept, where=source.path, where_new=part_path(work, source))
-    undo.callback(sync, source.folder, where=source.path)
-    undo.callback(rename, *aside, *name, where=part_path(work, source), where_new=source.path)
+    undo.callback(_give_name_back, work, kept)
     reach("effect.set_aside")
+    note_aside(work, kept, source.folder)
+    there = peek(*aside, where=source.path)
+    if there is None or not there.has_content_of(kept):  # through a descriptor that was open before
+        raise changed(source.path)
     os.unlink(work.part_name, dir_fd=source.folder)
     undo.pop_all()
     reach("effect.removed")
@@ -175,12 +177,46 @@ def part_path(work: Work, spot: Spot) -> str:
 # --- telling what was done ------------------------------------------------------------------------------------------
 
 
-def clear_part(work: Work, spot: Spot, before: Identity | None = None) -> bool:
-    """Remove unfinished bytes, and say whether there were any. The name is this task's own, so the file is, too."""
+def clear_part(work: Work, before: Identity | None = None) -> None:
+    """Remove unfinished bytes at the destination. Nobody else can know the name, so the file is the task's own."""
+    spot = work.spots[DESTINATION]
     found = peek(spot.folder, work.part_name, where=spot.path)
-    if found is None or not stat.S_ISREG(found.mode) or (before is not None and found.is_file(before)):
-        return False
-    return remove_if_same(spot.folder, work.part_name, found, where=part_path(work, spot))
+    if found is not None and stat.S_ISREG(found.mode) and (before is None or not found.is_file(before)):
+        remove_if_same(spot.folder, work.part_name, found, where=part_path(work, spot))
+
+
+def find_made(work: Work) -> tuple[Identity, str] | None:
+    """What is at the destination, if the task had made it, and the digest that it was made with."""
+    spot = work.spots[DESTINATION]
+    arrived = peek(spot.folder, spot.name, where=spot.path)
+    digest = digest_made(work, arrived, spot.folder) if arrived is not None else None
+    return (arrived, digest) if arrived is not None and digest is not None else None
+
+
+def settle_made(work: Work, *, finish: bool) -> str | None:
+    """For a task that only makes a file: the digest it was made with, if it was and is to stay; else None."""
+    spot = work.spots[DESTINATION]
+    clear_part(work)
+    made = find_made(work)
+    if made is None:
+        return None
+    if finish:
+        sync(spot.folder, where=spot.path)
+        return made[1]
+    remove_untouched(spot, *made)
+    return None
+
+
+def remove_untouched(spot: Spot, made: Identity, digest: str) -> None:
+    """Remove the file if it has the bytes that it was made with; what somebody made of it since is his."""
+    try:
+        with opened(open_file(spot.folder, spot.name, where=spot.path)) as descriptor:
+            same = sha256_of(descriptor) == digest
+    except Refused:  # whatever cannot be opened by the rules is not as it was made by them
+        same = False
+    if not same:
+        raise edited_since(spot.path)
+    _unpublish(spot, made)
 
 
 def find_source(work: Work, before: Identity) -> tuple[str, Identity] | None:
@@ -194,37 +230,11 @@ def find_source(work: Work, before: Identity) -> tuple[str, Identity] | None:
 
 
 def put_back(work: Work, before: Identity) -> None:
-    """Give a source that was set aside its name again."""
+    """Give what was set aside its name again: the source, or what somebody had put in its place at that moment."""
     source = work.spots[SOURCE]
     aside = peek(source.folder, work.part_name, where=source.path)
-    if aside is not None and aside.is_file(before):
-        old, new = (source.folder, work.part_name), (source.folder, source.name)
-        rename(*old, *new, where=part_path(work, source), where_new=source.path)
-        sync(source.folder, where=source.path)
-
-
-def was_made(work: Work, found: Identity) -> bool:
-    """Whether the task itself said that it made this file."""
-    return any(note.get("made") == f"{found.dev}:{found.ino}" for note in work.notes)
-
-
-def has_same_bytes(work: Work, name: str) -> bool:
-    """Whether the destination has the bytes of the source, which now has this name. Reads both."""
-    source, destination = work.spots[SOURCE], work.spots[DESTINATION]
-    try:
-        with (
-            opened(open_file(source.folder, name, where=source.path)) as old,
-            opened(open_file(destination.folder, destination.name, where=destination.path)) as new,
-        ):
-            return os.fstat(old).st_size == os.fstat(new).st_size and sha256_of(old) == sha256_of(new)
-    except Refused:  # whatever cannot be opened by the rules was not made by them
-        return False
-
-
-def has_traits(found: Identity, before: Identity) -> bool:
-    """Whether the file could be one that was moved here: size, mode and time are kept by a move."""
-    same = (found.size, found.mode) == (before.size, before.mode)
-    return same and abs(found.mtime_ns - before.mtime_ns) < _COARSEST_TIME
+    if aside is not None and (aside.is_file(before) or not _is_one_folder(work)):
+        _give_name_back(work, aside)
 
 
 def edited_since(where: str) -> EnvironmentFailed:
@@ -236,12 +246,32 @@ def edited_since(where: str) -> EnvironmentFailed:
     )
 
 
-def digest_at(spot: Spot) -> str:
-    with opened(open_file(spot.folder, spot.name, where=spot.path)) as descriptor:
-        return sha256_of(descriptor)
-
-
 # --- inside ---------------------------------------------------------------------------------------------------------
+
+
+def _unpublish(spot: Spot, made: Identity) -> None:
+    found = peek(spot.folder, spot.name, where=spot.path)
+    if found is None or not found.is_file(made):
+        return
+    if not found.has_content_of(made):
+        raise edited_since(spot.path)
+    remove_if_same(spot.folder, spot.name, made, where=spot.path)
+
+
+def _give_name_back(work: Work, aside: Identity) -> None:
+    source = work.spots[SOURCE]
+    old, new = (source.folder, work.part_name), (source.folder, source.name)
+    try:
+        note_back(work, aside, source.folder)
+    finally:  # also where nobody listens any more
+        give_back(old, new, where=part_path(work, source), where_new=source.path)
+    sync(source.folder, where=source.path)
+
+
+def _is_one_folder(work: Work) -> bool:
+    """Whether the part name means the same file at both ends, as it does where one folder is mounted twice."""
+    spots = [os.fstat(spot.folder) for spot in work.spots.values()]
+    return len(spots) > 1 and len({(found.st_dev, found.st_ino) for found in spots}) == 1
 
 
 def _require_kept(work: Work, made: Identity, before: Identity) -> None:

@@ -41,9 +41,13 @@ class Work:
     given: Mapping[str, int] = field(default_factory=dict)
     """Descriptors that the host opened for this task, by name: a snapshot to restore from."""
     notes: tuple[Mapping[str, Any], ...] = ()
-    """In `settle`: what `run` had noted before it was cut short, as far as the host received it."""
+    """In `settle`: all that was noted of this task, by `run` and by earlier attempts to settle it."""
     note: Callable[[Mapping[str, Any]], None] = lambda _: None
-    """Tell the host something that `settle` will need, before doing it."""
+    """Tell the host something that `settle` will need, before doing it.
+
+    Returns when the host has it where it outlives the host as well; the wall clock stands still meanwhile. At most
+    64 KiB in all.
+    """
     progress: Callable[[int, int], None] = lambda _done, _total: None
     """So much is done of so much. The host may drop it."""
     ask: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}

@@ -163,6 +163,7 @@ class Ledger:
     ) -> None:
         self.store = store
         self.anchors = anchors
+        self.keyring = keyring
         continuity = Continuity(anchors, keyring)
         self._group = GroupCommit(store, lambda connection: Batch(connection, signer, clock, anchors, continuity))
         with store.reading() as connection:

@@ -25,7 +25,7 @@ _KEY = EDGE + "(?:" + "|".join((
     r"AGE-SECRET-KEY-1[A-Z0-9]{20,}+",
     RUN_EDGE + r"e(?:yJ|yA|wo)[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+(?:\.[A-Za-z0-9_-]*+){0,3}",
 )) + ")"  # fmt: skip
-_KEY_HINTS = (
+KEY_HINTS = (
     "k_", "sk-", "gh", "gith", "gl", "xo", "xapp-", "AIza", "ya29.", "KIA", "SIA", "hf_", "npm_", "rnd_", "sec_",
     "figd_", "do", "shp", "pypi-", "xai-", "nvapi-", "SG.", "hv", "AGE-", "eyJ", "eyA", "ewo",
 )  # fmt: skip
@@ -84,6 +84,6 @@ def mask_shapes(text: str) -> str:
         text = pattern(_PRIVATE_JWK_MEMBER).sub(rf"\1{MASK}", text)
     if "KIA" in text or "SIA" in text:
         text = pattern(_AWS_PAIR).sub(rf"\1{MASK}", text)
-    if any(hint in text for hint in _KEY_HINTS):
+    if any(hint in text for hint in KEY_HINTS):
         text = pattern(_KEY).sub(lambda found: shape_mask(found[0]), text)
     return text

@@ -4,8 +4,9 @@ from remit.masking.addresses import mask_emails, mask_passwords_in_addresses
 from remit.masking.names import kind_of_name
 from remit.masking.numbers import mask_cards, mask_ssns
 from remit.masking.pairs import mask_pairs
+from remit.masking.patterns import pattern
 from remit.masking.prose import mask_spoken
-from remit.masking.shapes import mask_private_keys, mask_shapes
+from remit.masking.shapes import KEY_HINTS, mask_private_keys, mask_shapes
 from remit.masking.table import named_mask
 
 # What a name says goes before what a shape says, and the wider shape before the narrower.
@@ -32,11 +33,25 @@ def _mask_once(text: str) -> str:
     return text
 
 
+# Nothing in such a text can part a name from its value, and there are too few digits for a number to be masked.
+_ONE_WORD = r"(?:[A-Za-z_./~,-]*+[0-9]?){0,8}[A-Za-z_./~,-]*+"
+_LONGEST_WORD = 300
+
+
+def _is_one_plain_word(text: str) -> bool:
+    """Most texts of a record are names and paths, and cost a tenth this way."""
+    if len(text) > _LONGEST_WORD or not pattern(_ONE_WORD).fullmatch(text):
+        return False
+    return not any(hint in text for hint in KEY_HINTS)
+
+
 def mask_text(text: str) -> str:
     """The text with every secret in it masked; all else stays as it is. Linear in the text's length, idempotent.
 
     Limit: a secret is found by a name beside it or by its shape. One that is encrypted, encoded or spelled out is not.
     """
+    if _is_one_plain_word(text):
+        return text
     for _ in range(_ROUNDS):
         masked = _mask_once(text)
         if masked == text:

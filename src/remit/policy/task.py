@@ -1,7 +1,9 @@
 """May this task happen, as far as that can be said without looking at the disk?"""
 
+import re
+import secrets
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from remit.confine.names import Located, locate
 from remit.contracts.base import Contract
@@ -12,6 +14,7 @@ from remit.errors import Reason, Refused
 from remit.policy.capability import decide_capability
 from remit.policy.decision import Decision, Denial
 
+_PART: Final = re.compile(r"\.remit-[0-9a-f]{24}\.part")
 Bases = Callable[[], tuple[str, ...]]
 """The allowed directories, asked for by a task that names a path."""
 
@@ -65,6 +68,13 @@ def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -
 
 def _located(path: str, bases: tuple[str, ...]) -> Located:
     place = locate(path, bases)
+    if _PART.fullmatch(place.name):
+        raise Refused(
+            Reason.PATH_REFUSED,
+            "files of this name are tasks in progress, so no other task touches them",
+            where=place.path,
+            next_step="Name another file; `remit recover` clears away what a crash left.",
+        )
     if place.name == CONFIG_NAME:
         raise Refused(
             Reason.PATH_REFUSED,
@@ -73,3 +83,7 @@ def _located(path: str, bases: tuple[str, ...]) -> Located:
             next_step="Change it by hand.",
         )
     return place
+
+
+def new_part_name() -> str:
+    return f".remit-{secrets.token_hex(12)}.part"

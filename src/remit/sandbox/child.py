@@ -9,6 +9,7 @@ import ctypes
 import json
 import os
 import resource
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,9 +102,16 @@ def _be_born(cell: Cell, channel: int) -> None:
     os.dup2(channel, CHANNEL)
     # Standard streams are /dev/null, so that no file of the effect's can become one of them.
     require(_call(_CLOSE_RANGE, CHANNEL + 1, 0xFFFFFFFF, 0, 0, 0), "close_range")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+    limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     if cell.walls is not None:
         cell.walls.filters.birth.install()
+
+
+def limit(which: int, most: int) -> None:
+    """For good. Where less was allowed already, it stays at that: nothing may be raised."""
+    _, hard = resource.getrlimit(which)
+    most = min(most, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
+    resource.setrlimit(which, (most, most))
 
 
 def rehearse(cell: Cell, channel: "Channel") -> None:
@@ -162,7 +170,9 @@ class Channel:
         self.write(frame)
 
     def note(self, what: Mapping[str, Any]) -> None:
+        """Returns when the host has it, durably if it keeps notes at all."""
         self.say({"kind": "note", "note": what})
+        self._next(b"")
 
     def progress(self, done: int, total: int) -> None:
         """Said at most some hundred times in all: the host counts frames."""

@@ -4,12 +4,14 @@ Whatever comes from the child is data. However this ends, the child is dead befo
 through its pidfd, and then by waiting until the kernel says so.
 """
 
+import _socket
+import array
+import os
 import select
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from remit.errors import Misuse, Reason, Refused, RemitError
 from remit.sandbox.endings import KINDS, CutShort, Finished, Note, reason_of
@@ -29,12 +31,22 @@ from remit.untrusted import Bounds, parse_json
 
 OnProgress = Callable[[int, int], None]
 OnAsk = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+OnNote = Callable[[Mapping[str, Any]], None]
 
 _DOCTOR: Final = {"next_step": "Mount /proc without hidepid; `remit doctor` shows what holds on this machine."}
 MAX_NOTED: Final = 64 << 10
 """Bytes of notes in all: they go into the order to settle, which has a bound as well."""
 
 _BOUNDS: Final = Bounds(max_bytes=MAX_FRAME)
+_NOTED: Final = encode_frame({"kind": "noted"})
+
+
+class Listener(NamedTuple):
+    """What the caller wants to hear while a task runs."""
+
+    on_progress: OnProgress | None = None
+    on_ask: OnAsk | None = None
+    on_note: OnNote | None = None
 
 
 class NeverBegun(Exception):
@@ -44,14 +56,11 @@ class NeverBegun(Exception):
 class Conversation:
     """With one child, once: it is dead after `run`. Its descriptors are the caller's to close."""
 
-    def __init__(
-        self, child: Child, quotas: Quotas, resident: int, on_progress: OnProgress | None, on_ask: OnAsk | None
-    ) -> None:
+    def __init__(self, child: Child, quotas: Quotas, resident: int, listener: Listener) -> None:
         self._child = child
         self._quotas = quotas
-        self._on_progress = on_progress
-        self._on_ask = on_ask
-        self._meter = Meter(child.pid, resident)
+        self._listener = listener
+        self._meter = Meter(child.pid, resident, child.held)
         self._reader = FrameReader()
         self._notes: list[Note] = []
         self._noted = 0
@@ -81,17 +90,14 @@ class Conversation:
                 Reason.EFFECT_FAILED, f"what a task uses cannot be watched here: {problem}", _DOCTOR
             ) from None
         finally:
-            try:
-                self._see_it_dead()
-            finally:
-                self._meter.close()
+            self._see_it_dead()
 
     # --- talking ------------------------------------------------------------------------------------------------------
 
     def _hand_over(self, frame: bytes, descriptors: Sequence[int]) -> None:
         self._outgoing = memoryview(frame)
         try:
-            sent = socket.send_fds(self._child.channel, [frame], list(descriptors), socket.MSG_DONTWAIT)
+            sent = send_first(self._child.channel, frame, descriptors)
         except ConnectionError:
             raise NeverBegun from None
         self._outgoing = self._outgoing[sent:]
@@ -100,7 +106,7 @@ class Conversation:
 
     def _listen(self) -> dict[str, Any] | None:
         """Until it is done. Looks at the quotas when it is time to, however much the child has to say."""
-        channel, pause = self._child.channel.fileno(), FIRST_LOOK_SECONDS
+        channel, pause = self._child.channel, FIRST_LOOK_SECONDS
         look_at = self._began + pause
         while True:
             if self._outgoing:
@@ -126,7 +132,7 @@ class Conversation:
 
     def _receive(self) -> Iterable[bytes]:
         try:
-            data = self._child.channel.recv(CHUNK, socket.MSG_DONTWAIT)
+            data = os.read(self._child.channel, CHUNK)
         except BlockingIOError:
             return ()
         except ConnectionError:
@@ -158,10 +164,10 @@ class Conversation:
     def _heed(self, message: dict[str, Any], size: int) -> None:
         match message:
             case {"kind": "note", "note": dict(note)}:
-                self._remember(note, size)
+                self._keep(note, size)
             case {"kind": "progress", "done": int(done), "total": int(total)}:
-                if self._on_progress is not None:
-                    self._on_progress(done, total)
+                if self._listener.on_progress is not None:
+                    self._listener.on_progress(done, total)
             case {"kind": "ask", "question": dict(question)}:
                 self._answer(question)
             case {"kind": "failed", "error": dict(error)}:
@@ -169,13 +175,28 @@ class Conversation:
             case _:
                 raise self._not_as_agreed()
 
+    def _keep(self, note: Note, size: int) -> None:
+        """The child goes on when it is kept. The clock stands still, but not the child: it is but a moment.
+
+        Limit: one that does not wait for the word has that moment for free; what it used is looked at afterwards.
+        """
+        if self._outgoing:
+            raise self._not_as_agreed()  # it has not heard of the last one yet
+        self._remember(note, size)
+        if self._listener.on_note is not None:
+            began = time.monotonic()
+            self._listener.on_note(note)
+            self._paused += time.monotonic() - began
+        self._outgoing = memoryview(_NOTED)
+        self._send_more()
+
     def _answer(self, question: dict[str, Any]) -> None:
         """The clock stands still, and so does the child: it could else work on for free while a person thinks."""
         if self._outgoing:
             raise self._not_as_agreed()  # it has not heard the last answer yet
         asked = time.monotonic()
         self._child.signal(signal.SIGSTOP)
-        answer = self._on_ask(question) if self._on_ask is not None else {}
+        answer = self._listener.on_ask(question) if self._listener.on_ask is not None else {}
         try:
             self._outgoing = memoryview(encode_frame({"kind": "answer", "answer": answer}))
         except (TypeError, ValueError, FramesBroken) as problem:
@@ -185,7 +206,7 @@ class Conversation:
 
     def _send_more(self) -> None:
         try:
-            sent = self._child.channel.send(self._outgoing, socket.MSG_DONTWAIT)
+            sent = os.write(self._child.channel, self._outgoing)
         except BlockingIOError:
             return
         except ConnectionError:
@@ -244,10 +265,23 @@ class Conversation:
     def _drain(self) -> None:
         """The notes among what is left in the socket, up to the first thing that is not as agreed."""
         try:
-            while data := self._child.channel.recv(CHUNK, socket.MSG_DONTWAIT):
+            while data := os.read(self._child.channel, CHUNK):
                 for frame in self._reader.feed(data):
                     message = parse_json(frame, _BOUNDS)
                     if isinstance(message, dict) and isinstance(message.get("note"), dict):
                         self._remember(message["note"], len(frame))
         except (OSError, FramesBroken, Refused):
             return
+
+
+def send_first(channel: int, frame: bytes, descriptors: Sequence[int]) -> int:
+    """The order, or as much of it as there is room for, with the descriptors that go along."""
+    if not descriptors:
+        return os.write(channel, frame)
+    # A second descriptor, closed with its object: the first one has an owner.
+    (end,) = map(_socket.socket, (_socket.AF_UNIX,), (_socket.SOCK_STREAM,), (0,), map(os.dup, (channel,)))
+    try:
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", descriptors))
+        return end.sendmsg([frame], [rights], _socket.MSG_DONTWAIT)
+    finally:
+        end.close()

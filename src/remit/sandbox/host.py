@@ -9,6 +9,7 @@ import functools
 import os
 import select
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -17,12 +18,12 @@ from typing import Any, Final, Self
 from remit.durable import disk_failure, make_private_directory
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.sandbox.child import MAX_GIVEN
-from remit.sandbox.conversation import Conversation, NeverBegun, OnAsk, OnProgress
+from remit.sandbox.conversation import Conversation, Listener, NeverBegun, OnAsk, OnNote, OnProgress
 from remit.sandbox.endings import CutShort, Finished, death_of
 from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.kernel import KernelFeatures, probe_kernel
 from remit.sandbox.orders import Order, Quotas
-from remit.sandbox.pool import AHEAD, Child, Zygote, ZygoteGone
+from remit.sandbox.pool import AHEAD, ANSWER_SECONDS, Child, Lease, Zygote, ZygoteGone, ZygoteStuck, close_all
 from remit.untrusted import parse_json
 
 __all__ = ["CutShort", "Finished", "SandboxHost"]
@@ -57,8 +58,10 @@ class SandboxHost:
         self._owner = os.getpid()
         self._guard = threading.Lock()
         self._zygote: Zygote | None = None
-        self._lock = -1
+        self._retired: list[Zygote] = []
+        self._lock: list[int] = []
         self._closed = False
+        _hosts.add(self)
 
     def run(
         self,
@@ -67,17 +70,20 @@ class SandboxHost:
         given: Mapping[str, int] = _NOTHING,
         on_progress: OnProgress | None = None,
         on_ask: OnAsk | None = None,
+        on_note: OnNote | None = None,
     ) -> Finished:
         """Do it in a process of its own, which is dead when this returns or raises.
 
+        The effect goes on only when `on_note` has returned; what that raises ends the task and comes out as it is.
         Raises what the effect raised; `CutShort` where it did not come to its end, and must be settled;
         EnvironmentFailed, with nothing begun, where there can be no sandbox.
         """
         self._require_usable(order, given)
         frame = encode_order(order, tuple(given))
+        listener, lease = Listener(on_progress, on_ask, on_note), Lease()
         for _ in range(_TRIES):
-            zygote, child = self._take()
-            conversation = Conversation(child, self._quotas, zygote.resident, on_progress, on_ask)
+            zygote, child = self._take(lease)  # if something interrupts before `try`: without its lease it is closed
+            conversation = Conversation(child, self._quotas, zygote.resident, listener)
             try:
                 return conversation.run(frame, tuple(given.values()))
             except NeverBegun:
@@ -91,18 +97,23 @@ class SandboxHost:
         raise _no_process("")
 
     def close(self) -> None:
-        """End the zygote, and with it every child. In a forked copy: only let go."""
+        """End the zygote, and with it every child. A forked copy has let go already."""
         with self._guard:
             self._closed = True
-            zygote, self._zygote = self._zygote, None
+            if self._zygote is not None:
+                self._retire(self._zygote, at_once=False)
+            close_all(self._lock)
+
+    def let_go(self) -> None:
+        """In a forked copy of the process: keep nothing open that says to others that a task may still run."""
+        self._closed = True
+        self._guard = threading.Lock()  # whoever held the old one is not in this process
+        for zygote in (self._zygote, *self._retired):
             if zygote is not None:
-                if os.getpid() == self._owner:
-                    zygote.close()
-                else:
-                    zygote.forget()
-            if self._lock >= 0:
-                os.close(self._lock)
-                self._lock = -1
+                zygote.forget()
+        self._zygote = None
+        self._retired.clear()
+        close_all(self._lock)
 
     def __enter__(self) -> Self:
         return self
@@ -113,10 +124,10 @@ class SandboxHost:
         self.close()
 
     def _require_usable(self, order: Order, given: Mapping[str, int]) -> None:
-        if self._closed:
-            raise _unusable("is closed")
         if os.getpid() != self._owner:
             raise _unusable("belongs to the process that this one was forked from")
+        if self._closed:
+            raise _unusable("is closed")
         if order.effect not in self._effects:
             raise Misuse(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
         if order.network:
@@ -124,16 +135,19 @@ class SandboxHost:
         if len(given) > MAX_GIVEN:
             raise Misuse(Reason.MISUSE, f"a task is given at most {MAX_GIVEN} descriptors", where=order.task_id)
 
-    def _take(self) -> tuple[Zygote, Child]:
+    def _take(self, lease: Lease) -> tuple[Zygote, Child]:
         """A child that is alive. A zygote that died meanwhile is replaced."""
         said = ""
         for _ in range(_TRIES):
             zygote = self._running()
             try:
-                child = zygote.take()
+                child = zygote.take(lease)
             except ZygoteGone:
                 self._discard(zygote)
                 continue
+            except ZygoteStuck:
+                self._discard(zygote)
+                raise _stuck() from None
             if not is_dead(child.pidfd):
                 return zygote, child
             said = last_words(child) or said
@@ -152,25 +166,53 @@ class SandboxHost:
             return self._zygote
 
     def _start(self) -> Zygote:
-        if self._lock < 0:
-            self._lock = hold(self._lock_path)
-        zygote = Zygote(
-            self._effects, self._quotas, confined=self._confined, lock=self._lock, import_paths=self._import_paths
-        )
-        try:
-            if self._confined:
-                require_confinement(_this_kernel())  # meanwhile the zygote imports
-            zygote.wait_until_ready()
-        except BaseException:
-            zygote.close()
-            raise
-        return zygote
+        """One that is ready. Whatever ended the first may have been meant for somebody else: it is tried once more."""
+        self._retired = [zygote for zygote in self._retired if not zygote.close(at_once=True)]
+        hold(self._lock_path, self._lock)
+        ended = ""
+        for _ in range(2):
+            zygote = Zygote(
+                self._effects,
+                self._quotas,
+                confined=self._confined,
+                lock=self._lock[0],
+                import_paths=self._import_paths,
+            )
+            try:
+                if self._confined:
+                    require_confinement_here()  # meanwhile the zygote imports
+                zygote.wait_until_ready()
+            except ZygoteGone:
+                zygote.close(at_once=False)
+                ended = zygote.how_it_ended()
+            except BaseException:
+                zygote.close(at_once=True)
+                raise
+            else:
+                return zygote
+        raise _died_twice(ended)
 
     def _discard(self, zygote: Zygote) -> None:
         with self._guard:
             if self._zygote is zygote:
-                self._zygote = None
-                zygote.close()
+                self._retire(zygote, at_once=True)
+
+    def _retire(self, zygote: Zygote, *, at_once: bool) -> None:
+        """Other threads may still hold children of it. They close them; if they cannot, the next start does."""
+        if not zygote.close(at_once=at_once):
+            self._retired.append(zygote)
+        self._zygote = None
+
+
+_hosts: Final[weakref.WeakSet[SandboxHost]] = weakref.WeakSet()
+
+
+def _let_go_of_all() -> None:
+    for host in tuple(_hosts):
+        host.let_go()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 def _unusable(why: str) -> Misuse:
@@ -185,6 +227,22 @@ def _no_process(said: str) -> EnvironmentFailed:
     )
 
 
+def _stuck() -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.SANDBOX_UNAVAILABLE,
+        f"the process that sandboxes are forked from did not answer for {ANSWER_SECONDS:g} seconds",
+        next_step="Try again: it was killed, and the next task starts another.",
+    )
+
+
+def _died_twice(ended: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.SANDBOX_UNAVAILABLE,
+        f"the process that sandboxes are forked from died twice while it started ({ended})",
+        next_step="See what ends it: the kernel for want of memory, a supervisor, or an effect as it is imported.",
+    )
+
+
 def encode_order(order: Order, given: Sequence[str]) -> bytes:
     fields: dict[str, Any] = {name: getattr(order, name) for name in Order.__dataclass_fields__}
     try:
@@ -193,24 +251,26 @@ def encode_order(order: Order, given: Sequence[str]) -> bytes:
         raise Refused(Reason.TOO_LARGE, f"the task is too large: {problem}", where=order.task_id) from None
 
 
-def hold(path: Path) -> int:
-    """A shared lock on this file, for as long as a copy of the descriptor is open anywhere."""
+def hold(path: Path, held: list[int]) -> None:
+    """A shared lock on this file, for as long as a copy of the descriptor, the only one in `held`, is open anywhere."""
     make_private_directory(path.parent)
+    flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        if not held:
+            # One call, all C: no interrupt can come between opening and remembering.
+            held.extend(map(os.open, (path,), (flags,), (0o600,)))
     except OSError as problem:
         raise disk_failure(problem, path) from problem
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(held[0], fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        os.close(descriptor)
+        close_all(held)
         raise EnvironmentFailed(
             Reason.STATE_UNSAFE,
             "somebody recovers for this process, as if it were dead",
             where=str(path),
             next_step="Try again.",
         ) from None
-    return descriptor
 
 
 def is_dead(pidfd: int) -> bool:
@@ -222,7 +282,7 @@ def is_dead(pidfd: int) -> bool:
 def last_words(child: Child) -> str:
     """Why a child that never had an order died, if it could say so."""
     try:
-        for frame in FrameReader().feed(child.channel.recv(CHUNK)):
+        for frame in FrameReader().feed(os.read(child.channel, CHUNK)):
             return str(parse_json(frame)["error"]["what"])
     except (OSError, FramesBroken, Refused, KeyError, TypeError):
         pass
@@ -230,17 +290,26 @@ def last_words(child: Child) -> str:
 
 
 @functools.cache
-def _this_kernel() -> KernelFeatures:
-    return probe_kernel()
+def require_confinement_here() -> None:
+    """Asked until the answer is yes, and then not again."""
+    require_confinement(probe_kernel())
 
 
 def require_confinement(kernel: KernelFeatures) -> None:
     """All that the sandbox stands on works here, or EnvironmentFailed naming what does not."""
     wanted = ("landlock", "confinement", "seccomp", "no_new_privs", "openat2", "renameat2")
-    missing = [f"{name} ({getattr(kernel, name).found})" for name in wanted if not getattr(kernel, name).works]
-    if missing:
+    missing = {name: probe for name in wanted if not (probe := getattr(kernel, name)).works}
+    if not missing:
+        return
+    found = ", ".join(f"{name} ({probe.found})" for name, probe in missing.items())
+    if not all(probe.tried for probe in missing.values()):
         raise EnvironmentFailed(
             Reason.SANDBOX_UNAVAILABLE,
-            f"this kernel cannot confine an effect: {', '.join(missing)}",
-            next_step="`remit doctor` says what is needed; `sandbox: unsafe-none` in remit.yaml runs without.",
+            f"it could not be tried whether this kernel confines an effect: {found}",
+            next_step="Try again. Run less at once, or raise the limits on processes and open files (ulimit -u, -n).",
         )
+    raise EnvironmentFailed(
+        Reason.SANDBOX_UNAVAILABLE,
+        f"this kernel cannot confine an effect: {found}",
+        next_step="`remit doctor` says what is needed; `sandbox: unsafe-none` in remit.yaml runs without.",
+    )

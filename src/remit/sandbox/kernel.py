@@ -9,9 +9,10 @@ import ctypes
 import errno
 import os
 import platform
+import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 LANDLOCK_NEEDED: Final = 3
@@ -49,6 +50,7 @@ _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
 _TIMEX_SIZE: Final = 512
 _TIMEX_STATUS: Final = 40
 _STA_UNSYNC: Final = 0x40
+_PASSING: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Probe:
 
     works: bool
     found: str
+    tried: bool = field(default=True, compare=False)
+    """False where this process, and not the kernel, was in the way: it says nothing about the next time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,10 @@ def _why(result: int) -> str:
     return f"{errno.errorcode.get(number, number)}: {os.strerror(number)}"
 
 
+def _no(result: int) -> Probe:
+    return Probe(False, _why(result), tried=-result not in _PASSING)
+
+
 def _landlock(numbers: Numbers) -> tuple[int, Probe]:
     abi = _call(numbers.landlock_create_ruleset, None, 0, _CREATE_RULESET_VERSION)
     if abi == -errno.ENOSYS:
@@ -177,11 +185,14 @@ def _no_new_privs() -> Probe:
 
 def _openat2(numbers: Numbers) -> Probe:
     """Opens a folder, and is refused both the way up and a symbolic link."""
-    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as problem:
+        return _no(-(problem.errno or 0))
     try:
         plain = _open_beneath(numbers, root, b".")
         if plain < 0:
-            return Probe(False, _why(plain))
+            return _no(plain)
         if _open_beneath(numbers, root, b"..") != -errno.EXDEV:
             return Probe(False, "a way out of the folder was not refused")
     finally:
@@ -227,10 +238,12 @@ def _confinement() -> Probe:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_SECONDS, check=False
         )
     except (OSError, subprocess.SubprocessError) as problem:
-        return Probe(False, f"the trial process did not run: {type(problem).__name__}")
+        return Probe(False, f"the trial process did not run: {type(problem).__name__}", tried=False)
     said = done.stdout.decode("utf-8", errors="replace").strip()[:200]
     if done.returncode != 0:
-        return Probe(False, said or f"the trial process ended with {done.returncode}")
+        # Without a word it came to no answer; only a filter that kills is one.
+        tried = bool(said) or done.returncode == -signal.SIGSYS
+        return Probe(False, said or f"the trial process ended with {done.returncode}", tried=tried)
     return Probe(True, said)
 
 

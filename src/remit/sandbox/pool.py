@@ -1,5 +1,6 @@
 """The zygote as the host holds it: started when needed, asked for children ahead of need, closed with the host."""
 
+import _socket  # its objects are closed by C when they are lost
 import contextlib
 import json
 import os
@@ -8,9 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,15 @@ AHEAD: Final = 4
 """Children that are forked before anybody asks."""
 
 START_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 10.0
+"""A fork takes a millisecond. Whoever does not answer for so long is stopped, or stuck."""
 STOP_SECONDS: Final = 5.0
+
+Packet = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
+
+_ROOM: Final = _socket.CMSG_SPACE(2 * 4)
+_POP: Final[Callable[[Any], Any]] = deque.popleft
+_LAST: Final = list.pop
 
 _PACKAGES: Final = str(Path(__file__).resolve().parents[2])
 """The folder that this package was found in."""
@@ -37,69 +46,103 @@ class ZygoteGone(Exception):
     """It ended without being asked to. The next call starts another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A process that waits for its order: its id, our end of its socket, and a descriptor to kill it by."""
+class ZygoteStuck(Exception):
+    """It is there and does not answer."""
 
-    pid: int
-    channel: socket.socket
-    pidfd: int
+
+class Lease:
+    """Stands for one who uses a child. Whoever is gone, however that came about, uses none any more."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Child:
+    """A process that waits for its order: its id, our end of its socket, and a descriptor to kill it by.
+
+    `held` are the descriptors that go with it, numbers only: nothing else closes them.
+    """
+
+    __slots__ = ("channel", "held", "pid", "pidfd", "user")
+
+    def __init__(self, pid: int, channel: int, pidfd: int) -> None:
+        self.pid = pid
+        self.channel = channel
+        self.pidfd = pidfd
+        self.held = [channel, pidfd]
+        self.user: weakref.ref[Lease] | None = None
+        """None while it waits."""
 
     def signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self.pidfd, number)
+        if self.held:  # a number that was closed may mean another process by now
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
 
     def close(self) -> None:
-        """Let go of it. It is killed, in case that something interrupted whoever should have done so."""
+        """Let go of it, once or more often. It is killed, in case that whoever should have done so was interrupted."""
         self.signal(signal.SIGKILL)
-        self.channel.close()
-        os.close(self.pidfd)
+        close_all(self.held)
+
+    def is_abandoned(self) -> bool:
+        return self.user is not None and self.user() is None
 
 
 class Zygote:
-    """One running zygote. Thread-safe."""
+    """One running zygote. Thread-safe.
+
+    An interrupt can come between any two steps of Python's, but not within a call that is all C. So what the kernel
+    hands out is put where it is remembered in the same call that fetches it; the rest can be done twice.
+    """
 
     def __init__(
         self, effects: Sequence[str], quotas: Quotas, *, confined: bool, lock: int, import_paths: Sequence[str]
     ) -> None:
-        self._asked = 0
-        self._ready: deque[Child] = deque()
+        self.resident = 0
         self._guard = threading.Lock()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        settings = {
-            "control": theirs.fileno(),
-            "lock": lock,
-            "host": os.getpid(),
-            "effects": list(effects),
-            "confined": confined,
-            "memory_bytes": quotas.memory_bytes,
-            "write_bytes": quotas.write_bytes,
-            "paths": [_PACKAGES, *import_paths],
-        }
+        self._owed: deque[int] = deque()
+        """One for each child that was asked for and has not come."""
+        self._packets: deque[Packet] = deque()
+        self._children: dict[int, Child] = {}
         try:
-            with theirs:
-                self._process = _start(settings)
+            self._control, theirs = _socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            settings = {
+                "control": theirs.fileno(),
+                "lock": lock,
+                "host": os.getpid(),
+                "effects": list(effects),
+                "confined": confined,
+                "memory_bytes": quotas.memory_bytes,
+                "write_bytes": quotas.write_bytes,
+                "paths": [_PACKAGES, *import_paths],
+            }
+            try:
+                self._process = start_program(settings)
+            except BaseException:
+                self._control.close()
+                raise
+            finally:
+                theirs.close()
         except OSError as problem:
-            self._control.close()
             raise EnvironmentFailed(
                 Reason.SANDBOX_UNAVAILABLE,
                 f"the process that sandboxes are forked from could not be started: {problem}",
-                next_step="`remit doctor` shows what holds on this machine.",
+                next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",
             ) from problem
-        self.resident = 0
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def wait_until_ready(self) -> None:
-        """Raises with what went wrong, such as an effect that cannot be imported."""
+        """Raises with what went wrong, such as an effect that cannot be imported; ZygoteGone if it died."""
         self._control.settimeout(START_SECONDS)
         try:
-            message, _ = self._receive()
-        except (TimeoutError, ZygoteGone):
-            message = {"kind": "broken", "what": "it did not answer"}
-        self._control.settimeout(None)
+            message = self._next()
+        except TimeoutError:
+            raise EnvironmentFailed(
+                Reason.SANDBOX_UNAVAILABLE,
+                f"the process that sandboxes are forked from was not ready after {START_SECONDS:g} seconds",
+                next_step="Importing a registered effect must not wait for anything. If none does, try again.",
+            ) from None
         if message["kind"] != "ready":
             raise EnvironmentFailed(
                 Reason.SANDBOX_UNAVAILABLE,
@@ -108,17 +151,25 @@ class Zygote:
                 next_step="Every registered effect must be importable, with the standard library and Remit alone.",
             )
         self.resident = message["resident"]
+        self._control.settimeout(ANSWER_SECONDS)
 
-    def take(self) -> Child:
-        """A child that waits for its order. Another one is asked for at once."""
+    def take(self, user: Lease) -> Child:
+        """A child that waits for its order, `user`'s for as long as there is one. Another is asked for at once."""
         with self._guard:
             try:
-                while self._asked + len(self._ready) <= AHEAD:
-                    self._control.send(MORE)
-                    self._asked += 1
+                while self._packets:
+                    self._take_in()  # somebody was interrupted in it: before its child is anybody's
+                self._sweep()
+                while len(self._owed) + len(self._waiting()) <= AHEAD:
+                    self._owed.extend(map(self._control.send, (MORE,)))
+                while not (waiting := self._waiting()):
+                    self._next()
+            except TimeoutError:
+                raise ZygoteStuck from None
             except OSError:
                 raise ZygoteGone from None
-            return self._ready.popleft() if self._ready else self._receive_child()
+            waiting[0].user = weakref.ref(user)
+            return waiting[0]
 
     def ended(self, pid: int) -> int | None:
         """The wait status of a child that is dead, if it is still known."""
@@ -126,69 +177,111 @@ class Zygote:
             try:
                 self._control.send(HOW_ENDED + str(pid).encode())
                 while True:
-                    message, descriptors = self._receive()
+                    message = self._next()
                     if message["kind"] == "ended" and message["pid"] == pid:
                         status: int | None = message["status"]
                         return status
-                    self._keep(message, descriptors)
             except (OSError, ZygoteGone, EnvironmentFailed):
                 return None
 
-    def close(self) -> None:
-        """The zygote sees the end of its socket, kills its children, and ends."""
+    def close(self, *, at_once: bool = False) -> bool:
+        """The zygote sees the end of its socket, kills its children, and ends; or is killed, and they with it.
+
+        Can be called again. Says whether nobody uses a child of it any more.
+        """
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for a child
+        if at_once:
+            self._process.kill()
         with self._guard:
             self._control.close()
-            while self._ready:
-                self._ready.popleft().close()
+            while self._packets:
+                self._take_in()
+            for child in self._waiting():
+                child.close()
+            self._sweep()
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        return not self._children
+
+    def how_it_ended(self) -> str:
+        """After `close`, in words."""
+        code = self._process.returncode
+        return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
 
     def forget(self) -> None:
-        """In a process that was forked from the host: let go, and touch nothing that the host still uses."""
+        """In a process that was forked from the host: let go, and touch nothing that the host still uses.
+
+        Takes no lock: whoever held it is not in this process.
+        """
         self._control.close()
+        while self._packets:
+            self._take_in()
+        for child in tuple(self._children.values()):
+            close_all(child.held)
         self._process.returncode = 0  # not our child: nothing to wait for
 
-    def _receive_child(self) -> Child:
-        while not self._ready:
-            message, descriptors = self._receive()
-            self._keep(message, descriptors)
-        return self._ready.popleft()
+    def _waiting(self) -> list[Child]:
+        return [child for child in self._children.values() if child.user is None and child.held]
 
-    def _keep(self, message: dict[str, Any], descriptors: list[int]) -> None:
-        if message["kind"] == "child" and len(descriptors) == 2:
-            self._asked -= 1
-            channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=descriptors[0])
-            self._ready.append(Child(message["pid"], channel, descriptors[1]))
-            return
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if message["kind"] in {"child", "failed"}:
-            self._asked -= 1
+    def _sweep(self) -> None:
+        """Children whose user was interrupted before it could let go of them."""
+        for number, child in tuple(self._children.items()):
+            if child.held and child.is_abandoned():
+                child.close()
+            if not child.held:
+                self._children.pop(number, None)
+
+    def _next(self) -> dict[str, Any]:
+        """The next message. A child that comes with it is among the others when this returns."""
+        if not self._packets:
+            receive = self._control.recvmsg
+            try:
+                self._packets.extend(map(receive, (MAX_PACKET,), (_ROOM,), (socket.MSG_CMSG_CLOEXEC,)))
+            except TimeoutError:
+                raise
+            except OSError:
+                raise ZygoteGone from None
+        message = self._take_in()
+        if message["kind"] == "gone":
+            raise ZygoteGone
+        if message["kind"] == "failed":
             raise EnvironmentFailed(
                 Reason.SANDBOX_UNAVAILABLE,
-                message.get("what", "this process has no file descriptor left for another sandbox"),
+                message["what"],
                 next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",
             )
+        return message
 
-    def _receive(self) -> tuple[dict[str, Any], list[int]]:
-        try:
-            raw, descriptors, _, _ = socket.recv_fds(self._control, MAX_PACKET, 2, socket.MSG_CMSG_CLOEXEC)
-        except TimeoutError:
-            raise
-        except OSError:
-            raise ZygoteGone from None
-        if not raw:
-            raise ZygoteGone
-        message: dict[str, Any] = json.loads(raw)
-        return message, descriptors
+    def _take_in(self) -> dict[str, Any]:
+        """The oldest packet. If it was interrupted, the next call begins with the same one."""
+        raw, extras, _, _ = self._packets[0]
+        message: dict[str, Any] = json.loads(raw) if raw else {"kind": "gone"}
+        descriptors = [number for _, _, numbers in extras for number in memoryview(numbers).cast("i")]
+        if message["kind"] not in {"child", "failed"}:
+            self._packets.popleft()
+            return message
+        if len(descriptors) == 2:
+            self._children.setdefault(message["number"], Child(message["pid"], *descriptors))
+            descriptors.clear()
+        elif message["kind"] == "child":
+            message = {"kind": "failed", "what": "this process has no file descriptor left for another sandbox"}
+        list(map(_POP, (self._owed, self._packets)))
+        close_all(descriptors)
+        return message
 
 
-def _start(settings: dict[str, Any]) -> subprocess.Popen[bytes]:
+def close_all(descriptors: list[int]) -> None:
+    """Each of them once, whatever interrupts: a number that is closed is on the list no more."""
+    while descriptors:
+        with contextlib.suppress(OSError):
+            list(map(os.close, map(_LAST, [descriptors] * len(descriptors))))
+
+
+def start_program(settings: dict[str, Any]) -> subprocess.Popen[bytes]:
     # Isolated (-I -S): neither the environment nor a folder of the caller's can add code.
     bytecode = ["-B"] if sys.dont_write_bytecode else []
     return subprocess.Popen(  # noqa: S603 - this interpreter and this package

@@ -5,9 +5,9 @@ Bytes are the larger of two counts each: `rchar`/`wchar` miss nothing that goes 
 that time; what it does with mapped files is in neither count, so the sandbox allows none.
 """
 
-import contextlib
 import os
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Final
 
 from remit.sandbox.orders import Quotas, Usage
@@ -75,27 +75,29 @@ class Meter:
     """Reads one process. `resident` is what it had before it began, shared with the zygote.
 
     The descriptors name the process itself, so its id may be given to another meanwhile; the caller makes sure that it
-    was alive after the first reading.
+    was alive after the first reading. They are put on `held`, for whoever lets go of the process to close.
     """
 
-    def __init__(self, pid: int, resident: int) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, resident: int, held: list[int]) -> None:
+        self._paths = (f"/proc/{pid}/io", f"/proc/{pid}/statm")
         self._resident = resident
-        self._io = self._statm = -1
+        self._held = held
+        self._opened = False
         self._peak = 0
         self._last = (0, 0)
 
     def read(self, seconds: float) -> Usage:
         """What it has used by now. Of a process that is dead: what was seen last."""
         try:
-            if self._io < 0:
-                self._io = os.open(f"/proc/{self._pid}/io", os.O_RDONLY | os.O_CLOEXEC)
-                self._statm = os.open(f"/proc/{self._pid}/statm", os.O_RDONLY | os.O_CLOEXEC)
-            io, statm = os.pread(self._io, _LONGEST, 0), os.pread(self._statm, _LONGEST, 0)
+            if not self._opened:
+                # One call, all C: no interrupt can come between opening and remembering.
+                self._held.extend(map(os.open, self._paths, repeat(os.O_RDONLY | os.O_CLOEXEC)))
+                self._opened = True
+            io, statm = (os.pread(descriptor, _LONGEST, 0) for descriptor in self._held[-2:])
         except (FileNotFoundError, ProcessLookupError):
             return self.last(seconds)
         except OSError as problem:
-            raise CannotWatch(f"/proc/{self._pid}/io: {problem.strerror}") from None
+            raise CannotWatch(f"{self._paths[0]}: {problem.strerror}") from None
         if io:
             self._last = parse_io(io)
         if statm:
@@ -104,13 +106,6 @@ class Meter:
 
     def last(self, seconds: float) -> Usage:
         return Usage(seconds=seconds, memory_bytes=self._peak, read_bytes=self._last[0], write_bytes=self._last[1])
-
-    def close(self) -> None:
-        for descriptor in (self._io, self._statm):
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-        self._io = self._statm = -1
 
 
 def parse_io(text: bytes) -> tuple[int, int]:

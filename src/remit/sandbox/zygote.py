@@ -16,11 +16,10 @@ import os
 import resource
 import select
 import signal
-import sys
 from typing import Any, Final, NoReturn
 
 from remit.effects.work import Effect
-from remit.sandbox.child import Cell, Channel, Walls, be_born, describe, live, rehearse
+from remit.sandbox.child import Cell, Channel, Walls, be_born, describe, limit, live, rehearse
 from remit.sandbox.landlock import Landlock
 from remit.sandbox.privileges import ON_FILES, WITHOUT_MAKING_PROGRAMS, Privileges, promise_no_new_privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, prepare_filters
@@ -78,15 +77,10 @@ def _prepare(settings: dict[str, Any]) -> Cell:
     gc.freeze()
     gc.disable()
     os.umask(0)  # not before: importing may write byte code, which nobody else is to change
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, settings["write_bytes"])
-    _limit(resource.RLIMIT_AS, mapped_and_resident()[0] + settings["memory_bytes"])
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_FSIZE, settings["write_bytes"])
+    limit(resource.RLIMIT_AS, mapped_and_resident()[0] + settings["memory_bytes"])
     return cell
-
-
-def _limit(which: int, most: int) -> None:
-    most = min(most, sys.maxsize)
-    resource.setrlimit(which, (most, most))
 
 
 def load_effect(name: str) -> Effect:
@@ -113,6 +107,7 @@ class _Nursery:
         self._host = host
         self._living: set[int] = set()
         self._ended: dict[int, int] = {}
+        self._born = 0
         self._busy = False
 
     def serve(self) -> NoReturn:
@@ -146,11 +141,17 @@ class _Nursery:
                 return
 
     def _fork(self) -> None:
-        ours, theirs = _socket.socketpair()
         try:
+            ours, theirs = _socket.socketpair()
+        except OSError as problem:
+            self._answer({"kind": "failed", "what": f"a process could not be started: {problem}"})
+            return
+        try:
+            ours.setblocking(False)  # for the host, which must never wait for what a child says
             pid, pidfd = self._fork_one(theirs)
+            self._born += 1
             try:
-                self._answer({"kind": "child", "pid": pid}, [ours.fileno(), pidfd])
+                self._answer({"kind": "child", "number": self._born, "pid": pid}, [ours.fileno(), pidfd])
             finally:
                 os.close(pidfd)
         except ConnectionError:

@@ -82,8 +82,11 @@ def claim(
     *,
     correlation_id: str = "",
     checkpoint: str = NO_CHECKPOINT,
+    token: str = "",
 ) -> Won | Running | Done:
     """Win the key, or learn who did. The same key for another request is refused.
+
+    `token` (from `new_token`) is for a caller that must know it even if it is interrupted before this returns.
 
     The checkpoint is kept with the claim, so that whoever finds it unfinished knows what was there before.
     """
@@ -91,7 +94,7 @@ def claim(
     found = find_claim(connection, key, request_digest)
     if found is not None:
         return found
-    token = secrets.token_hex(16)
+    token = token or new_token()
     found_with = (correlation_id or key.key, checkpoint)
     values = (key.tenant_id, key.scope, key.key, request_digest, *found_with, this_process(), token, at)
     won = connection.execute(_INSERT, values)
@@ -139,9 +142,13 @@ def _from_row(row: Row) -> Running | Done:
     return Running(key, owner, token, digest, correlation_id, checkpoint, at)
 
 
-def take_over(connection: Connection, orphan: Running, at: str) -> Won | None:
+def new_token() -> str:
+    return secrets.token_hex(16)
+
+
+def take_over(connection: Connection, orphan: Running, at: str, token: str = "") -> Won | None:
     """Claim what a dead process left unfinished; None if somebody else was faster. The dead one's token is void."""
-    key, token = orphan.key, secrets.token_hex(16)
+    key, token = orphan.key, token or new_token()
     changed = connection.execute(
         _TAKE_OVER, (this_process(), token, at, key.tenant_id, key.scope, key.key, orphan.token)
     )

@@ -17,10 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.contracts.result import ExecutionResult
+from remit.doors.task import Call, TaskDoor
+from remit.doors.task_papers import BegunTask
 from remit.effects.registry import Capability
 from remit.errors import Refused, RemitError
 from remit.founding import initialise
 from remit.ids import system_clock
+from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.orders import Quotas
+from remit.tasks import import_paths
 from remit.workspace import Workspace
 
 Arrange = Callable[[Path], Mapping[str, Any]]
@@ -45,7 +50,7 @@ def check_capability(capability: Capability, arrange: Arrange, folder: Path) -> 
     if problems:  # nothing below could say more
         return problems
     with _bench(capability, arrange, folder) as bench:
-        for check in (_succeeds, _needs_a_lease, _closes_its_inputs, _happens_once, _keeps_to_reversibility):
+        for check in _CHECKS:
             problems += check(bench)
     return problems
 
@@ -77,6 +82,17 @@ class _Bench:
 
     def run(self, manifest: bytes) -> ExecutionResult:
         return self.workspace.execute_task(manifest, self.lease(manifest))
+
+    def begin(self, manifest: bytes) -> tuple[BegunTask, TaskDoor]:
+        """Everything that comes before the effect, and nothing recorded."""
+        door = self.workspace.tasks.door()
+        granted = door.verify_authority(door.parse((manifest, self.lease(manifest))), system_clock())
+        return door.recall(door.checkpoint(granted, door.preview(granted)))[1], door
+
+    def sandbox(self, quotas: Quotas) -> SandboxHost:
+        effects = (self.capability.effect,)
+        lock = self.workspace.state.hosts / "self-check.lock"
+        return SandboxHost(effects, quotas, lock=lock, import_paths=import_paths(effects))
 
     def files(self) -> dict[str, bytes]:
         return {str(path): path.read_bytes() for path in sorted(self.base.rglob("*")) if path.is_file()}
@@ -185,3 +201,43 @@ def _keeps_to_reversibility(bench: _Bench) -> Iterator[str]:
     result = bench.run(manifest)
     if bench.capability.must_be_reversible and (result.error is None or bench.files() != before):
         yield "runs although the task may not be undone"
+
+
+def _is_settled_when_cut_short(bench: _Bench) -> Iterator[str]:
+    """Run under a quota so small that every effect breaks it, then settled without, in both ways."""
+    if bench.capability.restores is not None:  # takes a snapshot of another task to try
+        return
+    calls: tuple[Call, ...] = ("undo", "finish")
+    for call in calls:
+        begun, door = bench.begin(bench.task())
+        before = bench.files()
+        try:
+            with bench.sandbox(Quotas(1 << 28, read_bytes=1, write_bytes=1, seconds=10)) as tight:
+                tight.run(door.order(begun, "run"))
+        except CutShort as cut:
+            notes = cut.notes
+        except RemitError:  # it failed on its own, which other checks tell
+            continue
+        else:
+            yield "is not stopped by a quota"
+            continue
+        try:
+            with bench.sandbox(Quotas(1 << 28, read_bytes=1 << 30, write_bytes=1 << 30, seconds=10)) as ample:
+                made = ample.run(door.order(begun, call, notes)).output
+        except RemitError as problem:
+            made = {}
+            if call == "finish":  # undoing may be too late; finishing never is
+                yield f"cannot be settled after it was cut short: {problem}"
+        after = bench.files()
+        if any(path.endswith(".part") for path in after) or (made is None and after != before):
+            yield f"leaves something behind when it is cut short ({call})"
+
+
+_CHECKS: Final = (
+    _succeeds,
+    _needs_a_lease,
+    _closes_its_inputs,
+    _happens_once,
+    _keeps_to_reversibility,
+    _is_settled_when_cut_short,
+)

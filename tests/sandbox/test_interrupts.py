@@ -1,0 +1,418 @@
+"""Interrupts, forks, stopped processes and used-up limits: nothing leaks, nobody waits for ever, the next task runs."""
+
+import contextlib
+import dis
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remit.errors import EnvironmentFailed, Reason
+from remit.sandbox import host as host_module
+from remit.sandbox import kernel, pool
+from remit.sandbox.host import SandboxHost
+from remit.sandbox.kernel import Probe
+from remit.sandbox.pool import AHEAD, Lease, Zygote, close_all
+from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, open_descriptors, order, plain_host
+from tests.sandbox.test_host import LONG, can_lock, is_gone, wait_until_gone
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[SandboxHost]:
+    with plain_host(tmp_path) as made:
+        made.run(order("answer"))
+        yield made
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def zygote_of(host: SandboxHost) -> int:
+    output = host.run(order("look_around")).output
+    assert output is not None
+    pid: int = output["zygote"]
+    return pid
+
+
+@contextlib.contextmanager
+def an_interrupt_after(seconds: float) -> Iterator[None]:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@pytest.mark.req("EI-09")
+def test_interrupts_at_any_moment_leave_neither_descriptors_nor_processes(host: SandboxHost) -> None:
+    """SIGINT at a random moment of each round, from outside, as a person at a terminal does it."""
+    rounds = 900 if LONG else 300
+    before = open_descriptors()
+    chance = random.Random(7)  # noqa: S311 - moments, no secret
+    hits = 0
+    for _ in range(rounds):
+        try:
+            with an_interrupt_after(chance.uniform(0.00005, 0.004)):
+                host.run(order("answer"))
+        except KeyboardInterrupt:
+            hits += 1
+    zygote = zygote_of(host)
+    assert hits > rounds // 10
+    # What waits or was abandoned at the last moment is swept by the next task: nothing adds up.
+    assert open_descriptors() - before <= 2 * (AHEAD + 1)
+    deadline = time.monotonic() + 5
+    while len(children_of(zygote)) > AHEAD + 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(children_of(zygote)) <= AHEAD + 1
+
+
+@pytest.fixture(autouse=True)
+def alarm_is_an_interrupt() -> Iterator[None]:
+    old = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGALRM, old)
+
+
+def interrupt_at(step: int, code_files: tuple[str, ...]) -> Any:
+    """A trace function that raises once, at the given one of the moments when the interpreter looks for signals.
+
+    That is after a call, at the start of a function and when a loop goes round; in these files.
+    """
+    left, last = [step], dict[Any, str]()
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(code_files):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            before = last.get(frame, "")
+            last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if before.startswith(("CALL", "RESUME", "JUMP_BACKWARD")):
+                left[0] -= 1
+                if left[0] == 0:
+                    last.clear()
+                    raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+@pytest.mark.req("EI-09")
+def test_an_interrupt_at_each_moment_of_taking_a_child_loses_nothing(host: SandboxHost) -> None:
+    files = ("sandbox/pool.py", "sandbox/host.py", "sandbox/quotas.py")
+    before = open_descriptors()
+    for step in range(1, 3_000):
+        old = sys.gettrace()
+        sys.settrace(interrupt_at(step, files))
+        try:
+            host.run(order("answer"))
+        except KeyboardInterrupt:
+            pass
+        else:
+            break
+        finally:
+            sys.settrace(old)
+    else:
+        pytest.fail("the task has more steps than were tried")
+    assert step > 50
+    zygote = zygote_of(host)
+    assert open_descriptors() - before <= 2 * (AHEAD + 1)
+    assert len([pid for pid in children_of(zygote) if not is_gone(pid)]) <= AHEAD + 1
+
+
+def test_a_child_whose_user_is_gone_is_closed_by_the_next_who_takes_one(tmp_path: Path) -> None:
+    zygote = ready_zygote(tmp_path)
+    first, second = Lease(), Lease()
+    abandoned, kept = zygote.take(first), zygote.take(second)
+    del first
+    third = Lease()
+    taken = zygote.take(third)
+    assert abandoned.held == []
+    assert wait_until_gone(abandoned.pid)
+    assert len(kept.held) == len(taken.held) == 2
+    zygote.close()
+    kept.close()
+    taken.close()
+
+
+def ready_zygote(folder: Path) -> Zygote:
+    lock = os.open(folder / "lock", os.O_RDONLY | os.O_CREAT, 0o600)
+    zygote = Zygote((EFFECT,), QUOTAS, confined=True, lock=lock, import_paths=(str(ROOT),))
+    os.close(lock)
+    zygote.wait_until_ready()
+    return zygote
+
+
+def test_closing_twice_never_closes_what_somebody_else_opened_meanwhile(tmp_path: Path) -> None:
+    zygote = ready_zygote(tmp_path)
+    lease = Lease()
+    child = zygote.take(lease)
+    numbers = set(child.held)
+    child.close()
+    reused = [os.open("/dev/null", os.O_RDONLY) for _ in range(4)]
+    assert numbers & set(reused)
+    child.close()
+    zygote.close()
+    for descriptor in reused:
+        os.fstat(descriptor)
+    close_all(reused)
+
+
+# --- forked copies ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("EI-12")
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_forked_copy_that_idles_keeps_nobody_waiting(tmp_path: Path, busy: bool) -> None:  # noqa: FBT001
+    """Whoever recovers for this process waits for the lock: a copy that never runs a task must not hold it."""
+    host = plain_host(tmp_path)
+    host.run(order("answer"))
+    began, ended = threading.Event(), threading.Event()
+
+    def task() -> None:
+        host.run(order("sleep", seconds=0.5, told=True), on_progress=lambda *_: began.set())
+        ended.set()
+
+    if busy:
+        threading.Thread(target=task).start()
+        assert began.wait(5)
+    asleep, awake = os.pipe()
+    there, born = os.pipe()
+    copy = os.fork()
+    if copy == 0:
+        os.close(awake)
+        os.write(born, b"!")
+        os.read(asleep, 1)
+        os._exit(0)
+    os.read(there, 1)
+    close_all([asleep, there, born])
+    sockets = [name for name in links_of(copy) if name.startswith(("socket:", "anon_inode:[pidfd]"))]
+    ours = [name for name in links_of(os.getpid()) if name.startswith(("socket:", "anon_inode:[pidfd]"))]
+    assert not busy or ended.wait(5), "the copy let go, and killed nobody"
+    host.run(order("answer"))
+    host.close()
+    free = can_lock(tmp_path / "hosts" / "this.lock")
+    os.close(awake)
+    os.waitpid(copy, 0)
+    assert free
+    assert len(sockets) < len(ours)
+
+
+def links_of(pid: int) -> list[str]:
+    found = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def test_a_forked_copy_can_close_it_and_have_a_sandbox_of_its_own(host: SandboxHost, tmp_path: Path) -> None:
+    copy = os.fork()
+    if copy == 0:
+        try:
+            host.close()
+            with plain_host(tmp_path / "copy") as own:
+                os._exit(7 if own.run(order("answer")).output else 1)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1]) == 7
+    assert host.run(order("answer")).output is not None
+
+
+# --- a zygote that does not answer, or dies ---------------------------------------------------------------------------
+
+
+@pytest.mark.req("EI-09")
+def test_a_stopped_zygote_is_an_error_after_a_while_and_replaced_by_the_next_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "ANSWER_SECONDS", 0.5)
+    with plain_host(tmp_path) as host:
+        zygote = zygote_of(host)
+        os.kill(zygote, signal.SIGSTOP)
+        began = time.monotonic()
+        # Those that were forked ahead still do their work.
+        with pytest.raises(EnvironmentFailed, match="did not answer") as failed:
+            run_often(host, AHEAD + 2)
+        assert time.monotonic() - began < 5
+        assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
+        assert is_gone(zygote)
+        assert zygote_of(host) != zygote
+
+
+def run_often(host: SandboxHost, times: int) -> None:
+    for _ in range(times):
+        host.run(order("answer"))
+
+
+def test_a_stopped_zygote_does_not_keep_the_host_from_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "STOP_SECONDS", 0.3)
+    host = plain_host(tmp_path)
+    zygote = zygote_of(host)
+    os.kill(zygote, signal.SIGSTOP)
+    began = time.monotonic()
+    host.close()
+    assert time.monotonic() - began < 3
+    assert is_gone(zygote)
+
+
+def kill_as_it_starts(monkeypatch: pytest.MonkeyPatch, times: int) -> list[int]:
+    """The first ones that are started are killed before they can say that they are ready."""
+    start = pool.start_program
+    killed: list[int] = []
+
+    def start_and_kill(settings: dict[str, Any]) -> Any:
+        process = start(settings)
+        if len(killed) < times:
+            killed.append(process.pid)
+            process.kill()
+        return process
+
+    monkeypatch.setattr(pool, "start_program", start_and_kill)
+    return killed
+
+
+def test_a_zygote_that_is_killed_while_it_starts_is_started_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = kill_as_it_starts(monkeypatch, 1)
+    with plain_host(tmp_path) as host:
+        assert zygote_of(host) not in killed
+    assert len(killed) == 1
+
+
+def test_one_that_dies_again_is_not_said_to_have_bad_effects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = kill_as_it_starts(monkeypatch, 2)
+    before = open_descriptors()
+    with plain_host(tmp_path) as host:
+        with pytest.raises(EnvironmentFailed, match=r"died twice while it started \(signal 9\)") as failed:
+            host.run(order("answer"))
+        assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
+        assert "could not be loaded" not in str(failed.value)
+        assert len(killed) == 2
+        assert host.run(order("answer")).output is not None
+    assert open_descriptors() <= before
+
+
+def test_one_that_hangs_while_it_starts_is_an_error_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "START_SECONDS", 0.3)
+    (tmp_path / "slow_effect.py").write_text("import time\ntime.sleep(60)\n")
+    effects = ["slow_effect:SLOW", EFFECT]
+    with SandboxHost(effects, QUOTAS, lock=tmp_path / "lock", import_paths=[str(ROOT), str(tmp_path)]) as host:
+        began = time.monotonic()
+        with pytest.raises(EnvironmentFailed, match=r"not ready after 0\.3 seconds"):
+            host.run(order("answer"))
+        assert time.monotonic() - began < 4
+
+
+# --- limits of this process -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh_probe() -> Iterator[None]:
+    host_module.require_confinement_here.cache_clear()
+    yield
+    host_module.require_confinement_here.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_probe")
+def test_a_probe_that_could_not_be_made_is_made_again_and_advises_nothing_unsafe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(*_: Any, **__: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    with plain_host(tmp_path) as host:
+        with monkeypatch.context() as patched:
+            patched.setattr(subprocess, "run", no_room)
+            with pytest.raises(EnvironmentFailed, match="could not be tried") as failed:
+                host.run(order("answer"))
+        assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE
+        assert "unsafe" not in failed.value.next_step
+        assert host.run(order("answer")).output is not None
+
+
+@pytest.mark.usefixtures("fresh_probe")
+def test_a_process_without_descriptors_says_so_and_runs_tasks_when_it_has_some_again(tmp_path: Path) -> None:
+    """However few there are, it is never the kernel that is said to be at fault."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    said = []
+    with plain_host(tmp_path) as host:
+        for room in range(30):
+            os.close(lowest := os.dup(0))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + room, hard))
+            try:
+                host.run(order("answer"))
+                break
+            except EnvironmentFailed as problem:
+                said.append(problem)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert said
+        assert not [problem for problem in said if "unsafe" in problem.next_step]
+        assert host.run(order("answer")).output is not None
+
+
+@pytest.mark.usefixtures("fresh_probe")
+def test_a_kernel_that_confines_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def probe() -> kernel.KernelFeatures:
+        asked.append(1)
+        return kernel.probe_kernel()
+
+    monkeypatch.setattr(host_module, "probe_kernel", probe)
+    with plain_host(tmp_path) as host:
+        for _ in range(3):
+            os.kill(zygote := zygote_of(host), signal.SIGKILL)
+            assert wait_until_gone(zygote)
+        host.run(order("answer"))
+    assert len(asked) == 1
+
+
+def test_one_true_no_among_what_could_not_be_tried_is_still_not_the_kernels_fault() -> None:
+    real = kernel.probe_kernel()
+    fields = {name: getattr(real, name) for name in real.__dataclass_fields__}
+    fields["confinement"] = Probe(False, "the trial process did not run: OSError", tried=False)
+    with pytest.raises(EnvironmentFailed) as failed:
+        host_module.require_confinement(kernel.KernelFeatures(**fields))
+    assert "unsafe" not in failed.value.next_step
+
+
+_FEW = """
+import resource, sys
+from pathlib import Path
+resource.setrlimit(getattr(resource, sys.argv[2]), (int(sys.argv[3]),) * 2)
+from tests.sandbox.plain_host import order, plain_host
+with plain_host(Path(sys.argv[1])) as host:
+    print(host.run(order("answer")).output["task"])
+"""
+
+
+@pytest.mark.parametrize("which, most", [("RLIMIT_NOFILE", 40), ("RLIMIT_FSIZE", 1 << 20)])
+def test_a_lower_limit_of_the_machines_is_kept_and_tasks_still_run(tmp_path: Path, which: str, most: int) -> None:
+    """Nobody may raise a hard limit, and a sandboxed process has no privilege to."""
+    done = subprocess.run(
+        [sys.executable, "-c", _FEW, str(tmp_path), which, str(most)],
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.strip() == "task-1", done.stderr
