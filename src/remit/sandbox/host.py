@@ -81,20 +81,10 @@ class SandboxHost:
         self._require_usable(order, given)
         frame = encode_order(order, tuple(given))
         listener, lease = Listener(on_progress, on_ask, on_note), Lease()
-        for _ in range(_TRIES):
-            zygote, child = self._take(lease)  # if something interrupts before `try`: without its lease it is closed
-            conversation = Conversation(child, self._quotas, zygote.resident, listener)
-            try:
-                return conversation.run(frame, tuple(given.values()))
-            except NeverBegun:
-                continue
-            except CutShort as cut:
-                if conversation.died:
-                    raise death_of(cut, zygote.ended(child.pid), self._quotas) from None
-                raise
-            finally:
-                child.close()
-        raise _no_process("")
+        try:
+            return self._run(frame, tuple(given.values()), listener, lease)
+        finally:
+            lease.over = True  # no call, so no interrupt can come before it
 
     def close(self) -> None:
         """End the zygote, and with it every child. A forked copy has let go already."""
@@ -134,6 +124,22 @@ class SandboxHost:
             raise Misuse(Reason.MISUSE, "no effect can use the network yet", where=order.capability_id)
         if len(given) > MAX_GIVEN:
             raise Misuse(Reason.MISUSE, f"a task is given at most {MAX_GIVEN} descriptors", where=order.task_id)
+
+    def _run(self, frame: bytes, descriptors: Sequence[int], listener: Listener, lease: Lease) -> Finished:
+        for _ in range(_TRIES):
+            zygote, child = self._take(lease)
+            conversation = Conversation(child, self._quotas, zygote.resident, listener)
+            try:
+                return conversation.run(frame, descriptors)
+            except NeverBegun:
+                continue
+            except CutShort as cut:
+                if conversation.died:
+                    raise death_of(cut, zygote.ended(child.pid), self._quotas) from None
+                raise
+            finally:
+                child.close()
+        raise _no_process("")
 
     def _take(self, lease: Lease) -> tuple[Zygote, Child]:
         """A child that is alive. A zygote that died meanwhile is replaced."""

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -51,9 +50,12 @@ class ZygoteStuck(Exception):
 
 
 class Lease:
-    """Stands for one who uses a child. Whoever is gone, however that came about, uses none any more."""
+    """Stands for one who uses a child. When it is `over`, however that came about, whatever it still has is closed."""
 
-    __slots__ = ("__weakref__",)
+    __slots__ = ("over",)
+
+    def __init__(self) -> None:
+        self.over = False
 
 
 class Child:
@@ -69,7 +71,7 @@ class Child:
         self.channel = channel
         self.pidfd = pidfd
         self.held = [channel, pidfd]
-        self.user: weakref.ref[Lease] | None = None
+        self.user: Lease | None = None
         """None while it waits."""
 
     def signal(self, number: int) -> None:
@@ -83,7 +85,7 @@ class Child:
         close_all(self.held)
 
     def is_abandoned(self) -> bool:
-        return self.user is not None and self.user() is None
+        return self.user is not None and self.user.over
 
 
 class Zygote:
@@ -154,7 +156,7 @@ class Zygote:
         self._control.settimeout(ANSWER_SECONDS)
 
     def take(self, user: Lease) -> Child:
-        """A child that waits for its order, `user`'s for as long as there is one. Another is asked for at once."""
+        """A child that waits for its order, `user`'s until that is over. Another is asked for at once."""
         with self._guard:
             try:
                 while self._packets:
@@ -168,7 +170,7 @@ class Zygote:
                 raise ZygoteStuck from None
             except OSError:
                 raise ZygoteGone from None
-            waiting[0].user = weakref.ref(user)
+            waiting[0].user = user
             return waiting[0]
 
     def ended(self, pid: int) -> int | None:
