@@ -153,7 +153,7 @@ def test_a_state_below_somebody_elses_closed_folder_is_refused_by_its_owner(root
         pytest.skip("only root can look with somebody else's eyes")
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
-    for folder in tmp_path.parents:
+    for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_mode & 0o001 == 0:  # else another folder, further up, would be the one that is named
             closed = folder
     program = (

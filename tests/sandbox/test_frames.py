@@ -12,7 +12,8 @@ from remit.sandbox.frames import MAX_FRAME, MAX_FRAMES, FrameReader, FramesBroke
 from remit.sandbox.orders import Place
 from remit.untrusted import parse_json
 
-MESSAGES = st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=30)), max_size=8)
+NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1)
+MESSAGES = st.lists(st.dictionaries(st.text(max_size=5), NUMBERS | st.text(max_size=30)), max_size=8)
 
 
 @given(MESSAGES, st.lists(st.integers(1, 40), min_size=1))
