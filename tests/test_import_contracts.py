@@ -18,6 +18,7 @@ ALWAYS_THERE = [
     "state",
     "faultpoints",
     "printable",
+    "syscalls",
     "contracts",
 ]
 ONE_WAY = "Imports go one way BROKEN"

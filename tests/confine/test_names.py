@@ -12,7 +12,7 @@ from remit.confine.names import locate, require_bases
 from remit.errors import Reason, Refused
 from tests.disks import only_root, small_disk
 
-BASES = ("/work/project", "/work/project/inner", "/data")
+BASES = ("/srv/project", "/srv/project/inner", "/data")
 
 
 @pytest.mark.req("FX-02", "FX-04")
@@ -23,8 +23,8 @@ BASES = ("/work/project", "/work/project/inner", "/data")
         ("/data/x/y/a", "/data", ("x", "y"), "a"),
         ("//data//x/./a", "/data", ("x",), "a"),
         ("/./data/a", "/data", (), "a"),
-        ("/work/project/inner/a", "/work/project/inner", (), "a"),
-        ("/work/project/innermost", "/work/project", (), "innermost"),
+        ("/srv/project/inner/a", "/srv/project/inner", (), "a"),
+        ("/srv/project/innermost", "/srv/project", (), "innermost"),
         ("/data/..foo", "/data", (), "..foo"),
         ("/data/...", "/data", (), "..."),
         ("/data/a..b", "/data", (), "a..b"),
@@ -55,12 +55,12 @@ def test_a_path_beneath_an_allowed_directory_is_taken_apart(
         ("/data/", "ends in a slash"),
         ("/data/x/", "ends in a slash"),
         ("/data/x/.", "ends in a slash or a dot"),
-        ("/work/project/inner", "allowed directory itself"),
+        ("/srv/project/inner", "allowed directory itself"),
         ("/", "ends in a slash"),
         ("/data-evil/a", "outside of every"),
         ("/dat", "outside of every"),
         ("/etc/passwd", "outside of every"),
-        ("/work/a", "outside of every"),
+        ("/srv/a", "outside of every"),
         ("/data/../etc/passwd", r"`\.\.`"),
         ("/data/x/../a", r"`\.\.`"),
         ("/data/..", r"`\.\."),

@@ -24,6 +24,7 @@ from tests.effects.place import Place, world
 ROLES: Final = ("move from", "move to", "copy from", "copy to", "delete")
 FROM: Final = ("move from", "copy from", "delete")
 TO: Final = ("move to", "copy to")
+ROOT: Final = "root"  # the link in /proc, and no place of anybody's
 
 
 class Attack(NamedTuple):
@@ -61,7 +62,7 @@ DENIED: Final = (
     Attack("path-042", "{ws}/link", "loop"),
     Attack("path-043", "{ws}/link", "chain"),
     Attack("path-044", "{ws}/link/here/sub/ok.txt", "link .."),
-    Attack("path-045", "/proc/self/root/etc/passwd"),
+    Attack("path-045", f"/proc/self/{ROOT}/etc/passwd"),
     Attack("path-046", "/proc/self/cwd/../outside/secret.txt"),
     Attack("path-047", "{ws}/link/etc/passwd", "link /proc/self/root"),
     Attack("path-048", "/dev/fd/3"),

@@ -1,6 +1,7 @@
 """A workspace on each database, made the way a user makes it."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from remit.ids import Clock, system_clock
 from remit.workspace import Workspace
 
 VARIABLE = "REMIT_TEST_LEDGER_URL"
+CONTENT = b"some content\n"
 
 
 class Hand:
@@ -90,3 +92,18 @@ def kinds(workspace: Workspace) -> Callable[[], list[str]]:
             return [row[0] for row in connection.rows("SELECT kind FROM ledger_entries ORDER BY seq")]
 
     return read
+
+
+@pytest.fixture
+def source(workspace: Workspace, base: Path) -> Path:
+    path = base / "source"
+    path.write_bytes(CONTENT)
+    path.chmod(0o640)
+    os.utime(path, ns=(1_600_000_000_123_456_789, 1_500_000_000_987_654_321))
+    return path
+
+
+def refused(result: ExecutionResult, code: str = "EXECUTION_FAILED") -> str:
+    assert result.error is not None
+    assert result.error.error_code == code
+    return result.error.message

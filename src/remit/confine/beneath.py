@@ -1,25 +1,24 @@
 """Open what a path names without following a link, leaving its directory, or crossing a mount point.
 
 openat2 does the walk, so there is no moment between looking and opening in which somebody could swap a component. What
-comes back is a descriptor, and all further work happens on it. Used in the sandboxed process too: standard library and
-`remit.errors` only. Limit: a descriptor says nothing of where its file is moved to afterwards.
+comes back is a descriptor, and all further work happens on it. Used in the sandboxed process too: standard library,
+`remit.errors` and `remit.syscalls` only. Limit: a descriptor says nothing of where its file is moved to afterwards.
 """
 
 import ctypes
 import errno
 import os
-import platform
 import stat
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any, Final
 
 from remit.confine.statx import stat_with_birth
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.syscalls import number_here, prepared
 
-_OPENAT2: Final = 437
-_RENAMEAT2: Final = {"x86_64": 316, "aarch64": 276}.get(platform.machine(), -1) if sys.platform == "linux" else -1
+_OPENAT2: Final = number_here("openat2")
+_RENAMEAT2: Final = number_here("renameat2")
 _AT_FDCWD: Final = -100
 _RENAME_NOREPLACE: Final = 1
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
@@ -27,19 +26,8 @@ _CONFINED: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 # The kernel answers EAGAIN when a rename elsewhere disturbed its walk; one who renames without end must not hold us.
 _TRIES: Final = 200
 
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-
-
-def _prepared(*arguments: Any) -> Any:
-    """`syscall(2)` with its types declared once: the whole width of each register is what we say it is."""
-    function = _libc["syscall"]  # by index: a function object of its own, not the shared attribute
-    function.restype = ctypes.c_long
-    function.argtypes = [ctypes.c_long, *arguments]
-    return function
-
-
-_openat2: Final = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
-_renameat2: Final = _prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong)
+_openat2: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_renameat2: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong)
 
 
 def _how(flags: int, resolve: int) -> Any:

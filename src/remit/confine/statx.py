@@ -7,12 +7,12 @@ tell the birth, it is 0, and then a file can be mistaken for one that had its in
 import ctypes
 import errno
 import os
-import platform
 import struct
-import sys
 from typing import Final
 
-_STATX: Final = {"x86_64": 332, "aarch64": 291}.get(platform.machine(), -1) if sys.platform == "linux" else -1
+from remit.syscalls import number_here, prepared
+
+_STATX: Final = number_here("statx")
 _SYMLINK_NOFOLLOW, _EMPTY_PATH = 0x100, 0x1000
 _BASIC_AND_BIRTH, _BIRTH = 0xFFF, 0x800
 _OVERLAY: Final = 0x794C7630
@@ -22,9 +22,7 @@ _LAYOUT: Final = struct.Struct("=I12xIIIH2xQQ32xqI4xqI4xqI4x8xII")
 _Buffer: Final = ctypes.c_uint64 * 32
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
-_statx: Final = _libc["syscall"]  # by index: a function object of its own, not the shared attribute
-_statx.restype = ctypes.c_long
-_statx.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_ulong, ctypes.c_void_p]
+_statx: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_ulong, ctypes.c_void_p)
 
 Seen = tuple[int, int, int, int, int, int, int, int, int, int]
 """dev, ino, size, mtime_ns, ctime_ns, mode, uid, gid, nlink, birth_ns."""

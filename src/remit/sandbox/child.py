@@ -22,7 +22,7 @@ from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.landlock import Landlock, decide_rights
 from remit.sandbox.privileges import Privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, Filters
-from remit.sandbox.syscalls import number_of, prepared, require
+from remit.syscalls import number_of, prepared, require
 
 CHANNEL: Final = LOCK_DESCRIPTOR + 1
 MAX_GIVEN: Final = 8

@@ -6,6 +6,7 @@ Loaded in the sandboxed process too: standard library only.
 import ctypes
 import os
 import platform
+import sys
 from typing import Any, Final
 
 # Sorted by what they are for; None where an architecture never had the call.
@@ -94,6 +95,14 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 def number_of(name: str, machine: str | None = None) -> int | None:
     """The call's number on this or the given architecture, or None where there is no such call."""
     return _NUMBERS[name][_COLUMN[machine or _HERE]]
+
+
+def number_here(name: str) -> int:
+    """The number on this machine; -1, to which a kernel answers ENOSYS, where it is not known."""
+    if sys.platform != "linux" or _HERE not in _COLUMN:
+        return -1
+    found = number_of(name)
+    return -1 if found is None else found
 
 
 def prepared(*arguments: Any) -> Any:
