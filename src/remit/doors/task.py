@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 from remit.authority.lease import Lease, parse_lease, verify_lease
 from remit.authority.results import UNCONFINED, UNKNOWN_EXECUTOR, sign_failure, sign_success, verify_result
@@ -27,7 +26,7 @@ from remit.journal import Trace
 from remit.policy.decision import Decision
 from remit.policy.task import close_inputs, decide_task, locate_paths, new_part_name
 from remit.road import Door, Note, Notes, Preview, Unsettled
-from remit.sandbox.host import Finished
+from remit.sandbox.host import Finished, SandboxHost
 from remit.sandbox.orders import Order, Place
 
 DEFAULT_TENANT: Final = "default"
@@ -68,19 +67,6 @@ class TaskRules:
     confined: bool
 
 
-class Sandbox(Protocol):
-    """Where effects run: `sandbox.host.SandboxHost`."""
-
-    def run(
-        self,
-        order: Order,
-        *,
-        given: Mapping[str, int] = MappingProxyType({}),
-        on_progress: Callable[[int, int], None] | None = None,
-        on_note: Note | None = None,
-    ) -> Finished: ...
-
-
 @dataclass(frozen=True)
 class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResult]):
     """Holds the kernel's public key and the executor's private one; never the kernel's private key.
@@ -93,7 +79,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
     signer: Callable[[], Signer]
     registry: Registry
     rules: TaskRules
-    sandbox: Callable[[], Sandbox]
+    sandbox: Callable[[], SandboxHost]
     on_progress: Callable[[int, int], None] | None = None
     correlation_id: str | None = None
     """What the task belongs to, if that is more than itself."""

@@ -1,7 +1,7 @@
 """What the host asks of one sandboxed process, and how much that may use. Plain values: no model crosses over."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from remit.effects.registry import PathUse
@@ -44,9 +44,6 @@ class Order:
     notes: tuple[Mapping[str, Any], ...] = ()
     network: bool = False
     restores: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
