@@ -263,13 +263,15 @@ def test_closing_ends_the_tasks_of_other_threads_and_nobody_waits_for_ever(tmp_p
 
 @pytest.mark.req("EI-09")
 def test_a_child_that_dies_while_it_waits_is_passed_over(host: SandboxHost) -> None:
-    host.run(order("answer"))
     output = host.run(order("look_around")).output
     assert output is not None
     zygote = output["zygote"]
-    for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split():
-        os.kill(int(pid), signal.SIGKILL)
-        assert wait_until_gone(int(pid))
+    assert wait_until_gone(output["pid"])
+    waiting = Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
+    assert waiting
+    for pid in map(int, waiting):
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until_gone(pid)
     again = host.run(order("look_around")).output
     assert again is not None
     assert again["zygote"] == zygote
