@@ -32,7 +32,7 @@ def lease(signer: Signer = KERNEL, life: timedelta = timedelta(minutes=5)) -> Le
 def signed(**changes: Any) -> LeaseToken:
     """A lease that the kernel really signed, with contents that it should never sign."""
     draft = LeaseToken.from_tree({**lease().tree(), **changes})
-    return draft.model_copy(update={"signature": KERNEL.sign("lease", signed_body(draft, manifest()))})
+    return draft.model_copy(update={"signature": KERNEL.sign("lease", signed_body(draft, manifest().digest()))})
 
 
 def refusal(token: LeaseToken, task: TaskManifest | None = None, now: datetime = NOW) -> Reason:

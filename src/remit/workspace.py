@@ -368,9 +368,10 @@ def _not_before_the_heads(batch: Batch) -> datetime:
 def _as_long_as_unchanged(folder: Path, load: Callable[[], T]) -> Callable[[], T]:
     """Load once, and again whenever the keyring file is another: a long-lived process notices a rotation."""
     held: list[tuple[tuple[int, int, int], T]] = []
+    path = str(folder / "keyring.json")
 
     def current() -> T:
-        found = os.stat(folder / "keyring.json")
+        found = os.stat(path)
         stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         if not held or held[0][0] != stamp:
             held[:] = [(stamp, load())]

@@ -51,13 +51,13 @@ def issue_lease(signer: Signer, manifest: TaskManifest, executor_id: str, now: d
         "key_id": signer.key_id,
     }
     draft = LeaseToken.from_tree({**unsigned, "signature": "A" * 86})
-    return draft.model_copy(update={"signature": signer.sign("lease", signed_body(draft, manifest))})
+    return draft.model_copy(update={"signature": signer.sign("lease", signed_body(draft, manifest.digest()))})
 
 
-def signed_body(token: LeaseToken, manifest: TaskManifest) -> bytes:
+def signed_body(token: LeaseToken, manifest_digest: str) -> bytes:
     """What the kernel signs: every field of the lease but the signature, and what exactly is to be run."""
     fields = {name: value for name, value in token.tree().items() if name != "signature"}
-    return canonical_bytes({**fields, "manifest_digest": manifest.digest()})
+    return canonical_bytes({**fields, "manifest_digest": manifest_digest})
 
 
 def parse_lease(raw: bytes) -> LeaseToken:
@@ -70,12 +70,14 @@ def parse_lease(raw: bytes) -> LeaseToken:
         ) from None
 
 
-def verify_lease(token: LeaseToken, manifest: TaskManifest, keyring: Keyring, executor_id: str, now: datetime) -> Lease:
+def verify_lease(
+    token: LeaseToken, manifest: TaskManifest, keyring: Keyring, executor_id: str, now: datetime, *, digest: str = ""
+) -> Lease:
     """Signature, then task, then expiry, in that order; the first failure ends it.
 
-    The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
+    `digest` is the manifest's own, where it is at hand. The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
     """
-    body = signed_body(token, manifest)
+    body = signed_body(token, digest or manifest.digest())
     keyring.verify("lease", token.key_id, body, token.signature, signed_at=token.issued_at)
     _require_same(token.task_id, manifest.task_id, "task_id")
     issued_at, expires_at = parse_time(token.issued_at), parse_time(token.expires_at)

@@ -1,6 +1,7 @@
 """The task door: a manifest under a lease, run by a registered executor in a sandbox, answered with a signed result."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,21 +34,29 @@ DEFAULT_TENANT: Final = "default"
 Call = Literal["run", "finish", "undo"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskRequest:
     """Nobody has vouched for any of it. The lease stays bytes until it is verified: a broken one is a bad lease."""
 
     manifest: TaskManifest
     lease: bytes
 
+    @functools.cached_property
+    def digest(self) -> str:
+        return self.manifest.digest()
+
 
 @dataclass(frozen=True, slots=True)
 class LeasedTask:
     """A task whose lease was verified."""
 
-    manifest: TaskManifest
+    request: TaskRequest
     lease: Lease
     token: LeaseToken
+
+    @property
+    def manifest(self) -> TaskManifest:
+        return self.request.manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +105,13 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             correlation_id=self.correlation_id or manifest.task_id,
             door=self.name,
             key=manifest.task_id,
-            request_digest=manifest.digest(),
+            request_digest=request.digest,
             task_id=manifest.task_id,
             capability_id=manifest.capability_id,
         )
 
     def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
-        return self._verified(request.manifest, parse_lease(request.lease), now)
+        return self._verified(request, parse_lease(request.lease), now)
 
     def decide(self, request: TaskRequest) -> Decision:
         return decide_task(request.manifest, self.registry, self.rules.bases)
@@ -113,7 +122,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
         before = look_before(located, capability.paths, self.rules.max_file_bytes)
         self.sandbox()  # can be had here, or this is refused
         with self._kept(manifest, capability):  # what it needs is there, and whole
-            return TaskPreview(render_preview(manifest, capability, located, before), manifest.digest(), before)
+            return TaskPreview(render_preview(manifest, capability, located, before), granted.request.digest, before)
 
     def consent(self, granted: LeasedTask, preview: Preview, now: datetime) -> str:
         """A lease is the kernel's own consent to this one task: nobody else is asked."""
@@ -129,7 +138,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
         return render_checkpoint(BegunTask(manifest, before, kept, new_part_name()))
 
     def require_alive(self, granted: LeasedTask, now: datetime) -> None:
-        self._verified(granted.manifest, granted.token, now)
+        self._verified(granted.request, granted.token, now)
 
     def recall(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
         begun = parse_checkpoint(checkpoint)
@@ -272,9 +281,11 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
                 next_step="This is a bug in the executor.",
             ) from None
 
-    def _verified(self, manifest: TaskManifest, token: LeaseToken, now: datetime) -> LeasedTask:
+    def _verified(self, request: TaskRequest, token: LeaseToken, now: datetime) -> LeasedTask:
+        manifest = request.manifest
         executor_id = self.executor_of(manifest.capability_id) or token.executor_id
-        return LeasedTask(manifest, verify_lease(token, manifest, self.keyring(), executor_id, now), token)
+        lease = verify_lease(token, manifest, self.keyring(), executor_id, now, digest=request.digest)
+        return LeasedTask(request, lease, token)
 
     def _located(self, manifest: TaskManifest) -> dict[str, Located]:
         return locate_paths(manifest, self._capability(manifest), self.rules.bases)
@@ -298,7 +309,3 @@ def executor_of(registry: Registry, capability_id: str, *, confined: bool) -> st
     if found is None:
         return None
     return found.executor_id if confined else found.executor_id + UNCONFINED
-
-
-def _said(problem: BaseException) -> str:
-    return str(problem) or type(problem).__name__

@@ -1,5 +1,7 @@
 """All masks of free text, in their order."""
 
+from typing import Final
+
 from remit.masking.addresses import mask_emails, mask_passwords_in_addresses
 from remit.masking.names import kind_of_name
 from remit.masking.numbers import mask_cards, mask_ssns
@@ -33,16 +35,22 @@ def _mask_once(text: str) -> str:
     return text
 
 
-# Nothing in such a text can part a name from its value, and there are too few digits for a number to be masked.
-_ONE_WORD = r"(?:[A-Za-z_./~,-]*+[0-9]?){0,8}[A-Za-z_./~,-]*+"
+# Nothing in such a text can part a name from its value; nor is there room for a number that would be masked.
+_ONE_WORD = r"[A-Za-z0-9_./~,-]*"
+_ROOM_FOR_A_NUMBER = r"[0-9_.-]{11}"
 _LONGEST_WORD = 300
+
+# Texts that were looked through and hold no secret, so keeping them gives none away.
+_seen_plain: Final[set[str]] = set()
+_LONGEST_KEPT = 1_000
+_MOST_KEPT = 512
 
 
 def _is_one_plain_word(text: str) -> bool:
     """Most texts of a record are names and paths, and cost a tenth this way."""
     if len(text) > _LONGEST_WORD or not pattern(_ONE_WORD).fullmatch(text):
         return False
-    return not any(hint in text for hint in KEY_HINTS)
+    return not pattern(_ROOM_FOR_A_NUMBER).search(text) and not any(hint in text for hint in KEY_HINTS)
 
 
 def mask_text(text: str) -> str:
@@ -50,14 +58,23 @@ def mask_text(text: str) -> str:
 
     Limit: a secret is found by a name beside it or by its shape. One that is encrypted, encoded or spelled out is not.
     """
-    if _is_one_plain_word(text):
+    if text in _seen_plain or _is_one_plain_word(text):
         return text
     for _ in range(_ROUNDS):
         masked = _mask_once(text)
         if masked == text:
             break
         text = masked
+    _remember(text)
     return text
+
+
+def _remember(plain: str) -> None:
+    """A sentence is masked when it is shown and again when it is recorded; most of them come with every task."""
+    if len(plain) <= _LONGEST_KEPT:
+        if len(_seen_plain) >= _MOST_KEPT:
+            _seen_plain.clear()
+        _seen_plain.add(plain)
 
 
 def mask_field(name: str, value: str) -> str:

@@ -36,12 +36,32 @@ class _Hint(NamedTuple):
     counts: bool = False
 
 
-class _Task(NamedTuple):
-    value: Any
-    hint: _Hint
-    into: Any  # the container under construction
-    slot: Any  # the key or index in it
-    depth: int
+class _Key(NamedTuple):
+    """A member's name, judged."""
+
+    shown: str
+    hint: _Hint | None
+    names: bool
+    """Whether its value may name what a sibling holds."""
+    named: bool
+    """Whether a sibling may name what it holds."""
+
+
+_NOTHING_KNOWN: Final = _Hint(None)
+
+
+def _judge(key: str) -> _Key:
+    kind, lowered = kind_of_name(key), key.lower()
+    hint = _Hint(kind, counts_tokens(key)) if kind else None
+    return _Key(mask_text(key), hint, lowered in _NAMING_KEYS, lowered in _NAMED_KEYS)
+
+
+_judge_plain = lru_cache(maxsize=2_048)(_judge)
+
+
+def _judged(key: str) -> _Key:
+    """Plain member names come again with every record. Anything else may be data, and is not kept."""
+    return _judge_plain(key) if len(key) <= _LONGEST_NAME and key.isidentifier() else _judge(key)
 
 
 def _label_kind(label: object) -> Kind | None:
@@ -51,22 +71,6 @@ def _label_kind(label: object) -> Kind | None:
         return kind
     kinds = (kind_of_name(word) for word in pattern(_IDENTIFIER).findall(label))
     return next((kind for kind in kinds if kind), None)
-
-
-def _member_hints(members: Mapping[Any, Any], outer: _Hint) -> Iterator[_Hint]:
-    labels = [label for key, label in members.items() if str(key).lower() in _NAMING_KEYS]
-    named = next((kind for kind in map(_label_kind, labels) if kind), None)
-    inherited = _Hint(None) if outer.kind is Kind.AUTHORIZATION else outer
-    for key in map(str, members):
-        kind = kind_of_name(key)
-        if kind is None and "kty" in members and key in _PRIVATE_JWK_MEMBERS:
-            kind = Kind.PASSWORD
-        if kind:
-            yield _Hint(kind, counts_tokens(key))
-        elif named and key.lower() in _NAMED_KEYS:
-            yield _Hint(named)
-        else:
-            yield inherited
 
 
 def _item_hints(items: Sequence[Any], outer: _Hint) -> Iterator[_Hint]:
@@ -87,14 +91,16 @@ def _mask_number(value: float, hint: _Hint) -> Json:
     return card_mask(str(value)) if isinstance(value, int) and is_card(str(value)) else value
 
 
-def _mask_leaf(value: object, hint: _Hint) -> Json:
+def _mask_string(value: str, hint: _Hint) -> str:
+    if hint.kind:
+        return named_mask(hint.kind, value)
+    # A digest alone is no secret, and every record has several.
+    return value if pattern(_DIGEST).fullmatch(value) else mask_text(value)
+
+
+def _mask_scalar(value: object, hint: _Hint) -> Json:
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        if hint.kind:
-            return named_mask(hint.kind, value)
-        # A digest alone is no secret, and every record has several.
-        return value if pattern(_DIGEST).fullmatch(value) else mask_text(value)
     if isinstance(value, int | float):
         return _mask_number(value, hint)
     return MASK  # not JSON: what cannot be judged is not shown
@@ -111,31 +117,33 @@ def _unused(key: str, taken: dict[str, Any], last: dict[str, int]) -> str:
     return f"{key}#{number}"
 
 
-@lru_cache(maxsize=2_048)
-def _plain_key(key: str) -> str:
-    return mask_text(key)
+def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int) -> dict[str, Json]:
+    keys = [_judged(str(key)) for key in members]
+    kinds = (_label_kind(label) for key, label in zip(keys, members.values(), strict=True) if key.names)
+    named = next((_Hint(kind) for kind in kinds if kind), None)
+    inherited = _NOTHING_KNOWN if outer.kind is Kind.AUTHORIZATION else outer
+    is_jwk = "kty" in members
+    masked: dict[str, Json] = {}
+    numbers: dict[str, int] = {}
+    for judged, (key, value) in zip(keys, members.items(), strict=True):
+        hint = judged.hint or (named if judged.named else None) or inherited
+        if is_jwk and judged.hint is None and str(key) in _PRIVATE_JWK_MEMBERS:
+            hint = _Hint(Kind.PASSWORD)
+        masked[_unused(judged.shown, masked, numbers)] = _mask(value, hint, depth)
+    return masked
 
 
-def _mask_key(key: str) -> str:
-    """Plain member names come again with every record. Anything else may be data, and is not kept."""
-    return _plain_key(key) if len(key) <= _LONGEST_NAME and key.isidentifier() else mask_text(key)
-
-
-def _open(task: _Task) -> Iterator[_Task]:
-    """Puts the masked container into its slot, and yields what is to fill it."""
-    if isinstance(task.value, Mapping):
-        members: dict[str, Any] = {}
-        numbers: dict[str, int] = {}
-        task.into[task.slot] = members
-        for (key, value), hint in zip(task.value.items(), _member_hints(task.value, task.hint), strict=True):
-            shown = _unused(_mask_key(str(key)), members, numbers)
-            members[shown] = None
-            yield _Task(value, hint, members, shown, task.depth + 1)
-    else:
-        items: list[Any] = [None] * len(task.value)
-        task.into[task.slot] = items
-        for index, hint in enumerate(_item_hints(task.value, task.hint)):
-            yield _Task(task.value[index], hint, items, index, task.depth + 1)
+def _mask(value: object, hint: _Hint, depth: int) -> Json:
+    """`depth` is how many containers deep it may still be."""
+    if isinstance(value, str):
+        return _mask_string(value, hint)
+    if isinstance(value, Mapping | list | tuple):
+        if depth <= 0:
+            return MASK
+        if isinstance(value, Mapping):
+            return _mask_members(value, hint, depth - 1)
+        return [_mask(item, known, depth - 1) for item, known in zip(value, _item_hints(value, hint), strict=True)]
+    return _mask_scalar(value, hint)
 
 
 def mask_json(value: JsonLike, *, name: str = "", max_depth: int = MAX_DEPTH) -> Json:
@@ -144,15 +152,4 @@ def mask_json(value: JsonLike, *, name: str = "", max_depth: int = MAX_DEPTH) ->
     `name` is the field the value itself stands in. Containers nested deeper than `max_depth` become `********`, so any
     depth is safe. The value must be a tree: shared parts are copied each time they appear.
     """
-    root: list[Any] = [None]
-    tasks = [_Task(value, _Hint(kind_of_name(name), counts_tokens(name)), root, 0, 0)]
-    while tasks:
-        task = tasks.pop()
-        if not isinstance(task.value, Mapping | list | tuple):
-            task.into[task.slot] = _mask_leaf(task.value, task.hint)
-        elif task.depth >= max_depth:
-            task.into[task.slot] = MASK
-        else:
-            tasks.extend(_open(task))
-    result: Json = root[0]
-    return result
+    return _mask(value, _Hint(kind_of_name(name), counts_tokens(name)), max_depth)

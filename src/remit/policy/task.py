@@ -1,5 +1,6 @@
 """May this task happen, as far as that can be said without looking at the disk?"""
 
+import functools
 import re
 import secrets
 from collections.abc import Callable
@@ -66,7 +67,9 @@ def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -
     return located
 
 
+@functools.lru_cache(maxsize=256)
 def _located(path: str, bases: tuple[str, ...]) -> Located:
+    """Remembered for a while: each task asks several times, and a refusal is not kept."""
     place = locate(path, bases)
     if _PART.fullmatch(place.name):
         raise Refused(

@@ -6,6 +6,7 @@ size (one character past U+FFFF makes Python hold every character of a text in f
 and once in the value), plus some 200 bytes an item.
 """
 
+import functools
 import json
 import re
 from typing import IO, Any, Final, NoReturn
@@ -39,19 +40,23 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
     infinities; numbers too large for their kind; lone surrogates; anything after the value.
     """
     _refuse_oversize(raw, bounds, source)
-    _scan_shape(raw, bounds, source)
+    if not _is_too_small_to_harm(raw, bounds):
+        _scan_shape(raw, bounds, source)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         _refuse("this is not UTF-8", f"{source}, byte {problem.start}", "Save the file as UTF-8.")
+    if text.startswith("\ufeff"):
+        _refuse("this is not JSON: it begins with a BOM", f"{source}, line 1, column 1", "Save it without.")
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=lambda pairs: _object_without_duplicates(pairs, bounds, source),
-            parse_constant=_no_constant,
-            parse_int=lambda digits: _integer(digits, bounds),
-            parse_float=_finite_float,
-        )
+        value = _decoder(bounds).decode(text)
+    except _TooManyMembers as problem:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"an object has more than {bounds.max_members:,} members",
+            where=f"{source}, the object that begins with the key {problem.first[:100]!r}",
+            next_step="Split the object.",
+        ) from None
     except _DuplicateKey as duplicate:
         _refuse(
             f"the key {duplicate.key!r} stands twice in one object",
@@ -62,12 +67,28 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
         place = _locate_number(raw, number.text)
         _refuse(number.why, f"{source}, {place}", "Use a finite number; send very large integers as strings.")
     except json.JSONDecodeError as problem:
+        _scan_shape(raw, bounds, source)  # says more of a bracket or a quote
         _refuse(f"this is not JSON: {problem.msg}", f"{source}, line {problem.lineno}, column {problem.colno}")
     except RecursionError:  # the scan bounds the depth; this is for bounds set past the interpreter's own
         raise Refused(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
     if _SURROGATE_ESCAPE.search(raw):
         _refuse_lone_surrogates(raw, source)
     return value
+
+
+@functools.lru_cache(maxsize=32)
+def _decoder(bounds: Bounds) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=functools.partial(_object_without_duplicates, bounds.max_members),
+        parse_constant=_no_constant,
+        parse_int=functools.partial(_integer, bounds.max_number_digits),
+        parse_float=_finite_float,
+    )
+
+
+class _TooManyMembers(Exception):
+    def __init__(self, first: str) -> None:
+        self.first = first
 
 
 class _DuplicateKey(Exception):
@@ -93,6 +114,12 @@ def _refuse_oversize(raw: bytes, bounds: Bounds, source: str) -> None:
             where=source,
             next_step="Split it, or send less.",
         )
+
+
+def _is_too_small_to_harm(raw: bytes, bounds: Bounds) -> bool:
+    """Counted in C, strings and all: what has so few brackets and commas is within the bounds, however it is built."""
+    containers = raw.count(b"[") + raw.count(b"{")
+    return containers <= bounds.max_depth and containers + raw.count(b",") <= bounds.max_items
 
 
 def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
@@ -129,14 +156,9 @@ def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
             )
 
 
-def _object_without_duplicates(pairs: list[tuple[str, Any]], bounds: Bounds, source: str) -> dict[str, Any]:
-    if len(pairs) > bounds.max_members:
-        raise Refused(
-            Reason.TOO_LARGE,
-            f"an object has more than {bounds.max_members:,} members",
-            where=f"{source}, the object that begins with the key {pairs[0][0][:100]!r}",
-            next_step="Split the object.",
-        )
+def _object_without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > most:
+        raise _TooManyMembers(pairs[0][0])
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()
@@ -151,9 +173,9 @@ def _no_constant(name: str) -> NoReturn:
     raise _BadNumber(f"{name} is not JSON", name)
 
 
-def _integer(digits: str, bounds: Bounds) -> int:
-    if len(digits) > bounds.max_number_digits:
-        raise _BadNumber(f"an integer has more than {bounds.max_number_digits} digits", digits)
+def _integer(most: int, digits: str) -> int:
+    if len(digits) > most:
+        raise _BadNumber(f"an integer has more than {most} digits", digits)
     return int(digits)
 
 
