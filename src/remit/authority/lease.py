@@ -75,7 +75,8 @@ def verify_lease(
 ) -> Lease:
     """Signature, then task, then expiry, in that order; the first failure ends it.
 
-    `digest` is the manifest's own, where it is at hand. The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
+    The signature comes first so that nothing unsigned is believed, not even for the choice of an error message.
+    `digest` is the manifest's own, where it is at hand.
     """
     body = signed_body(token, digest or manifest.digest())
     keyring.verify("lease", token.key_id, body, token.signature, signed_at=token.issued_at)

@@ -19,7 +19,15 @@ _PAUSE_SECONDS: Final = 0.01
 
 def this_process() -> str:
     """The owner string of the calling process. A forked child is another owner."""
+    return _own_name()
+
+
+@lru_cache(maxsize=1)
+def _own_name() -> str:
     return _describe(os.getpid())
+
+
+os.register_at_fork(after_in_child=_own_name.cache_clear)
 
 
 def is_gone(owner: str) -> bool:
