@@ -1,16 +1,21 @@
 """One base error, three kinds, and one closed code table per door.
 
 Every error says what was wrong, where, and what to do next; the text is masked when the error is made, so no handler,
-log or report can leak what the input held. Inside Remit an error carries a `Reason`; at a door's edge a table turns the
+log or report can leak what the input held. (The sandboxed process sends its errors as they are to the host, which makes
+them anew, and masks them then.) Inside Remit an error carries a `Reason`; at a door's edge a table turns the
 reason into one of the codes that this door may emit, and a reason missing from the table becomes the door's own
 catch-all: no other code can leave.
 """
 
+import sys
 from enum import StrEnum
 from typing import Final, Literal
 
-from remit.masking import mask_text
 from remit.printable import printable
+
+SANDBOX_OPTION: Final = "remit-sandbox"
+IN_SANDBOX: Final = SANDBOX_OPTION in sys._xoptions  # noqa: SLF001 - documented, whatever its name
+"""Whether this is the process that sandboxed ones are forked from: started with `-X remit-sandbox`."""
 
 
 class Reason(StrEnum):
@@ -35,6 +40,33 @@ class Reason(StrEnum):
     IN_PROGRESS = "in_progress"
     TRANSITION_INVALID = "transition_invalid"
     EVIDENCE_INVALID = "evidence_invalid"
+    # a plan and its files
+    FILE_MISSING = "file_missing"
+    PERMISSION_DENIED = "permission_denied"
+    HASH_MISMATCH = "hash_mismatch"
+    PROTECTED = "protected"
+    CONTENT_REFUSED = "content_refused"
+    EXECUTABLE_REFUSED = "executable_refused"
+    LIMIT_EXCEEDED = "limit_exceeded"
+    DEPENDENCY_INVALID = "dependency_invalid"
+    DEPENDENCY_FAILED = "dependency_failed"
+    EDIT_NO_MATCH = "edit_no_match"
+    EDIT_OUT_OF_RANGE = "edit_out_of_range"
+    EDIT_AMBIGUOUS = "edit_ambiguous"
+    EDIT_CONFLICT = "edit_conflict"
+    EDIT_UNSUPPORTED = "edit_unsupported"
+    NOT_TEXT = "not_text"
+    SYNTAX_BROKEN = "syntax_broken"
+    SCHEMA_INVALID = "schema_invalid"
+    RULE_FAILED = "rule_failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    # the way back
+    BACKUP_DAMAGED = "backup_damaged"
+    BACKUP_MISSING = "backup_missing"
+    DRIFTED = "drifted"
+    ROLLBACK_EXPIRED = "rollback_expired"
+    ROLLBACK_FAILED = "rollback_failed"
     # the caller's bug
     MISUSE = "misuse"
     # the environment's failure
@@ -68,6 +100,31 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.IN_PROGRESS: "another process is at work on this request and has not finished",
     Reason.TRANSITION_INVALID: "the ledger does not allow this step after the one before it",
     Reason.EVIDENCE_INVALID: "a bundle, head or stored record contradicts itself or its signature",
+    Reason.FILE_MISSING: "a file that should be there is not",
+    Reason.PERMISSION_DENIED: "the operating system does not let this user do that",
+    Reason.HASH_MISMATCH: "a file does not have the content that was expected of it",
+    Reason.PROTECTED: "the file is protected, and the approval does not name it",
+    Reason.CONTENT_REFUSED: "the new content needs an approval of its own: broken syntax, a credential, a command",
+    Reason.EXECUTABLE_REFUSED: "the new content can be executed, and the approval does not name that file",
+    Reason.LIMIT_EXCEEDED: "the plan is larger than a limit in remit.yaml, or than any plan may be",
+    Reason.DEPENDENCY_INVALID: "an action depends on one that the plan does not have, or on itself",
+    Reason.DEPENDENCY_FAILED: "an action was left out, because one that it depends on was not done",
+    Reason.EDIT_NO_MATCH: "what an edit looks for is not in the file",
+    Reason.EDIT_OUT_OF_RANGE: "an edit names a line that the file does not have",
+    Reason.EDIT_AMBIGUOUS: "an edit fits in more than one place, or its place is shared with another",
+    Reason.EDIT_CONFLICT: "what an edit would add is there already",
+    Reason.EDIT_UNSUPPORTED: "an edit of this kind cannot be made in this place",
+    Reason.NOT_TEXT: "a text edit was asked for, and the file is not UTF-8 text",
+    Reason.SYNTAX_BROKEN: "the file that an edit is for is not valid JSON or YAML",
+    Reason.SCHEMA_INVALID: "after the edit the file would not be a valid JSON Schema",
+    Reason.RULE_FAILED: "a rule of the plan does not hold after it was carried out",
+    Reason.TIMED_OUT: "it took longer than it may",
+    Reason.CANCELLED: "somebody cancelled it",
+    Reason.BACKUP_DAMAGED: "a backup is not what was kept, so nothing was restored",
+    Reason.BACKUP_MISSING: "a backup is gone, so nothing was restored",
+    Reason.DRIFTED: "a file was changed since the plan ran",
+    Reason.ROLLBACK_EXPIRED: "the time in which the plan could be taken back is over",
+    Reason.ROLLBACK_FAILED: "what had been done could not be taken back yet",
     Reason.MISUSE: "the calling program broke a rule of the API: a bug to mend there",
     Reason.STATE_UNSAFE: "keys or ledger are, or would be, within reach of somebody else, or cannot be read",
     Reason.STATE_MISSING: "there is no workspace here, or a part of its state is gone",
@@ -92,6 +149,22 @@ def render_line(text: str) -> str:
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
+def _as_it_is(text: str) -> str:
+    # Not escaped: an escape sequence in front of a secret would hide where it begins. Half a character no frame takes.
+    return text[:LOOKED_AT].encode("utf-8", "replace").decode()
+
+
+# Each fork of the sandbox pays for all that is loaded there. Nobody sees its errors before the host has made them anew,
+# and masked them. Everywhere else masking is loaded with this module: an error must not depend on what can be loaded
+# at the moment it is made.
+if IN_SANDBOX:
+    _render = _as_it_is
+else:
+    from remit.masking import mask_text
+
+    _render = render_line
+
+
 class RemitError(Exception):
     """What was wrong, where, and the next step. Masked on construction; safe to print anywhere."""
 
@@ -99,9 +172,9 @@ class RemitError(Exception):
 
     def __init__(self, reason: Reason, what: str, *, where: str = "", next_step: str = "") -> None:
         self.reason = reason
-        self.what = render_line(what)
-        self.where = render_line(where)
-        self.next_step = render_line(next_step)
+        self.what = _render(what)
+        self.where = _render(where)
+        self.next_step = _render(next_step)
         super().__init__(self.what)
 
     def __str__(self) -> str:

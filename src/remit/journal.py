@@ -159,11 +159,11 @@ class Journal:
         self._ledger.append(self._event("refused", problem.as_json()))
         self._log("request refused", reason=problem.reason.value)
 
-    def record_outcome(self, won: Won, stored: str) -> None:
+    def record_outcome(self, won: Won, stored: str, shown: Mapping[str, Any]) -> None:
         """The outcome and the end of the claim, in one transaction."""
         # Masked here, exact in the claim; the digest ties the two.
-        shown = {"outcome": json.loads(stored), "outcome_digest": digest_bytes(stored.encode())}
-        event = self._event("outcome", {**shown, "request_digest": self._trace.request_digest})
+        digests = {"outcome_digest": digest_bytes(stored.encode()), "request_digest": self._trace.request_digest}
+        event = self._event("outcome", {**shown, **digests})
 
         def work(batch: Batch) -> None:
             entry = batch.append(event)

@@ -13,7 +13,7 @@ from typing import Any, Generic
 from remit.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.journal import Entered, Journal, Trace, is_orphan
-from remit.road import Begun, Door, Made, Outcome, Request, Site, conclude, record
+from remit.road import Begun, Door, Made, Outcome, Request, Site, conclude, finish_failure, record
 from remit.store.claims import Running, unfinished
 from remit.store.owners import is_known_here
 
@@ -105,10 +105,10 @@ def _finish(
     if made is None:
         problem = EnvironmentFailed(
             Reason.EFFECT_FAILED,
-            "the task was interrupted before it took effect; nothing was changed",
-            next_step="If it is still wanted, ask for it under a new task id.",
+            "it was interrupted before it took effect; nothing was changed",
+            next_step="If it is still wanted, ask for it anew, under another id.",
         )
-        outcome = door.fail(request, problem)
+        outcome = finish_failure(door, begun, door.fail(request, problem, begun))
     else:
         outcome = conclude(door, journal, request, begun, made)
     outcome = record(door, journal, entered, request, begun, outcome)
@@ -125,10 +125,10 @@ def _close(
 ) -> Recovered[Outcome]:
     problem = EnvironmentFailed(
         Reason.EFFECT_FAILED,
-        "the task was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
-        next_step="Look at the files it names. A snapshot, if it made one, is kept.",
+        "it was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
+        next_step="Look at the files it names. A snapshot or backup, if it made one, is kept.",
     )
-    outcome = record(door, journal, entered, request, begun, door.fail(request, problem))
+    outcome = record(door, journal, entered, request, begun, door.fail(request, problem, begun))
     return Recovered(orphan.key.key, orphan.claimed_at, outcome)
 
 

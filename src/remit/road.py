@@ -8,7 +8,8 @@
  6. checkpoint: what is needed to go back, durable
  7. intent: the ledger says what is about to happen, and the idempotency key is claimed, durable
  8. effect: the thing itself
- 9. verify: the world is as the effect claimed
+ 9. verify: the world is as the effect claimed; what people will read of it is written, and what only the way back
+    needed is removed
 10. outcome: signed, appended, in one transaction with the idempotency record
 11. report
 
@@ -16,8 +17,10 @@ A refusal in steps 2 to 6 is recorded too, but claims no key: else anybody could
 begun by a process that died enters at step 7: with the checkpoint of the one who began it.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +67,10 @@ class Contradicted(EnvironmentFailed):
     """The effect reported success, and the world is not as it said."""
 
 
+class Unpublished(EnvironmentFailed):
+    """The effect is done, and what people are to read of it could not be written."""
+
+
 class Unsettled(EnvironmentFailed):
     """The effect failed and is neither whole nor undone. It stays claimed, and recovery goes on with it."""
 
@@ -97,6 +104,12 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def checkpoint(self, granted: Granted, preview: Preview) -> str:
         """What is needed to finish it or to go back, as text; anything that it refers to is durable."""
 
+    def stand_by(self, granted: Granted, begun: Begun) -> None:
+        """Get ready for the effect while the intent is being written. Nothing of it may reach the world yet."""
+
+    def stand_down(self, granted: Granted) -> None:
+        """Let go of what stood by, used or not. However a request ends, this is called."""
+
     @abstractmethod
     def require_alive(self, granted: Granted, now: datetime) -> None:
         """Expiry and revocation once more, right before the intent."""
@@ -125,13 +138,27 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
         """Look at the world. `Contradicted` if it is not as the effect says."""
 
     @abstractmethod
-    def succeed(self, request: Request, made: Made) -> Outcome: ...
+    def succeed(self, request: Request, begun: Begun, made: Made) -> Outcome: ...
 
     @abstractmethod
-    def fail(self, request: Request, problem: RemitError) -> Outcome: ...
+    def fail(self, request: Request, problem: RemitError, begun: Begun | None = None) -> Outcome:
+        """`begun` is there once the intent was recorded."""
+
+    def publish(self, begun: Begun, outcome: Outcome) -> None:
+        """Write what people read, durably, before the outcome counts. `Unpublished` undoes an effect that succeeded."""
+
+    def clear_up(self, begun: Begun, outcome: Outcome) -> None:
+        """Remove what only the way back needed. From here on there is only forward."""
+
+    def discard(self, checkpoint: str) -> None:
+        """A checkpoint whose intent was never recorded: remove what it refers to."""
 
     @abstractmethod
     def store_outcome(self, outcome: Outcome) -> str: ...
+
+    def show_outcome(self, outcome: Outcome, stored: str) -> Mapping[str, Any]:  # noqa: ARG002 - for doors that show less
+        """What the ledger shows of it, beside its digest."""
+        return {"outcome": json.loads(stored)}
 
     @abstractmethod
     def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
@@ -155,21 +182,23 @@ def travel(
     """
     request = door.parse(raw)  # 1. parse
     journal = Journal(site.ledger, door.trace(request), site.hosts, site.patience)
-    try:
-        granted = door.verify_authority(request, site.clock())  # 2. verify authority
-        entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
-    except Refused as problem:
-        on_refusal(problem)
-        if dry_run:
-            raise
-        journal.record_refusal(problem)
-        return door.fail(request, problem)
-    if isinstance(entered, Stored):
-        on_stored()
-        return door.load_outcome(*entered)
-    if isinstance(entered, Preview):
-        return entered
-    return _carry_out(door, journal, request, granted, entered)
+    with ExitStack() as standing:
+        try:
+            granted = door.verify_authority(request, site.clock())  # 2. verify authority
+            standing.callback(door.stand_down, granted)
+            entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
+        except Refused as problem:
+            on_refusal(problem)
+            if dry_run:
+                raise
+            journal.record_refusal(problem)
+            return door.fail(request, problem)
+        if isinstance(entered, Stored):
+            on_stored()
+            return door.load_outcome(*entered)
+        if isinstance(entered, Preview):
+            return entered
+        return _carry_out(door, journal, request, granted, *entered)
 
 
 def _enter(
@@ -180,7 +209,7 @@ def _enter(
     clock: Clock,
     *,
     dry_run: bool,
-) -> Entered | Stored | Preview:
+) -> tuple[Entered, Begun] | Stored | Preview:
     """Steps 3 to 7, again from the start whenever somebody else was faster."""
 
     def still_alive(now: datetime) -> None:
@@ -195,6 +224,7 @@ def _enter(
         if found is not None:  # the world may be half changed, so looking at it now would tell nothing
             if dry_run:
                 return _unfinished(door.trace(request))
+            _, begun = door.recall(found.checkpoint)
             entered = journal.resume(found, still_alive)
         else:
             try:
@@ -203,15 +233,33 @@ def _enter(
                     return preview
                 consent = door.consent(granted, preview, clock())  # 5. consent
                 checkpoint = door.checkpoint(granted, preview)  # 6. checkpoint
+                _, begun = door.recall(checkpoint)
+                door.stand_by(granted, begun)
             except (Refused, EnvironmentFailed) as problem:
                 if journal.look() is None:
                     raise _as_refusal(problem) from None
                 continue  # whoever was faster has changed what we looked at
             reach("road.checkpoint_made")
-            intent = _intent(decision, preview, consent)
-            entered = journal.enter(intent, checkpoint, still_alive)  # 7. intent
+            entered = _record_intent(door, journal, _intent(decision, preview, consent), checkpoint, still_alive)
         if entered is not None:
-            return entered
+            return entered, begun
+
+
+def _record_intent(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    intent: dict[str, Any],
+    checkpoint: str,
+    still_alive: Callable[[datetime], None],
+) -> Entered | None:
+    try:
+        entered = journal.enter(intent, checkpoint, still_alive)  # 7. intent
+    except Refused:  # anything else: it may be recorded, for all we know
+        door.discard(checkpoint)
+        raise
+    if entered is None:
+        door.discard(checkpoint)
+    return entered
 
 
 def _carry_out(
@@ -220,12 +268,12 @@ def _carry_out(
     request: Request,
     granted: Granted,
     entered: Entered,
+    begun: Begun,
 ) -> Outcome:
     """Steps 8 to 11. What cannot be told apart from a crash is left as a crash leaves it: claimed, for recovery."""
     interrupted: BaseException | None = None
     try:
         reach("road.taken_over" if entered.resumed else "road.intent_recorded")
-        _, begun = door.recall(entered.checkpoint)
         made = door.settle(begun, journal.notes(), journal.note) if entered.resumed else None
         if entered.resumed:
             reach("road.settled")
@@ -235,7 +283,7 @@ def _carry_out(
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
             interrupted = None if isinstance(problem, Exception) else problem
-            outcome = door.fail(request, _as_failure(problem))
+            outcome = finish_failure(door, begun, door.fail(request, _as_failure(problem), begun))
         else:
             reach("road.effect_done")
             outcome = conclude(door, journal, request, begun, made)
@@ -256,13 +304,24 @@ def conclude(
     """The outcome of an effect that took place, once the world was looked at. One that is contradicted is undone."""
     try:
         door.verify_effect(begun, made)  # 9. verify
-    except Contradicted as problem:
+        outcome = door.succeed(request, begun, made)
+        door.publish(begun, outcome)
+    except (Contradicted, Unpublished) as problem:
         try:
             door.undo(begun, journal.notes(), journal.note)
         except RemitError as second:
             raise _unsettled(second, door.trace(request)) from problem
-        return door.fail(request, problem)
-    return door.succeed(request, made)
+        return finish_failure(door, begun, door.fail(request, problem, begun))
+    reach("road.published")
+    door.clear_up(begun, outcome)
+    return outcome
+
+
+def finish_failure(door: Door[Request, Granted, Begun, Made, Outcome], begun: Begun, outcome: Outcome) -> Outcome:
+    """A failure that is to be recorded: nothing of it stands in the world any more."""
+    door.publish(begun, outcome)
+    door.clear_up(begun, outcome)
+    return outcome
 
 
 def record(
@@ -275,13 +334,15 @@ def record(
 ) -> Outcome:
     """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
     try:
-        journal.record_outcome(entered.won, door.store_outcome(outcome))  # 10. outcome
+        stored = door.store_outcome(outcome)
+        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored))  # 10. outcome
     except Refused as problem:
         if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
             raise
         door.undo(begun, journal.notes(), journal.note)
-        outcome = door.fail(request, problem)
-        journal.record_outcome(entered.won, door.store_outcome(outcome))
+        outcome = finish_failure(door, begun, door.fail(request, problem, begun))
+        stored = door.store_outcome(outcome)
+        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored))
     reach("road.outcome_recorded")
     return outcome
 

@@ -5,7 +5,6 @@ Loaded in the sandboxed process too: standard library only.
 
 import ctypes
 import os
-import platform
 import sys
 from typing import Any, Final
 
@@ -68,6 +67,7 @@ _NUMBERS: Final[dict[str, tuple[int, int | None]]] = {
     "prctl": (157, 167),
     "pread64": (17, 67),
     "prlimit64": (302, 261),
+    "process_madvise": (440, 440),
     "pwrite64": (18, 68),
     "read": (0, 63),
     "recvmsg": (47, 212),
@@ -87,7 +87,7 @@ _NUMBERS: Final[dict[str, tuple[int, int | None]]] = {
 
 _COLUMN: Final = {"x86_64": 0, "aarch64": 1}
 
-_HERE: Final = platform.machine()
+_HERE: Final = os.uname().machine
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -117,6 +117,20 @@ def prctl(option: int, argument: int) -> None:
     """One setting of this process. OSError where the kernel says no."""
     words = [ctypes.c_ulong(word) for word in (argument, 0, 0, 0)]
     require(_libc.prctl(ctypes.c_int(option), *words), "prctl")
+
+
+_RESOURCES: Final = {"fsize": 1, "core": 4, "nofile": 7, "as": 9}
+"""Of `setrlimit`, by the name that its constant ends in. The module `resource` has them too, and costs every fork."""
+
+
+def limit(which: str, most: int) -> None:
+    """For good. Where less was allowed already, it stays at that: nothing may be raised."""
+    number, resource = number_here("prlimit64"), _RESOURCES[which]
+    call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+    limits = (ctypes.c_uint64 * 2)()  # the soft one, the hard one; no limit is the largest number
+    require(call(number, 0, resource, None, limits), "prlimit64")
+    limits[0] = limits[1] = min(most, limits[1])
+    require(call(number, 0, resource, limits, None), "prlimit64")
 
 
 def require(result: int, what: str) -> int:

@@ -238,8 +238,8 @@ def test_a_key_signs_and_vouches_for_its_own_purpose_only(role: Role, purpose: P
     assert refused.value.reason is Reason.KEY_UNKNOWN
 
 
-def test_each_role_has_exactly_one_purpose() -> None:
-    assert sorted(ROLE_OF.values()) == sorted(ROLES)
+def test_each_purpose_belongs_to_exactly_one_role_and_each_role_has_one() -> None:
+    assert set(ROLE_OF.values()) == set(ROLES)
     assert sorted(get_args(Purpose)) == sorted(ROLE_OF)
 
 

@@ -5,7 +5,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -193,7 +192,7 @@ TIMES = st.integers(-(2**62), 2**62)
 def test_an_identity_survives_canonical_json(identity: Identity) -> None:
     halves = identity.as_json()
     assert canonical_bytes(halves)
-    assert astuple(Identity.from_json(halves)) == astuple(identity)
+    assert tuple(Identity.from_json(halves)) == tuple(identity)
 
 
 def test_an_identity_tells_file_and_content_apart(base: int, tmp_path: Path) -> None:

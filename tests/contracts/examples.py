@@ -123,8 +123,11 @@ def _checkpoint(identity: str, operation: str, **more: Any) -> dict[str, Any]:
         "original_mode": "0644",
         "original_mtime_ns": "1763199000123456789",
         "operation_to_reverse": operation,
+        "original_owner": "1000:1000",
+        "original_attributes": {"user.comment": "YQ=="},
         "hash_after": DIGEST,
         "restore_command": "copy the backup back",
+        "restored_by": "order-1",
         **more,
     }
 
@@ -203,6 +206,94 @@ _REPORTS: dict[str, dict[str, Any]] = {
     },
 }
 
+_STATUS = {
+    "envelope_id": UUID7,
+    "plan_id": "plan-001",
+    "report_id": UUID4,
+    "status": "SUCCESS",
+    "executor_id": "remit.plan",
+    "executor_version": "0.1.0",
+    "completed_at": TIME,
+    "folder": "agent_outputs/reports/r",
+    "report_digest": DIGEST,
+    "change_log_digest": DIGEST,
+    "manifest_digest": DIGEST,
+    "key_id": KEY_ID,
+    "signature": SIGNATURE,
+}
+_OUTCOMES: dict[str, dict[str, Any]] = {
+    "completion-status": _STATUS,
+    "status-update": {
+        "envelope_id": UUID7,
+        "plan_id": "plan-001",
+        "phase": "RUNNING",
+        "done": 1,
+        "total": 3,
+        "at": TIME,
+    },
+    "plan-outcome": {
+        "status": _STATUS,
+        "report": _REPORTS["execution-report"],
+        "change_log": _REPORTS["change-log"],
+        "manifest": _REPORTS["rollback-manifest"],
+        "errors": [_REPORTS["error-response"]],
+    },
+    "plan-refusal": {"envelope_id": UUID7, "errors": [_REPORTS["error-response"]]},
+    "plan-preview": {
+        "plan_id": "plan-001",
+        "plan_digest": DIGEST,
+        "config_digest": DIGEST,
+        "digest": DIGEST,
+        "status": "NEEDS_APPROVAL",
+        "risk": "HIGH",
+        "inputs": [{"path": "docs/a.txt", "digest": DIGEST}],
+        "files": [
+            {
+                "action_id": "a1",
+                "path": "docs/a.txt",
+                "new_path": None,
+                "operation": "MODIFY",
+                "before": DIGEST,
+                "after": DIGEST,
+                "lines_added": 1,
+                "lines_removed": 0,
+                "diff": "+new",
+                "diff_left_out": 0,
+            }
+        ],
+        "needs": {"protected": [".env"], "executable": [], "content": ["docs/a.txt"], "irreversible": []},
+        "findings": [{"path": "docs/a.txt", "rule": "credential", "where": "line 1", "what": "a key"}],
+        "problems": [_REPORTS["error-response"]],
+        "folders": ["docs/new"],
+        "backup_bytes": 12,
+    },
+    "rollback-order": {
+        "order_id": "order-1",
+        "envelope_id": UUID7,
+        "manifest_id": UUID4,
+        "attempt": 1,
+        "checkpoints": [UUID7],
+        "force": False,
+        "issued_at": TIME,
+        "expires_at": LATER,
+        "key_id": KEY_ID,
+        "signature": SIGNATURE,
+    },
+    "rollback-outcome": {
+        "order_id": "order-1",
+        "envelope_id": UUID7,
+        "manifest_id": UUID4,
+        "status": "PARTIAL",
+        "restored": [UUID7],
+        "kept": [{"checkpoint_id": OTHER_UUID4, "reason": "the folder is not empty"}],
+        "manifest": _REPORTS["rollback-manifest"],
+        "errors": [_REPORTS["error-response"]],
+        "executed_at": TIME,
+        "key_id": KEY_ID,
+        "signature": SIGNATURE,
+    },
+}
+
 _PLANS = {
     "plan": plans.FULL_PLAN,
     "plan/worked-example": plans.WORKED_EXAMPLE,
@@ -261,7 +352,7 @@ _LEDGER = {
 
 EXAMPLES = [
     Example(label, label.partition("/")[0], document)
-    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **BROWSER, **GOALS, **_LEDGER}.items()
+    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **_OUTCOMES, **BROWSER, **GOALS, **_LEDGER}.items()
 ]
 
 BY_LABEL = {example.label: example for example in EXAMPLES}

@@ -125,6 +125,7 @@ FULL_CONFIG: dict[str, Any] = {
         "max_io_bytes": 1 << 30,
     },
     "timeouts": {"file_operation": 120, "schema_update": 60, "sql": 300, "pipeline": 3600, "task": 3600},
+    "retention": {"rollback_days": 90},
     "sandbox": "required",
     "connections": {
         "duckdb": {"type": "duckdb", "path": "data/main.duckdb", "read_only": True},

@@ -58,7 +58,8 @@ ROTATION_POINTS: Points = {
     "keys.keyring_written": (1, 2),
 }
 
-EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(("effect.", "snapshot.")))
+_BY_OTHERS: Final = ("effect.", "snapshot.", "backup.", "plan.", "prune.")
+EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(_BY_OTHERS))
 COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
     {
         "adopt.renamed",
@@ -69,10 +70,11 @@ COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
         "road.undone",
         "road.noted",
         "road.effect_done",
+        "road.published",
         "road.outcome_recorded",
     }
 )
-"""Killed by the tests of the road, of making a workspace, of the effects and of snapshots."""
+"""Killed by the tests of the road, of making a workspace, of the effects, of snapshots and of plans."""
 
 TABLES: Final = (APPEND_POINTS, ANCHOR_POINTS, MIGRATION_POINTS, CLAIM_POINTS, KEY_POINTS, ROTATION_POINTS)
 

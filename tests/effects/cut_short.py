@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +48,7 @@ def main() -> None:
             reversible=order["reversible"],
         )
         effect = EFFECTS[work.capability_id]
-        work = replace(work, note=lambda fact: acknowledge(NOTE + json.dumps(fact)), notes=tuple(order["notes"]))
+        work = work._replace(note=lambda fact: acknowledge(NOTE + json.dumps(fact)), notes=tuple(order["notes"]))
         try:
             output = (
                 effect.run(work) if order["call"] == "run" else effect.settle(work, finish=order["call"] == "finish")

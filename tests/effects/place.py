@@ -5,7 +5,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -122,7 +122,7 @@ class Place:
 
     def settle(self, work: Work, *, finish: bool, notes: tuple[Mapping[str, Any], ...] = ()) -> dict[str, Any] | None:
         """With these notes and those of this process: the ledger has all of a task."""
-        return EFFECTS[work.capability_id].settle(replace(work, notes=(*notes, *self.notes)), finish=finish)
+        return EFFECTS[work.capability_id].settle(work._replace(notes=(*notes, *self.notes)), finish=finish)
 
 
 def world(*folders: Path) -> dict[str, tuple[int, bytes | str]]:

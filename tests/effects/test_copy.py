@@ -3,7 +3,6 @@
 import errno
 import os
 import resource
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -46,7 +45,7 @@ def test_fifty_megabytes_are_copied_across_filesystems_with_progress_and_little_
     work = two_disks.prepare("FILE_COPY", source_path=source, destination_path=target)
     said: list[tuple[int, int]] = []
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    COPY.run(replace(work, progress=lambda done, total: said.append((done, total))))
+    COPY.run(work._replace(progress=lambda done, total: said.append((done, total))))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert target.read_bytes() == content
     assert grown < 16 << 10, "in KiB"
@@ -150,7 +149,7 @@ def test_a_destination_that_appears_while_the_bytes_are_copied_stays(place: Plac
         target.write_bytes(b"theirs")
 
     with pytest.raises(Refused, match="never overwritten"):
-        COPY.run(replace(work, note=appear))
+        COPY.run(work._replace(note=appear))
     assert (source.read_bytes(), target.read_bytes()) == (b"mine", b"theirs")
     assert [*place.there.iterdir()] == [target]
 

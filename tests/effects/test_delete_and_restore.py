@@ -1,7 +1,6 @@
 """FILE_DELETE with its snapshot, and FILE_RESTORE, which gives the file back."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +85,7 @@ def test_where_the_owner_cannot_be_given_back_the_file_comes_back_without_the_ri
 def test_no_snapshot_no_delete(place: Place, lacking: str) -> None:
     source = place.file("a")
     work = place.prepare("FILE_DELETE", source_path=source)
-    work = replace(work, checkpoint={}) if lacking == "snapshot" else replace(work, reversible=False)
+    work = work._replace(checkpoint={}) if lacking == "snapshot" else work._replace(reversible=False)
     with pytest.raises(Refused, match="only where the task is reversible and a snapshot of it is kept"):
         DELETE.run(work)
     assert source.exists()
@@ -167,7 +166,7 @@ def test_a_host_that_forgets_what_the_restore_needs_is_told(place: Place) -> Non
     recovery = place.run("FILE_DELETE", source_path=source)["undo_metadata"]["recovery"]
     work = place.work("FILE_RESTORE", {"recovery": recovery, "destination_path": str(source)}, {}, {})
     with pytest.raises(Misuse, match="meta"):
-        RESTORE.run(replace(work, checkpoint={}))
+        RESTORE.run(work._replace(checkpoint={}))
 
 
 @pytest.mark.req("FX-10")

@@ -1,7 +1,6 @@
 """FILE_MOVE: one rename on one filesystem, copy and remove across two, and never over anything that exists."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -183,7 +182,7 @@ def test_an_editor_that_saves_while_its_file_is_moved_across_loses_nothing(
         new.rename(source)
 
     with pytest.raises(Refused, match="changed or replaced"):
-        MOVE.run(replace(work, note=save))
+        MOVE.run(work._replace(note=save))
     assert (source.read_bytes(), target.exists()) == (b"second", False)
     assert [*two_disks.there.iterdir()] == []
 

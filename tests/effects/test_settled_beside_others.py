@@ -3,7 +3,6 @@
 What the task had done is known from its notes. A file that only looks like its own is somebody else's.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +103,7 @@ def test_what_is_written_to_a_file_between_the_note_and_its_removal_is_kept(plac
         noted.append(what)
 
     with pytest.raises(Refused, match="changed or replaced"):
-        DELETE.run(replace(work, note=note))
+        DELETE.run(work._replace(note=note))
     assert a.read_bytes() == b"written meanwhile"
     a.rename(place.here / "elsewhere")
     assert place.settle(work, finish=True, notes=tuple(noted)) is None, "it was put back, and that was noted too"

@@ -36,6 +36,7 @@ FILE_POINTS = {
     "claim.before_commit": False,
     "road.intent_recorded": False,
     "road.effect_done": True,
+    "road.published": True,
     "road.outcome_recorded": True,
 }
 """Whether the effect had taken place by then."""

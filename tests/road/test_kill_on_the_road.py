@@ -23,7 +23,7 @@ with Workspace.open(sys.argv[1]) as workspace:
     acknowledge(workspace.execute_task(manifest, lease.canonical()).signature)
 """
 
-POINTS = ["road.intent_recorded", "road.effect_done", "road.outcome_recorded"]
+POINTS = ["road.intent_recorded", "road.effect_done", "road.published", "road.outcome_recorded"]
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -44,6 +44,10 @@ def refuse(work: Work) -> dict[str, Any]:
     raise kind(Reason(work.inputs["reason"]), "this is wrong", where="over there", next_step="Do that.")
 
 
+def leak(work: Work) -> dict[str, Any]:
+    raise Refused(Reason.FILE_CONFLICT, work.inputs["text"], where=work.inputs["text"])
+
+
 def blunder(_: Work) -> dict[str, Any]:
     nothing: dict[str, int] = {}
     return {"never": nothing["missing"]}
@@ -105,7 +109,7 @@ class Plain:
     _CALLS: Mapping[str, Callable[[Work], Any]] = {
         one.__name__: one
         for one in (
-            *(answer, look_around, copy, read_given, refuse, blunder, exit_by_itself, leave, eat_memory),
+            *(answer, look_around, copy, read_given, refuse, leak, blunder, exit_by_itself, leave, eat_memory),
             *(write_far, sleep, note_often, report, ask, answer_badly),
         )
     }

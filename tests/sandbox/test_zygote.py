@@ -13,7 +13,8 @@ import pytest
 
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.sandbox.conversation import Conversation, Listener, NeverBegun
-from remit.sandbox.host import CutShort, SandboxHost, encode_order
+from remit.sandbox.host import CutShort, Finished, SandboxHost, encode_order
+from remit.sandbox.orders import Order
 from remit.sandbox.pool import AHEAD, Child, Lease, Zygote
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, order, plain_host
 
@@ -75,6 +76,13 @@ def test_a_waiting_child_is_locked_already_and_holds_four_things(zygote: Zygote)
         assert line in " ".join(limits.split())
 
 
+def converse(child: Child, asked: Order) -> Finished:
+    conversation = Conversation(child, QUOTAS, 0)
+    conversation.hand_over(encode_order(asked, ()), ())
+    conversation.get_ready()
+    return conversation.run(Listener())
+
+
 def settle_in(child: Child) -> None:
     """Until it waits for its order."""
     for _ in range(500):
@@ -106,7 +114,7 @@ def test_a_child_refuses_an_effect_that_it_was_not_prepared_for(zygote: Zygote) 
     child = zygote.take(lease)
     asked = replace(order("answer"), effect="tests.sandbox.plain_effects:NOT_REGISTERED")
     with pytest.raises(Refused, match="NOT_REGISTERED"):
-        Conversation(child, QUOTAS, 0, Listener()).run(encode_order(asked, ()), ())
+        converse(child, asked)
     child.close()
 
 
@@ -232,7 +240,7 @@ def test_a_child_that_dies_before_it_has_read_its_order_has_begun_nothing(zygote
     child.signal(signal.SIGSTOP)
     threading.Timer(0.1, child.signal, [signal.SIGKILL]).start()
     with pytest.raises(NeverBegun):
-        Conversation(child, QUOTAS, 0, Listener()).run(encode_order(order("answer"), ()), ())
+        converse(child, order("answer"))
     child.close()
 
 
@@ -242,5 +250,5 @@ def test_a_child_that_dies_after_it_has_read_its_order_may_have_begun(zygote: Zy
     child = zygote.take(lease)
     threading.Timer(0.3, child.signal, [signal.SIGKILL]).start()
     with pytest.raises(CutShort):
-        Conversation(child, QUOTAS, 0, Listener()).run(encode_order(order("sleep", seconds=60), ()), ())
+        converse(child, order("sleep", seconds=60))
     child.close()

@@ -19,13 +19,16 @@ from remit.errors import Misuse, Reason, Refused
 from remit.ids import parse_time
 
 Role = Literal["kernel", "protocol", "executor", "audit"]
-Purpose = Literal["lease", "envelope", "result", "ledger-head"]
+Purpose = Literal["lease", "envelope", "rollback-order", "result", "plan-status", "rollback-outcome", "ledger-head"]
 
 ROLES: Final[tuple[Role, ...]] = ("kernel", "protocol", "executor", "audit")
 ROLE_OF: Final[dict[Purpose, Role]] = {
     "lease": "kernel",
     "envelope": "protocol",
+    "rollback-order": "protocol",
     "result": "executor",
+    "plan-status": "executor",
+    "rollback-outcome": "executor",
     "ledger-head": "audit",
 }
 
@@ -39,8 +42,9 @@ _AFTER_MISFIT: Final[dict[Purpose, str]] = {
     "lease": "It was signed for another manifest, or one of the two was changed since."
     " Ask the kernel for a lease of this manifest: remit task lease"
 }
+_CHECKED_TWICE: Final = frozenset({ROLE_OF["lease"], ROLE_OF["envelope"]})
 _REMEMBERED: Final = 256
-"""Leases whose signature was found good."""
+"""Signatures of an authority that were found good."""
 
 
 def pre_authentication_encoding(purpose: str, body: bytes) -> bytes:
@@ -174,7 +178,7 @@ class Keyring:
 
     def _matches(self, key: PublicKey, message: bytes, signature: str) -> bool:
         # Authority is checked again right before the intent, under the write lock: its rules, not its arithmetic.
-        known = (key.key_id, message, signature)
+        known = (key.key_id, hashlib.sha256(message).digest(), signature)
         if known in self._fitting:
             return True
         loaded = self._loaded.get(key.key_id)
@@ -184,7 +188,7 @@ class Keyring:
             loaded.verify(decode_base64url(signature), message)
         except (InvalidSignature, ValueError):
             return False
-        if key.role == ROLE_OF["lease"]:
+        if key.role in _CHECKED_TWICE:
             if len(self._fitting) >= _REMEMBERED:
                 self._fitting.clear()
             self._fitting.add(known)

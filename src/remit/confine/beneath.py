@@ -10,8 +10,7 @@ import errno
 import os
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field, fields, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from remit.confine.statx import stat_with_birth
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
@@ -56,9 +55,8 @@ class OtherFilesystem(EnvironmentFailed):
     """A rename would have crossed from one filesystem, or mount, to another. Nothing was changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Which file this is, and in what state it was seen."""
+class Identity(NamedTuple):
+    """Which file this is, and in what state it was seen. Equal is what was the same file in the same state."""
 
     dev: int
     ino: int
@@ -70,29 +68,37 @@ class Identity:
     gid: int
     nlink: int
     # Equality leaves it out, since not every look may have been told it; `ctime_ns` is never before it.
-    birth_ns: int = field(default=0, compare=False)
+    birth_ns: int = 0
     """When the file was made, or 0: a number that became free is given to the next file."""
-    folder_dev: int = field(default=0, compare=False)
+    folder_dev: int = 0
     """The device of the folder it was looked at in: a disk may have another number after a reboot."""
 
     def as_json(self) -> dict[str, int]:
         """Each value as two halves of 32 bits: the canonical form has no integer past 2^53, and times are larger."""
         halves: dict[str, int] = {}
-        for each, value in zip(fields(self), astuple(self), strict=True):
-            halves[f"{each.name}_high"] = value >> 32
-            halves[f"{each.name}_low"] = value & 0xFFFFFFFF
+        for (high, low), value in zip(_HALVES, self, strict=True):
+            halves[high] = value >> 32
+            halves[low] = value & 0xFFFFFFFF
         return halves
 
     @classmethod
     def from_json(cls, halves: Mapping[str, int]) -> "Identity":
         """The inverse of `as_json`. KeyError where a half is missing."""
-        names = (each.name for each in fields(cls))
-        return cls(*((halves[f"{name}_high"] << 32) | halves[f"{name}_low"] for name in names))
+        return cls(*[(halves[high] << 32) | halves[low] for high, low in _HALVES])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self[:_COMPARED] == other[:_COMPARED]
+
+    def __ne__(self, other: object) -> bool:  # a tuple has one of its own
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:_COMPARED])
 
     def seen_from(self, folder: int) -> "Identity":
         """The same, as it would be seen in its folder now, which may have been mounted anew since."""
         # Where layers are stacked, a file's device may be another than its folder's: then nothing can be said.
-        return replace(self, dev=os.fstat(folder).st_dev) if self.dev == self.folder_dev else self
+        return Identity(os.fstat(folder).st_dev, *self[1:]) if self.dev == self.folder_dev else self
 
     def is_file(self, other: "Identity") -> bool:
         """Whether both are the same file, changed meanwhile or not."""
@@ -102,6 +108,10 @@ class Identity:
     def has_content_of(self, other: "Identity") -> bool:
         """The same file, not written to since. Renaming, linking or chmod does not count."""
         return self.is_file(other) and (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
+
+
+_COMPARED: Final = Identity._fields.index("birth_ns")
+_HALVES: Final = tuple((f"{name}_high", f"{name}_low") for name in Identity._fields)
 
 
 def open_base(path: str) -> int:
@@ -135,11 +145,11 @@ def look(folder: int, name: str, *, where: str = "") -> Identity:
     _require_component(name, where)
     descriptor = _open(folder, os.fsencode(name), _LOOK, where or name, "the file")
     try:
-        seen = identify(descriptor)
+        seen = Identity(*stat_with_birth(descriptor), os.fstat(folder).st_dev)
     finally:
         os.close(descriptor)
     _require_plain(seen, where or name)
-    return replace(seen, folder_dev=os.fstat(folder).st_dev)
+    return seen
 
 
 def identify(descriptor: int) -> Identity:

@@ -106,6 +106,15 @@ class Timeouts(Contract):
     )
 
 
+class Retention(Contract):
+    """How long things are kept."""
+
+    rollback_days: Annotated[int, Field(ge=1, le=3650)] | None = Field(
+        default=30,
+        description="Days that a plan can be taken back; then `remit prune` may remove its backups. Null: for ever.",
+    )
+
+
 class DuckdbConnection(Contract):
     """A DuckDB database file of the project."""
 
@@ -175,6 +184,7 @@ class SystemConfig(Contract):
     )
     limits: Limits = Field(default=Limits(), description="How much one task may use.")
     timeouts: Timeouts = Field(default=Timeouts(), description="How long work may take, in seconds.")
+    retention: Retention = Field(default=Retention(), description="How long things are kept.")
     sandbox: Literal["required", "unsafe-none"] = Field(
         default="required",
         description="`unsafe-none` lets effects run where the kernel cannot confine them; every result then says so.",

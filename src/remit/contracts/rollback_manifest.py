@@ -38,11 +38,18 @@ class Checkpoint(Contract):
     original_mode: Annotated[str, Field(max_length=4, pattern=r"^[0-7]{4}$")] | None = None
     original_mtime_ns: Annotated[str, Field(max_length=20, pattern=r"^-?[0-9]{1,19}$")] | None = None
     """Nanoseconds since 1970, as digits: JSON numbers end at 2^53."""
+    original_owner: Annotated[str, Field(max_length=21, pattern=r"^[0-9]{1,10}:[0-9]{1,10}$")] | None = None
+    original_attributes: Annotated[
+        dict[Annotated[str, Field(max_length=255)], Annotated[str, Field(max_length=350_000)]], Field(max_length=100)
+    ] = Field(default_factory=dict)
+    """Extended attributes by name, in base64."""
     operation_to_reverse: FileOperation
     new_path: RelativePath | None = None
     hash_after: Digest | None = None
     restore_command: ShortText
     restored_at: Timestamp | None = None
+    restored_by: Identifier | None = None
+    """The order that restored it; none if the run itself did."""
 
     @model_validator(mode="after")
     def _check_backup(self) -> Self:

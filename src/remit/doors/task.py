@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from remit.authority.lease import Lease, parse_lease, verify_lease
 from remit.authority.results import UNCONFINED, UNKNOWN_EXECUTOR, sign_failure, sign_success, verify_result
@@ -27,7 +27,7 @@ from remit.journal import Trace
 from remit.policy.decision import Decision
 from remit.policy.task import close_inputs, decide_task, locate_paths, new_part_name
 from remit.road import Door, Note, Notes, Preview, Unsettled
-from remit.sandbox.host import Finished, SandboxHost
+from remit.sandbox.host import Finished, SandboxHost, StandBy
 from remit.sandbox.orders import Order, Place
 
 DEFAULT_TENANT: Final = "default"
@@ -53,6 +53,8 @@ class LeasedTask:
     request: TaskRequest
     lease: Lease
     token: LeaseToken
+    standing: list[StandBy] = field(default_factory=list, compare=False)
+    """The process that waits to do it, from the checkpoint to the effect."""
 
     @property
     def manifest(self) -> TaskManifest:
@@ -66,6 +68,14 @@ class TaskPreview(Preview):
     before: Mapping[str, Identity]
 
 
+class Answer(NamedTuple):
+    """What an effect said, as its capability declares it."""
+
+    output: Contract
+    signed: ExecutionResult | None = None
+    """The result, if it was signed while the process was being taken down. It goes nowhere until the world agrees."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskRules:
     """What the workspace's configuration says about tasks."""
@@ -77,7 +87,7 @@ class TaskRules:
 
 
 @dataclass(frozen=True)
-class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResult]):
+class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]):
     """Holds the kernel's public key and the executor's private one; never the kernel's private key.
 
     Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed. So is the sandbox,
@@ -137,6 +147,15 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             kept = take(place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot])
         return render_checkpoint(BegunTask(manifest, before, kept, new_part_name()))
 
+    def stand_by(self, granted: LeasedTask, begun: BegunTask) -> None:
+        self.stand_down(granted)
+        if self._capability(begun.manifest).restores is None:  # whose snapshot is open for the time of the call only
+            granted.standing.append(self.sandbox().stand_by(self.order(begun, "run")))
+
+    def stand_down(self, granted: LeasedTask) -> None:
+        while granted.standing:
+            granted.standing.pop().dismiss()
+
     def require_alive(self, granted: LeasedTask, now: datetime) -> None:
         self._verified(granted.request, granted.token, now)
 
@@ -144,15 +163,20 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
         begun = parse_checkpoint(checkpoint)
         return TaskRequest(begun.manifest, b""), begun
 
-    def effect(self, granted: LeasedTask, begun: BegunTask, note: Note) -> Contract:
+    def effect(self, granted: LeasedTask, begun: BegunTask, note: Note) -> Answer:
         noted: list[Mapping[str, Any]] = []
+        answers: list[Answer] = []
 
         def remember(what: Mapping[str, Any]) -> None:
             note(what)
             noted.append(what)
 
+        def sign(output: dict[str, Any] | None) -> None:
+            closed = self._closed(begun.manifest, output)
+            answers.append(Answer(closed, self._signed(begun.manifest, closed)))
+
         try:
-            return self._closed(begun.manifest, self._call(begun, "run", on_note=remember).output)
+            self._call(begun, "run", on_note=remember, meanwhile=sign, standing=granted.standing)
         except Refused:  # nothing was touched
             raise
         except BaseException as problem:
@@ -160,16 +184,17 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             if made is None:
                 raise
             return made
+        return answers[0]
 
-    def settle(self, begun: BegunTask, notes: Notes, note: Note) -> Contract | None:
+    def settle(self, begun: BegunTask, notes: Notes, note: Note) -> Answer | None:
         output = self._call(begun, "finish", notes, note).output
-        return None if output is None else self._closed(begun.manifest, output)
+        return None if output is None else Answer(self._closed(begun.manifest, output))
 
     def undo(self, begun: BegunTask, notes: Notes, note: Note) -> None:
         self._call(begun, "undo", notes, note)
         reach("road.undone")
 
-    def verify_effect(self, begun: BegunTask, made: Contract) -> None:
+    def verify_effect(self, begun: BegunTask, made: Answer) -> None:
         capability, located = self._capability(begun.manifest), self._located(begun.manifest)
         found = look_after(located, capability.paths, begun.before)
         if capability.inputs is TransferInputs:
@@ -177,11 +202,10 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             if made_file.size != source.size:
                 raise contradicted("the destination has another size than the source had", located["destination_path"])
 
-    def succeed(self, request: TaskRequest, made: Contract) -> ExecutionResult:
-        manifest = request.manifest
-        return sign_success(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, made)
+    def succeed(self, request: TaskRequest, begun: BegunTask, made: Answer) -> ExecutionResult:
+        return made.signed or self._signed(request.manifest, made.output)
 
-    def fail(self, request: TaskRequest, problem: RemitError) -> ExecutionResult:
+    def fail(self, request: TaskRequest, problem: RemitError, begun: BegunTask | None = None) -> ExecutionResult:
         manifest = request.manifest
         error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
         return sign_failure(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
@@ -202,11 +226,14 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             ) from None
         return result
 
-    def _undone_or_whole(self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException) -> Contract | None:
+    def _signed(self, manifest: TaskManifest, output: Contract) -> ExecutionResult:
+        return sign_success(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, output)
+
+    def _undone_or_whole(self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException) -> Answer | None:
         """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
         if isinstance(problem, RemitError) and problem.reason is Reason.SANDBOX_UNAVAILABLE:
             return None  # nothing ever ran
-        made: Contract | None = None
+        made: Answer | None = None
         try:
             try:
                 self._call(begun, "undo", notes, note)
@@ -244,12 +271,26 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Contract, ExecutionResul
             restores=capability.restores is not None,
         )
 
-    def _call(self, begun: BegunTask, call: Call, notes: Notes = (), on_note: Note | None = None) -> Finished:
+    def _call(
+        self,
+        begun: BegunTask,
+        call: Call,
+        notes: Notes = (),
+        on_note: Note | None = None,
+        *,
+        meanwhile: Callable[[dict[str, Any] | None], None] | None = None,
+        standing: list[StandBy] | None = None,
+    ) -> Finished:
+        if standing:
+            with standing.pop() as ready:
+                return ready.run(on_progress=self.on_progress, on_note=on_note, meanwhile=meanwhile)
         order = self.order(begun, call, notes)
         with self._kept(begun.manifest, self._capability(begun.manifest)) as (given, meta):
             if meta is not None:
                 order = replace(order, checkpoint={**order.checkpoint, "meta": meta})
-            return self.sandbox().run(order, given=given, on_progress=self.on_progress, on_note=on_note)
+            return self.sandbox().run(
+                order, given=given, on_progress=self.on_progress, on_note=on_note, meanwhile=meanwhile
+            )
 
     @contextlib.contextmanager
     def _kept(

@@ -5,13 +5,17 @@ whole, verified and on the disk. Works on descriptors only. Memory does not grow
 """
 
 import errno
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from remit.confine.beneath import Identity, failure, identify, look, peek, rename_noreplace
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+
+try:  # the one function: the module around it loads others, which every fork pays for
+    from _hashlib import openssl_sha256 as sha256
+except ImportError:  # a Python without OpenSSL
+    from hashlib import sha256
 
 CHUNK: Final = 1 << 20
 SLICE: Final = 8 << 20
@@ -60,7 +64,7 @@ def copy_content(source: int, target: int, size: int, progress: Progress = lambd
 
 def sha256_of(descriptor: int) -> str:
     """`sha256:<hex>` of the whole file, holes included."""
-    digest = hashlib.sha256()
+    digest = sha256()
     offset = 0
     while chunk := os.pread(descriptor, CHUNK, offset):
         digest.update(chunk)

@@ -5,7 +5,6 @@ task's part name and looked at there: whoever replaces it at the last moment (an
 Limit: from the instant its last name is removed, a delete or a move between filesystems can be finished but not undone.
 """
 
-from contextlib import ExitStack
 from typing import Any, Final
 
 from remit.confine.beneath import Identity, OtherFilesystem, peek
@@ -14,6 +13,7 @@ from remit.effects.noted import meant_to_remove
 from remit.effects.steps import (
     DESTINATION,
     SOURCE,
+    Undoing,
     clear_part,
     duplicate,
     find_made,
@@ -29,7 +29,6 @@ from remit.effects.steps import (
     settle_made,
     sync_both,
     take_away,
-    undoing,
 )
 from remit.effects.work import Effect, Work
 from remit.errors import EnvironmentFailed, Reason, Refused
@@ -43,7 +42,7 @@ class Move:
         source, destination = work.spots[SOURCE], work.spots[DESTINATION]
         before = require_ready(work)
         old, new = (source.folder, source.name), (destination.folder, destination.name)
-        with undoing(source.path) as undo:
+        with Undoing(source.path) as undo:
             try:
                 rename_checked(old, new, before, where=source.path, where_new=destination.path)
             except OtherFilesystem:
@@ -87,7 +86,7 @@ class Copy:
 
     def run(self, work: Work) -> dict[str, Any]:
         before = require_ready(work)
-        with opened(open_source(work, before)) as source, undoing(work.spots[DESTINATION].path) as undo:
+        with opened(open_source(work, before)) as source, Undoing(work.spots[DESTINATION].path) as undo:
             made, digest = duplicate(work, source, before, undo, keep=False)
             publish(work, made, digest, undo)
         return copy_output(work, digest)
@@ -103,7 +102,7 @@ class Delete:
     def run(self, work: Work) -> dict[str, Any]:
         output = delete_output(work)
         before = require_ready(work)
-        with undoing(work.spots[SOURCE].path) as undo:
+        with Undoing(work.spots[SOURCE].path) as undo:
             take_away(work, before, undo)
         return output
 
@@ -122,7 +121,7 @@ class Delete:
         return None
 
 
-def _move_across(work: Work, before: Identity, undo: ExitStack) -> None:
+def _move_across(work: Work, before: Identity, undo: Undoing) -> None:
     with opened(open_source(work, before)) as source:
         require_portable(work, source, before)
         made, digest = duplicate(work, source, before, undo, keep=True)
@@ -148,7 +147,7 @@ def _remove_source(work: Work, before: Identity) -> bool:
     if DESTINATION in work.spots:
         sync(work.spots[DESTINATION].folder, where=work.spots[DESTINATION].path)
     try:
-        with undoing(work.spots[SOURCE].path) as undo:
+        with Undoing(work.spots[SOURCE].path) as undo:
             take_away(work, still[1], undo)
     except Refused:  # at this very moment; it has its name again
         return False

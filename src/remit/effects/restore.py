@@ -4,7 +4,6 @@ The only effect that may set owner, mode and attributes, and only on the file th
 attributes that need privileges are given back where this user may; the bytes, mode and times always, or it fails.
 """
 
-import base64
 import errno
 import os
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 from remit.confine.beneath import identify
 from remit.effects.duplicate import copy_content, create_part, remove_if_same, sha256_of
-from remit.effects.steps import DESTINATION, opened, publish, require_free, settle_made, undoing
+from remit.effects.steps import DESTINATION, Undoing, opened, publish, require_free, settle_made
 from remit.effects.work import Effect, Work
 from remit.errors import EnvironmentFailed, Misuse, Reason
 from remit.faultpoints import reach
@@ -22,6 +21,7 @@ SNAPSHOT: Final = "snapshot"
 
 _NOT_OURS_TO_SET: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EINVAL})
 _SET_ID: Final = 0o6000
+_BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 class Restore:
@@ -30,7 +30,7 @@ class Restore:
     def run(self, work: Work) -> dict[str, Any]:
         spot, meta = work.spots[DESTINATION], _meta(work)
         require_free(spot)
-        with undoing(spot.path) as undo:
+        with Undoing(spot.path) as undo:
             # Closed to all others until it is whole: only then is it known who may read it.
             with opened(create_part(spot.folder, work.part_name, 0o600, where=spot.path)) as part:
                 made = identify(part)
@@ -85,9 +85,16 @@ def _dress(descriptor: int, meta: Mapping[str, Any]) -> None:
             raise
         mode &= ~_SET_ID  # a program that ran as somebody else must not now run as us
     for name, value in meta["xattrs"].items():
-        _set_attribute(descriptor, name, base64.b64decode(value))
+        _set_attribute(descriptor, name, _from_base64(value))
     os.fchmod(descriptor, mode)
     os.utime(descriptor, ns=(int(meta["atime_ns"]), int(meta["mtime_ns"])))
+
+
+def _from_base64(text: str) -> bytes:
+    """Without the module for it, which loads two libraries that every fork would pay for."""
+    bits = "".join(f"{_BASE64.index(character):06b}" for character in text.rstrip("="))
+    whole = len(bits) // 8
+    return int(bits[: whole * 8] or "0", 2).to_bytes(whole, "big")
 
 
 def _set_attribute(descriptor: int, name: str, value: bytes) -> None:

@@ -1,14 +1,15 @@
 """The steps that the file effects are made of, and how to tell afterwards which of them were done.
 
-Each step either happens whole or leaves things as they were; `undoing` takes back those before it when one fails.
+Each step either happens whole or leaves things as they were; `Undoing` takes back those before it when one fails.
 What a killed task had done is told by the files that are there and by what it had noted, never by what looks alike.
 """
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Self
 
 from remit.confine.beneath import Identity, already_there, exists, failure, identify, look, open_file, peek
 from remit.effects.duplicate import (
@@ -34,20 +35,52 @@ DESTINATION: Final = "destination_path"
 _LABELS: Final = frozenset({"security.selinux"})
 
 
-@contextmanager
-def undoing(where: str) -> Iterator[ExitStack]:
-    """Callbacks put on the stack run, last one first, if the block fails. If one of them fails, the error says so."""
-    undo = ExitStack()
-    try:
-        yield undo
-    except Exception as problem:
-        first = _as_error(problem, where)
+class Undoing:
+    """Callbacks put on it run, last one first, if the block fails. If one of them fails, the error says so.
+
+    What `contextlib` has for this makes functions as it goes: memory that each child must first make its own.
+    """
+
+    __slots__ = ("_callbacks", "_where")
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._callbacks: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = []
+
+    def callback(self, function: Callable[..., object], *arguments: Any, **named: Any) -> None:
+        self._callbacks.append((function, arguments, named))
+
+    def forget(self) -> None:
+        """There is no way back from here."""
+        self._callbacks.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(problem, Exception):
+            return
+        first = _as_error(problem, self._where)
         try:
-            undo.close()
+            self._take_back()
         except (OSError, RemitError) as second:
-            raise _not_undone(first, _as_error(second, where)) from problem
-        raise first from problem
-    undo.pop_all()
+            raise _not_undone(first, _as_error(second, self._where)) from problem
+        if first is not problem:
+            raise first from problem
+
+    def _take_back(self) -> None:
+        """All of them, whatever becomes of one; then what the last to fail raised."""
+        failed: BaseException | None = None
+        while self._callbacks:
+            function, arguments, named = self._callbacks.pop()
+            try:
+                function(*arguments, **named)
+            except BaseException as problem:  # noqa: BLE001 - raised when the others had their turn
+                failed = problem
+        if failed is not None:
+            raise failed
 
 
 @contextmanager
@@ -90,7 +123,7 @@ def open_source(work: Work, before: Identity) -> int:
     return descriptor
 
 
-def duplicate(work: Work, source: int, before: Identity, undo: ExitStack, *, keep: bool) -> tuple[Identity, str]:
+def duplicate(work: Work, source: int, before: Identity, undo: Undoing, *, keep: bool) -> tuple[Identity, str]:
     """The source's bytes under the part name in the destination's folder, verified and on the disk; with its digest.
 
     With `keep` it has the source's owner, mode and times, or is refused.
@@ -113,7 +146,7 @@ def duplicate(work: Work, source: int, before: Identity, undo: ExitStack, *, kee
         return identify(part), digest
 
 
-def publish(work: Work, made: Identity, digest: str, undo: ExitStack) -> None:
+def publish(work: Work, made: Identity, digest: str, undo: Undoing) -> None:
     """The finished part gets its real name, for good. Somebody else's file of that name stays."""
     spot = work.spots[DESTINATION]
     part, new = (spot.folder, work.part_name), (spot.folder, spot.name)
@@ -125,7 +158,7 @@ def publish(work: Work, made: Identity, digest: str, undo: ExitStack) -> None:
     reach("effect.folder_synced")
 
 
-def take_away(work: Work, kept: Identity, undo: ExitStack) -> None:
+def take_away(work: Work, kept: Identity, undo: Undoing) -> None:
     """Remove the source, which is set aside first and looked at: what replaced it at the last moment is given back.
 
     Forgets all of `undo` once the file is gone: from then on there is no way back, only forward.
@@ -142,7 +175,7 @@ def take_away(work: Work, kept: Identity, undo: ExitStack) -> None:
     if there is None or not there.has_content_of(kept):  # through a descriptor that was open before
         raise changed(source.path)
     os.unlink(work.part_name, dir_fd=source.folder)
-    undo.pop_all()
+    undo.forget()
     reach("effect.removed")
     _sync_removal(source)
     reach("effect.removal_synced")

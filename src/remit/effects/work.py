@@ -3,15 +3,17 @@
 Runs inside the sandboxed process, so it must stay light: standard library, `remit.errors`, `remit.confine`, no models.
 An effect is an object with two methods. It works on descriptors it was given, makes what it did durable before it
 returns, and fails with a `RemitError`; anything else it raises is a bug, and is reported as one.
+Named tuples, because `dataclasses` loads 1.4 MB that every fork would pay for.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Protocol
+
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
+class Spot(NamedTuple):
     """One path of the task's inputs: an open descriptor of the folder it lies in, and its name there."""
 
     path: str
@@ -19,8 +21,7 @@ class Spot:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """One task, or the remains of one that was cut short."""
 
     task_id: str
@@ -29,16 +30,16 @@ class Work:
     reversible: bool
     part_name: str
     """The only name, besides those in the inputs, that the effect may create: for bytes on their way to one of them."""
-    spots: Mapping[str, Spot] = field(default_factory=dict)
+    spots: Mapping[str, Spot] = _NOTHING
     """By the name of the input. The folders were opened without following a link, beneath an allowed directory."""
-    before: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    before: Mapping[str, Mapping[str, int]] = _NOTHING
     """What the host saw before the intent was recorded, by the name of the input: `confine.beneath.Identity` as a dict.
 
     A path that must not exist yet has none.
     """
-    checkpoint: Mapping[str, Any] = field(default_factory=dict)
+    checkpoint: Mapping[str, Any] = _NOTHING
     """What the host keeps for the way back, such as the reference of a snapshot."""
-    given: Mapping[str, int] = field(default_factory=dict)
+    given: Mapping[str, int] = _NOTHING
     """Descriptors that the host opened for this task, by name: a snapshot to restore from."""
     notes: tuple[Mapping[str, Any], ...] = ()
     """In `settle`: all that was noted of this task, by `run` and by earlier attempts to settle it."""

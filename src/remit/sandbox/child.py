@@ -1,4 +1,5 @@
-"""One sandboxed process: locked when it is born, given its order, locked to that order's folders, then the effect.
+"""One sandboxed process: locked when it is born, given its order, locked to that order's folders, told to go; then the
+effect.
 
 The trusted half is everything before the effect is called. From then on nothing here is trusted any more: the host
 takes the frames as data, and kills. It knows no key, and opens no file by a path of its own choosing.
@@ -8,23 +9,24 @@ import _socket  # the module around it costs 1 MB, which every fork pays for
 import ctypes
 import json
 import os
-import resource
-import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, NoReturn
 
 from remit.confine import beneath
+from remit.effects import rehearsal
 from remit.effects.work import Effect, Spot, Work
 from remit.errors import Misuse, Reason, Refused, RemitError
-from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken, encode_frame
+from remit.sandbox.frames import CHUNK, GO, FrameReader, FramesBroken, encode_frame
+from remit.sandbox.hot_pages import HotPages
 from remit.sandbox.landlock import Landlock, decide_rights
 from remit.sandbox.privileges import Privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, Filters
 from remit.syscalls import number_of, prepared, require
 
 CHANNEL: Final = LOCK_DESCRIPTOR + 1
+REHEARSED: Final = "rehearsal"
 MAX_GIVEN: Final = 8
 MAX_OPEN_FILES: Final = 64
 MAX_TRACE: Final = 500
@@ -35,19 +37,7 @@ _ROOM_FOR_GIVEN: Final = _socket.CMSG_SPACE(4 * MAX_GIVEN)
 _PROGRESS_PAUSE: Final = 0.05
 _PROGRESS_STEPS: Final = 100
 _STRINGS: Final = ("effect", "call", "task_id", "capability_id", "part_name")
-REHEARSAL: Final = encode_frame(
-    {
-        **dict.fromkeys(_STRINGS, "rehearsal"),
-        **{name: {} for name in ("inputs", "before", "checkpoint")},
-        "places": {"path": {"base": "/", "parents": [], "name": "rehearsal", "use": "read"}},
-        "reversible": False,
-        "restores": False,
-        "notes": [],
-        "given": [],
-    }
-)[4:]
-"""An order that nobody gave."""
-
+_decode: Final = json.JSONDecoder().raw_decode
 _EXHAUSTED: Final = encode_frame({"kind": "failed", "error": {"type": "exhausted"}})
 
 
@@ -68,14 +58,16 @@ class Walls(NamedTuple):
             self.filters.order.install()
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """All that the zygote prepared for its children."""
 
     effects: Mapping[str, Effect]
     zygote: int
     walls: Walls | None
     """None for `unsafe-none`: then only the limits hold."""
+    rehearsal: bytes = b""
+    """An order that nobody gave, as it would come from the host."""
+    hot: HotPages | None = None
 
 
 _call: Final = prepared(ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
@@ -87,14 +79,15 @@ def be_born(cell: Cell, channel: int) -> None:
     """Right after the fork, before there is an order. If anything does not hold, it says so and dies."""
     try:
         _be_born(cell, channel)
-        rehearse(cell, Channel())
     except BaseException as problem:  # noqa: BLE001 - nothing may go on half locked
         os.write(channel, encode_frame({"kind": "failed", "error": {**describe(problem), "type": "stillborn"}}))
         os._exit(1)
 
 
 def _be_born(cell: Cell, channel: int) -> None:
-    # What can be inherited was set once, in the zygote: the other limits, no_new_privs, signals, umask.
+    if cell.hot is not None:
+        cell.hot.make_own()
+    # What can be inherited was set once, in the zygote: the limits, no_new_privs, signals, umask.
     require(_call(_PRCTL, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != cell.zygote:
         os._exit(1)  # it died before the line above: nobody would kill us
@@ -102,30 +95,38 @@ def _be_born(cell: Cell, channel: int) -> None:
     os.dup2(channel, CHANNEL)
     # Standard streams are /dev/null, so that no file of the effect's can become one of them.
     require(_call(_CLOSE_RANGE, CHANNEL + 1, 0xFFFFFFFF, 0, 0, 0), "close_range")
-    limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     if cell.walls is not None:
         cell.walls.filters.birth.install()
 
 
-def limit(which: int, most: int) -> None:
-    """For good. Where less was allowed already, it stays at that: nothing may be raised."""
-    _, hard = resource.getrlimit(which)
-    most = min(most, sys.maxsize if hard == resource.RLIM_INFINITY else hard)
-    resource.setrlimit(which, (most, most))
+def write_rehearsal() -> bytes:
+    return encode_frame(
+        {
+            **dict.fromkeys(_STRINGS, REHEARSED),
+            "call": "run",
+            **{name: {} for name in ("inputs", "checkpoint")},
+            "places": rehearsal.places(),
+            "before": rehearsal.before(),
+            "reversible": True,
+            "restores": False,
+            "notes": [],
+            "given": [],
+        }
+    )
 
 
-def rehearse(cell: Cell, channel: "Channel") -> None:
-    """The way to an effect, up to the first step that cannot be taken back.
-
-    In the zygote it settles the code. In a child that waits for its order, the memory that it will write to becomes its
-    own: a third of a millisecond that nobody waits for.
-    """
-    work, rights = prepare_work(channel.parse(REHEARSAL), [], channel)
+def rehearse(cell: Cell, host: _socket.socket, channel: "Channel") -> None:
+    """In the zygote, to settle the code: the way of an order, without the steps that cannot be taken back."""
+    host.sendall(cell.rehearsal + GO)
+    order, descriptors = channel.take_order()
+    work, rights = prepare_work(order, descriptors, channel)
     if cell.walls is not None:
         os.close(cell.walls.landlock.build(rights))
-    encode_frame({"kind": "done", "output": {"task": work.task_id}})
-    for spot in work.spots.values():
-        os.close(spot.folder)
+    channel.wait_for_go()
+    channel.finish({"kind": "done", "output": cell.effects[REHEARSED].run(work)})
+    host.recv(CHUNK)
+    for folder in rights:
+        os.close(folder)
 
 
 def live(cell: Cell) -> NoReturn:
@@ -133,7 +134,9 @@ def live(cell: Cell) -> NoReturn:
     channel = Channel()
     try:
         order, descriptors = channel.take_order()
-        answer: Mapping[str, Any] = {"kind": "done", "output": _obey(cell, order, descriptors, channel)}
+        do = get_ready(cell, order, descriptors, channel)
+        channel.wait_for_go()
+        answer: Mapping[str, Any] = {"kind": "done", "output": do()}
     except MemoryError:
         channel.write(_EXHAUSTED)
     except BaseException as problem:  # noqa: BLE001 - whatever the effect raised is told to the host
@@ -157,7 +160,11 @@ class Channel:
         first, extras, _, _ = end.recvmsg(CHUNK, _ROOM_FOR_GIVEN)
         end.detach()
         descriptors = [fd for _, _, raw in extras for fd in memoryview(raw).cast("i")]
-        return self._next(first), descriptors
+        return self.next_message(first), descriptors
+
+    def wait_for_go(self) -> None:
+        """The host says it when the intent is durable. Else it kills this process, which has done nothing."""
+        self._next_frame(b"")
 
     def say(self, message: Mapping[str, Any]) -> None:
         self.write(encode_frame(message))
@@ -172,7 +179,7 @@ class Channel:
     def note(self, what: Mapping[str, Any]) -> None:
         """Returns when the host has it, durably if it keeps notes at all."""
         self.say({"kind": "note", "note": what})
-        self._next(b"")
+        self._next_frame(b"")
 
     def progress(self, done: int, total: int) -> None:
         """Said at most some hundred times in all: the host counts frames."""
@@ -183,7 +190,7 @@ class Channel:
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         self.say({"kind": "ask", "question": question})
-        answer: Mapping[str, Any] = self._next(b"")["answer"]
+        answer: Mapping[str, Any] = self.next_message(b"")["answer"]
         return answer
 
     def write(self, frame: bytes) -> None:
@@ -197,19 +204,25 @@ class Channel:
             pass
 
     def parse(self, frame: bytes) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(frame)
+        message: dict[str, Any] = _decode(frame.decode())[0]
         return message
 
-    def _next(self, data: bytes) -> dict[str, Any]:
+    def next_message(self, data: bytes) -> dict[str, Any]:
+        return self.parse(self._next_frame(data))
+
+    def _next_frame(self, data: bytes) -> bytes:
         while True:
             for frame in self._reader.feed(data):
-                return self.parse(frame)
+                return frame
             data = os.read(self._descriptor, CHUNK)
             if not data:
                 os._exit(0)  # the host is gone, or wants nobody any more
 
 
-def _obey(cell: Cell, order: dict[str, Any], descriptors: list[int], channel: Channel) -> dict[str, Any] | None:
+def get_ready(
+    cell: Cell, order: dict[str, Any], descriptors: list[int], channel: Channel
+) -> Callable[[], dict[str, Any] | None]:
+    """All but the effect itself: the folders are open and the walls closed. Nothing of the effect's has run."""
     effect = cell.effects.get(order["effect"])
     if effect is None:
         raise Refused(Reason.CAPABILITY_UNSUPPORTED, f"no effect {order['effect']} was registered with this sandbox")
@@ -218,9 +231,9 @@ def _obey(cell: Cell, order: dict[str, Any], descriptors: list[int], channel: Ch
         cell.walls.close_around(rights, restores=order["restores"])
     match order["call"]:
         case "run":
-            return effect.run(work)
+            return partial(effect.run, work)
         case "finish" | "undo" as call:
-            return effect.settle(work, finish=call == "finish")
+            return partial(effect.settle, work, finish=call == "finish")
     raise Misuse(Reason.MISUSE, "an order is to run, to finish or to undo")
 
 

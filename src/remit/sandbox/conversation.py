@@ -1,4 +1,4 @@
-"""One task, from the host's side: hand over the order, listen, watch the quotas, and see the process dead.
+"""One task, from the host's side: hand over the order, say go, listen, watch the quotas, and see the process dead.
 
 Whatever comes from the child is data. However this ends, the child is dead before it returns or raises: by SIGKILL
 through its pidfd, and then by waiting until the kernel says so.
@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.errors import Misuse, Reason, Refused, RemitError
 from remit.sandbox.endings import KINDS, CutShort, Finished, Note, reason_of
-from remit.sandbox.frames import CHUNK, MAX_FRAME, FrameReader, FramesBroken, encode_frame
+from remit.sandbox.frames import CHUNK, GO, MAX_FRAME, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.orders import Quotas
 from remit.sandbox.pool import Child
 from remit.sandbox.quotas import (
@@ -32,6 +32,7 @@ from remit.untrusted import Bounds, parse_json
 OnProgress = Callable[[int, int], None]
 OnAsk = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 OnNote = Callable[[Mapping[str, Any]], None]
+Meanwhile = Callable[[dict[str, Any] | None], None]
 
 _DOCTOR: Final = {"next_step": "Mount /proc without hidepid; `remit doctor` shows what holds on this machine."}
 MAX_NOTED: Final = 64 << 10
@@ -47,19 +48,20 @@ class Listener(NamedTuple):
     on_progress: OnProgress | None = None
     on_ask: OnAsk | None = None
     on_note: OnNote | None = None
+    meanwhile: Meanwhile | None = None
 
 
 class NeverBegun(Exception):
-    """The child died before it had read its order, so another one can have it."""
+    """The child died before it had read that it may begin, so another one can have its order."""
 
 
 class Conversation:
     """With one child, once: it is dead after `run`. Its descriptors are the caller's to close."""
 
-    def __init__(self, child: Child, quotas: Quotas, resident: int, listener: Listener) -> None:
+    def __init__(self, child: Child, quotas: Quotas, resident: int) -> None:
         self._child = child
         self._quotas = quotas
-        self._listener = listener
+        self._listener = Listener()
         self._meter = Meter(child.pid, resident, child.held)
         self._reader = FrameReader()
         self._notes: list[Note] = []
@@ -72,11 +74,42 @@ class Conversation:
         self.died = False
         """Whether the child ended by itself, so that its exit status tells something."""
 
-    def run(self, frame: bytes, descriptors: Sequence[int]) -> Finished:
-        """Raises what the effect raised, CutShort, or NeverBegun."""
+    def hand_over(self, frame: bytes, descriptors: Sequence[int]) -> None:
+        """The order. The child opens its folders and closes its walls, and then waits for `run`. May raise NeverBegun.
+
+        Whatever it says meanwhile, such as that a folder is not there, is heard by `run`.
+        """
+        self._outgoing = memoryview(frame)
+        try:
+            sent = send_first(self._child.channel, frame, descriptors)
+        except ConnectionError:
+            raise NeverBegun from None
+        self._outgoing = self._outgoing[sent:]
+
+    def get_ready(self) -> None:
+        """What can be done while the child closes its walls, so that nobody waits for it later."""
+        self._poll.register(self._child.channel, select.POLLIN)
+        self._poll.register(self._child.pidfd, select.POLLIN)
+        self._meter.open()
+
+    def run(self, listener: Listener) -> Finished:
+        """Say go. Raises what the effect raised, CutShort, or NeverBegun."""
+        self._listener = listener
+        try:
+            finished = self._hear_it_out()
+            if listener.meanwhile is not None:
+                self._child.signal(signal.SIGKILL)
+                listener.meanwhile(finished.output)  # the kernel takes the process down in the same time
+            return finished
+        finally:
+            self._see_it_dead()
+
+    # --- talking ------------------------------------------------------------------------------------------------------
+
+    def _hear_it_out(self) -> Finished:
         try:
             self._began = time.monotonic()
-            self._hand_over(frame, descriptors)
+            self._say_go()
             output = self._listen()
             used = self._meter.read(self._seconds())
             breach = decide_breach(self._quotas, used)
@@ -89,20 +122,17 @@ class Conversation:
             raise self._cut_short(
                 Reason.EFFECT_FAILED, f"what a task uses cannot be watched here: {problem}", _DOCTOR
             ) from None
-        finally:
-            self._see_it_dead()
 
-    # --- talking ------------------------------------------------------------------------------------------------------
-
-    def _hand_over(self, frame: bytes, descriptors: Sequence[int]) -> None:
-        self._outgoing = memoryview(frame)
+    def _say_go(self) -> None:
+        # A large order may not have found room yet.
+        self._outgoing = memoryview(b"".join((self._outgoing, GO)))
         try:
-            sent = send_first(self._child.channel, frame, descriptors)
+            sent = os.write(self._child.channel, self._outgoing)
+        except BlockingIOError:
+            return
         except ConnectionError:
             raise NeverBegun from None
         self._outgoing = self._outgoing[sent:]
-        self._poll.register(self._child.channel, select.POLLIN)
-        self._poll.register(self._child.pidfd, select.POLLIN)
 
     def _listen(self) -> dict[str, Any] | None:
         """Until it is done. Looks at the quotas when it is time to, however much the child has to say."""
@@ -225,10 +255,13 @@ class Conversation:
 
     def _see_it_dead(self) -> None:
         """A process that was killed may still finish the system call it is in: so wait for the end of it."""
+        if self._child.is_dead:
+            return
         self._child.signal(signal.SIGKILL)
         poll = select.poll()
         poll.register(self._child.pidfd, select.POLLIN)
         poll.poll()
+        self._child.is_dead = True
 
     def _failure(self, error: dict[str, Any]) -> RemitError:
         """What the effect raised. A bug in it leaves the world as it may be, so that is a task cut short."""

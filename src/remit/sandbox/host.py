@@ -13,12 +13,12 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from remit.durable import disk_failure, make_private_directory
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.sandbox.child import MAX_GIVEN
-from remit.sandbox.conversation import Conversation, Listener, NeverBegun, OnAsk, OnNote, OnProgress
+from remit.sandbox.conversation import Conversation, Listener, Meanwhile, NeverBegun, OnAsk, OnNote, OnProgress
 from remit.sandbox.endings import CutShort, Finished, death_of
 from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.kernel import KernelFeatures, probe_kernel
@@ -26,7 +26,7 @@ from remit.sandbox.orders import Order, Quotas
 from remit.sandbox.pool import AHEAD, ANSWER_SECONDS, Child, Lease, Zygote, ZygoteGone, ZygoteStuck, close_all
 from remit.untrusted import parse_json
 
-__all__ = ["CutShort", "Finished", "SandboxHost"]
+__all__ = ["CutShort", "Finished", "SandboxHost", "StandBy"]
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _TRIES: Final = 2 * AHEAD
@@ -71,20 +71,26 @@ class SandboxHost:
         on_progress: OnProgress | None = None,
         on_ask: OnAsk | None = None,
         on_note: OnNote | None = None,
+        meanwhile: Meanwhile | None = None,
     ) -> Finished:
-        """Do it in a process of its own, which is dead when this returns or raises.
+        """Do it in a process of its own, which is dead when this returns or raises. See `StandBy.run`."""
+        with self.stand_by(order, given=given) as standing:
+            return standing.run(on_progress=on_progress, on_ask=on_ask, on_note=on_note, meanwhile=meanwhile)
 
-        The effect goes on only when `on_note` has returned; what that raises ends the task and comes out as it is.
-        Raises what the effect raised; `CutShort` where it did not come to its end, and must be settled;
-        EnvironmentFailed, with nothing begun, where there can be no sandbox.
+    def stand_by(self, order: Order, *, given: Mapping[str, int] = _NOTHING) -> "StandBy":
+        """A process that has this order, has its folders open and its walls closed, and does nothing before `run`.
+
+        To be had while the intent is being recorded. The descriptors in `given` must stay open until `run` is over.
         """
-        self._require_usable(order, given)
-        frame = encode_order(order, tuple(given))
-        listener, lease = Listener(on_progress, on_ask, on_note), Lease()
+        self.require_usable()
+        self._require_fitting(order, given)
+        standing = StandBy(self, encode_order(order, tuple(given)), tuple(given.values()))
         try:
-            return self._run(frame, tuple(given.values()), listener, lease)
-        finally:
-            lease.over = True  # no call, so no interrupt can come before it
+            standing.prepare()
+        except BaseException:
+            standing.dismiss()
+            raise
+        return standing
 
     def close(self) -> None:
         """End the zygote, and with it every child. A forked copy has let go already."""
@@ -113,11 +119,13 @@ class SandboxHost:
     ) -> None:
         self.close()
 
-    def _require_usable(self, order: Order, given: Mapping[str, int]) -> None:
+    def require_usable(self) -> None:
         if os.getpid() != self._owner:
             raise _unusable("belongs to the process that this one was forked from")
         if self._closed:
             raise _unusable("is closed")
+
+    def _require_fitting(self, order: Order, given: Mapping[str, int]) -> None:
         if order.effect not in self._effects:
             raise Misuse(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
         if order.network:
@@ -125,21 +133,27 @@ class SandboxHost:
         if len(given) > MAX_GIVEN:
             raise Misuse(Reason.MISUSE, f"a task is given at most {MAX_GIVEN} descriptors", where=order.task_id)
 
-    def _run(self, frame: bytes, descriptors: Sequence[int], listener: Listener, lease: Lease) -> Finished:
-        for _ in range(_TRIES):
-            zygote, child = self._take(lease)
-            conversation = Conversation(child, self._quotas, zygote.resident, listener)
-            try:
-                return conversation.run(frame, descriptors)
-            except NeverBegun:
-                continue
-            except CutShort as cut:
-                if conversation.died:
-                    raise death_of(cut, zygote.ended(child.pid), self._quotas) from None
-                raise
-            finally:
-                child.close()
-        raise _no_process("")
+    def hand_over(self, frame: bytes, descriptors: Sequence[int], lease: Lease) -> "Ready | None":
+        """The order to a child that is alive; None if it died at that moment, and another one is to have it."""
+        zygote, child = self._take(lease)
+        conversation = Conversation(child, self._quotas, zygote.resident)
+        try:
+            conversation.hand_over(frame, descriptors)
+            conversation.get_ready()
+            zygote.ask_ahead()
+        except NeverBegun:
+            child.close()
+            return None
+        except BaseException:
+            child.close()
+            raise
+        return Ready(zygote, child, conversation)
+
+    def explain(self, cut: CutShort, ready: "Ready") -> CutShort:
+        """With what the zygote knows of a child that ended by itself."""
+        if not ready.conversation.died:
+            return cut
+        return death_of(cut, ready.zygote.ended(ready.child.pid), self._quotas)
 
     def _take(self, lease: Lease) -> tuple[Zygote, Child]:
         """A child that is alive. A zygote that died meanwhile is replaced."""
@@ -208,6 +222,90 @@ class SandboxHost:
         if not zygote.close(at_once=at_once):
             self._retired.append(zygote)
         self._zygote = None
+
+
+class Ready(NamedTuple):
+    """A child that has its order, and whom it is of."""
+
+    zygote: Zygote
+    child: Child
+    conversation: Conversation
+
+
+class StandBy:
+    """One order and a process that waits to do it: `run` once, or `dismiss`. Not for two threads at a time.
+
+    Whatever becomes of this object, the process is killed: at the latest when the next task takes a child.
+    """
+
+    __slots__ = ("_descriptors", "_frame", "_host", "_lease", "_ready")
+
+    def __init__(self, host: SandboxHost, frame: bytes, descriptors: Sequence[int]) -> None:
+        self._lease = Lease()
+        self._host = host
+        self._frame = frame
+        self._descriptors = descriptors
+        self._ready: Ready | None = None
+
+    def prepare(self) -> Ready | None:
+        self._ready = self._host.hand_over(self._frame, self._descriptors, self._lease)
+        return self._ready
+
+    def run(
+        self,
+        *,
+        on_progress: OnProgress | None = None,
+        on_ask: OnAsk | None = None,
+        on_note: OnNote | None = None,
+        meanwhile: Meanwhile | None = None,
+    ) -> Finished:
+        """Go. The process is dead when this returns or raises; one that died before it was told is replaced.
+
+        The effect goes on only when `on_note` has returned; what that raises ends the task and comes out as it is.
+        `meanwhile` is called with the output of a task that came to its end, when its process was killed and may not
+        be dead yet: for work on the way to the outcome, which must not be told to anybody before `run` has returned.
+        Raises what the effect raised; `CutShort` where it did not come to its end, and must be settled;
+        EnvironmentFailed, with nothing begun, where there can be no sandbox.
+        """
+        if self._lease.over:
+            raise Misuse(Reason.MISUSE, "a process that stood by serves once, and this one was used or dismissed")
+        listener = Listener(on_progress, on_ask, on_note, meanwhile)
+        try:
+            self._host.require_usable()
+            for _ in range(_TRIES):
+                ready = self._ready or self.prepare()
+                self._ready = None
+                if ready is not None and (finished := self._try(ready, listener)) is not None:
+                    return finished
+            raise _no_process("")
+        finally:
+            self._lease.over = True  # no call, so no interrupt can come before it
+
+    def dismiss(self) -> None:
+        """Nothing was done, and nothing will be. Can be called again, and after `run`."""
+        self._lease.over = True
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready.child.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.dismiss()
+
+    def _try(self, ready: Ready, listener: Listener) -> Finished | None:
+        try:
+            return ready.conversation.run(listener)
+        except NeverBegun:
+            return None
+        except CutShort as cut:
+            explained = self._host.explain(cut, ready)
+            raise explained from None
+        finally:
+            ready.child.close()
 
 
 _hosts: Final[weakref.WeakSet[SandboxHost]] = weakref.WeakSet()

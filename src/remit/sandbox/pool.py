@@ -9,17 +9,21 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.errors import SANDBOX_OPTION, EnvironmentFailed, Reason
 from remit.sandbox.orders import Quotas
 from remit.sandbox.zygote import HOW_ENDED, MAX_PACKET, MORE
 
 AHEAD: Final = 4
 """Children that are forked before anybody asks."""
+AT_ONCE: Final = 2
+"""As many are asked for together: what the zygote writes after a fork is copied once for all of them."""
 
 START_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 10.0
@@ -50,9 +54,9 @@ class ZygoteStuck(Exception):
 
 
 class Lease:
-    """Stands for one who uses a child. When it is `over`, however that came about, whatever it still has is closed."""
+    """Stands for one who uses a child. When it is `over`, or lost, whatever it still has is closed."""
 
-    __slots__ = ("over",)
+    __slots__ = ("__weakref__", "over")
 
     def __init__(self) -> None:
         self.over = False
@@ -64,15 +68,17 @@ class Child:
     `held` are the descriptors that go with it, numbers only: nothing else closes them.
     """
 
-    __slots__ = ("channel", "held", "pid", "pidfd", "user")
+    __slots__ = ("channel", "held", "is_dead", "pid", "pidfd", "user")
 
     def __init__(self, pid: int, channel: int, pidfd: int) -> None:
         self.pid = pid
         self.channel = channel
         self.pidfd = pidfd
         self.held = [channel, pidfd]
-        self.user: Lease | None = None
-        """None while it waits."""
+        self.user: weakref.ref[Lease] | None = None
+        """None while it waits. Weak: a user who was interrupted may have lost it before it could be over."""
+        self.is_dead = False
+        """True when somebody has seen the end of it."""
 
     def signal(self, number: int) -> None:
         if self.held:  # a number that was closed may mean another process by now
@@ -81,11 +87,15 @@ class Child:
 
     def close(self) -> None:
         """Let go of it, once or more often. It is killed, in case that whoever should have done so was interrupted."""
-        self.signal(signal.SIGKILL)
+        if not self.is_dead:
+            self.signal(signal.SIGKILL)
         close_all(self.held)
 
     def is_abandoned(self) -> bool:
-        return self.user is not None and self.user.over
+        if self.user is None:
+            return False
+        user = self.user()
+        return user is None or user.over
 
 
 class Zygote:
@@ -156,22 +166,32 @@ class Zygote:
         self._control.settimeout(ANSWER_SECONDS)
 
     def take(self, user: Lease) -> Child:
-        """A child that waits for its order, `user`'s until that is over. Another is asked for at once."""
+        """A child that waits for its order, `user`'s until that is over. Then `ask_ahead` for the next."""
         with self._guard:
             try:
                 while self._packets:
                     self._take_in()  # somebody was interrupted in it: before its child is anybody's
                 self._sweep()
-                while len(self._owed) + len(self._waiting()) <= AHEAD:
-                    self._owed.extend(map(self._control.send, (MORE,)))
                 while not (waiting := self._waiting()):
+                    if not self._owed:
+                        self._ask(1 + AHEAD)
                     self._next()
             except TimeoutError:
                 raise ZygoteStuck from None
             except OSError:
                 raise ZygoteGone from None
-            waiting[0].user = user
+            waiting[0].user = weakref.ref(user)
             return waiting[0]
+
+    def ask_ahead(self) -> None:
+        """When a child has its order: the zygote would else compete with it for a processor."""
+        if self._guard.locked():
+            return  # by one who takes a child, and asks if there is none
+        with self._guard:
+            missing = AHEAD - len(self._owed) - len(self._waiting())
+            if missing >= AT_ONCE:
+                with contextlib.suppress(OSError):  # the next who takes one will see it
+                    self._ask(missing)
 
     def ended(self, pid: int) -> int | None:
         """The wait status of a child that is dead, if it is still known."""
@@ -225,6 +245,11 @@ class Zygote:
         for child in tuple(self._children.values()):
             close_all(child.held)
         self._process.returncode = 0  # not our child: nothing to wait for
+
+    def _ask(self, count: int) -> None:
+        # All C, from sending to remembering: one of the owed for each byte that was sent.
+        sent = map(self._control.send, (MORE * count,))
+        self._owed.extend(chain.from_iterable(map(repeat, (1,), sent)))
 
     def _waiting(self) -> list[Child]:
         return [child for child in self._children.values() if child.user is None and child.held]
@@ -285,9 +310,9 @@ def close_all(descriptors: list[int]) -> None:
 
 def start_program(settings: dict[str, Any]) -> subprocess.Popen[bytes]:
     # Isolated (-I -S): neither the environment nor a folder of the caller's can add code.
-    bytecode = ["-B"] if sys.dont_write_bytecode else []
+    options = ["-I", "-S", "-X", "utf8", "-X", SANDBOX_OPTION, *(["-B"] if sys.dont_write_bytecode else [])]
     return subprocess.Popen(  # noqa: S603 - this interpreter and this package
-        [sys.executable, "-I", "-S", "-X", "utf8", *bytecode, "-c", _PROGRAM, json.dumps(settings)],
+        [sys.executable, *options, "-c", _PROGRAM, json.dumps(settings)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

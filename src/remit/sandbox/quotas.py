@@ -6,6 +6,7 @@ that time; what it does with mapped files is in neither count, so the sandbox al
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
@@ -86,13 +87,16 @@ class Meter:
         self._peak = 0
         self._last = (0, 0)
 
+    def open(self) -> None:
+        """Ahead of the first reading, while nobody waits for it. What does not succeed is tried again then."""
+        with suppress(OSError):
+            self._open()
+
     def read(self, seconds: float) -> Usage:
         """What it has used by now. Of a process that is dead: what was seen last."""
         try:
             if not self._opened:
-                # One call, all C: no interrupt can come between opening and remembering.
-                self._held.extend(map(os.open, self._paths, repeat(os.O_RDONLY | os.O_CLOEXEC)))
-                self._opened = True
+                self._open()
             io, statm = (os.pread(descriptor, _LONGEST, 0) for descriptor in self._held[-2:])
         except (FileNotFoundError, ProcessLookupError):
             return self.last(seconds)
@@ -103,6 +107,11 @@ class Meter:
         if statm:
             self._peak = max(self._peak, int(statm.split()[1]) * _PAGE - self._resident)
         return self.last(seconds)
+
+    def _open(self) -> None:
+        # One call, all C: no interrupt can come between opening and remembering.
+        self._held.extend(map(os.open, self._paths, repeat(os.O_RDONLY | os.O_CLOEXEC)))
+        self._opened = True
 
     def last(self, seconds: float) -> Usage:
         return Usage(seconds=seconds, memory_bytes=self._peak, read_bytes=self._last[0], write_bytes=self._last[1])

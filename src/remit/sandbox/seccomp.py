@@ -8,7 +8,7 @@ Loaded in the sandboxed process: standard library only. The programs are made on
 
 import ctypes
 import errno
-import platform
+import os
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -103,6 +103,10 @@ _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32: Final = 0x40000000
 _SET_MODE_FILTER: Final = 1
 
+_FAR: Final = 255
+"""As many instructions a jump on a condition can pass over; a plain one any number."""
+_TOGETHER: Final = 5
+
 _deny: Final = Instruction(_RETURN, 0, 0, _FAIL | errno.EPERM)
 _allow: Final = Instruction(_RETURN, 0, 0, _ALLOW)
 
@@ -123,7 +127,7 @@ def allow_list(machine: str) -> list[Instruction]:
         Instruction(_LOAD, 0, 0, _NUMBER_AT),
         Instruction(_AT_LEAST, 0, 1, _X32),
         Instruction(_RETURN, 0, 0, _KILL),
-        *_tree(sorted(blocks.items())),
+        *_tree(_leaves(sorted(blocks.items()))),
     ]
 
 
@@ -158,19 +162,39 @@ def compile_check(check: Check) -> list[Instruction]:
     raise ValueError(f"there is no check {check.kind!r}")
 
 
-def _tree(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Instruction]:
-    if len(blocks) == 1:
-        number, block = blocks[0]
-        return [Instruction(_EQUAL, 0, len(block), number), *block, _deny]
-    middle = len(blocks) // 2
-    left, right = _tree(blocks[:middle]), _tree(blocks[middle:])
-    # A jump on a condition reaches 255 instructions at most, a plain one any number.
-    return [
-        Instruction(_AT_LEAST, 0, 1, blocks[middle][0]),
-        Instruction(_JUMP, 0, 0, len(left)),
-        *left,
-        *right,
-    ]
+Leaf = tuple[int, list[Instruction]]
+"""The lowest number that it is for, and what is to be done with that one and those up to the next leaf."""
+
+
+def _leaves(blocks: Sequence[tuple[int, list[Instruction]]]) -> list[Leaf]:
+    """Neighbours that are simply allowed share one: every child pays for each instruction, which is compiled anew."""
+    leaves: list[Leaf] = []
+    together: list[int] = []
+    for number, block in blocks:
+        if together and (block != [_allow] or len(together) == _TOGETHER):
+            leaves.append(_plain_leaf(together))
+            together = []
+        if block == [_allow]:
+            together.append(number)
+        else:
+            leaves.append((number, [Instruction(_EQUAL, 0, len(block), number), *block, _deny]))
+    return [*leaves, _plain_leaf(together)] if together else leaves
+
+
+def _plain_leaf(numbers: list[int]) -> Leaf:
+    jumps = [Instruction(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    return numbers[0], [*jumps, _deny, _allow]
+
+
+def _tree(leaves: Sequence[Leaf]) -> list[Instruction]:
+    if len(leaves) == 1:
+        return leaves[0][1]
+    middle = len(leaves) // 2
+    left, right = _tree(leaves[:middle]), _tree(leaves[middle:])
+    first = leaves[middle][0]
+    if len(left) <= _FAR:
+        return [Instruction(_AT_LEAST, len(left), 0, first), *left, *right]
+    return [Instruction(_AT_LEAST, 0, 1, first), Instruction(_JUMP, 0, 0, len(left)), *left, *right]
 
 
 class Filter:
@@ -199,7 +223,7 @@ class Filters(NamedTuple):
 
 
 def prepare_filters() -> Filters:
-    machine = platform.machine()
+    machine = os.uname().machine
     return Filters(
         Filter(allow_list(machine)),
         Filter(take_away(machine, restores=False)),

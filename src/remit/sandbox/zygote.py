@@ -6,31 +6,50 @@ kills and reaps its children and ends.
 """
 
 import _socket  # the module around it costs 1 MB, which every fork pays for
-import array
 import contextlib
-import fcntl
+import ctypes
 import gc
 import importlib
 import json
 import os
-import resource
 import select
 import signal
+import struct
 from typing import Any, Final, NoReturn
 
+from remit.effects import rehearsal
 from remit.effects.work import Effect
-from remit.sandbox.child import Cell, Channel, Walls, be_born, describe, limit, live, rehearse
+from remit.errors import RemitError
+from remit.sandbox.child import (
+    MAX_OPEN_FILES,
+    REHEARSED,
+    Cell,
+    Channel,
+    Walls,
+    be_born,
+    describe,
+    live,
+    rehearse,
+    write_rehearsal,
+)
+from remit.sandbox.frames import GO
+from remit.sandbox.hot_pages import HotPages, own_pages
 from remit.sandbox.landlock import Landlock
 from remit.sandbox.privileges import ON_FILES, WITHOUT_MAKING_PROGRAMS, Privileges, promise_no_new_privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, prepare_filters
+from remit.syscalls import limit, number_of, prepared, require
 
 MORE: Final = b"+"
+"""One child. A packet of several asks for as many."""
 HOW_ENDED: Final = b"?"
 MAX_PACKET: Final = 4_096
 
+_CHILD: Final = b'{"kind":"child","number":%d,"pid":%d}'
 _FIRST_FREE: Final = 10
+_F_DUPFD_CLOEXEC: Final = 1_030
 _REMEMBERED: Final = 512
 _REHEARSALS: Final = 20
+_TRIAL_SECONDS: Final = 2.0
 
 
 def main(settings: dict[str, Any]) -> NoReturn:
@@ -46,8 +65,11 @@ def main(settings: dict[str, Any]) -> NoReturn:
 
 def _tidy(control: int, lock: int) -> _socket.socket:
     """Descriptors at known places, no signal blocked, no environment."""
-    kept = fcntl.fcntl(control, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
-    locked = fcntl.fcntl(lock, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE)
+    call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_long)  # `fcntl`, whose module every fork would pay for
+    kept, locked = (
+        require(call(number_of("fcntl") or 0, number, _F_DUPFD_CLOEXEC, _FIRST_FREE), "fcntl")
+        for number in (control, lock)
+    )
     os.closerange(LOCK_DESCRIPTOR, _FIRST_FREE)
     for inherited in {control, lock} - {kept, locked}:
         with contextlib.suppress(OSError):
@@ -64,23 +86,81 @@ def _tidy(control: int, lock: int) -> _socket.socket:
 
 def _prepare(settings: dict[str, Any]) -> Cell:
     effects = {name: load_effect(name) for name in settings["effects"]}
+    effects[REHEARSED] = rehearsal.EFFECT
     confined = settings["confined"]
     if confined:
         Privileges(ON_FILES).keep_only_these()
         promise_no_new_privileges()
     walls = Walls(Landlock(), prepare_filters(), Privileges(WITHOUT_MAKING_PROGRAMS)) if confined else None
-    cell = Cell(effects=effects, zygote=os.getpid(), walls=walls)
-    for _ in range(_REHEARSALS):
-        rehearse(cell, Channel())
+    cell = settle_code(Cell(effects=effects, zygote=os.getpid(), walls=walls))
+    _settle_memory()
+    os.umask(0)  # not before: importing may write byte code, which nobody else is to change
+    limit("core", 0)
+    limit("nofile", MAX_OPEN_FILES)  # of which this process needs no more than its children
+    limit("fsize", settings["write_bytes"])
+    limit("as", mapped_and_resident()[0] + settings["memory_bytes"])
+    if not cell.rehearsal:
+        return cell
+    with rehearsal.pretending():
+        return cell._replace(hot=find_hot_pages(cell))
+
+
+def settle_code(cell: Cell) -> Cell:
+    """Rehearse until the code no longer changes. It only saves time, so it need not succeed."""
+    with contextlib.suppress(OSError, RemitError):
+        cell = cell._replace(rehearsal=write_rehearsal())
+        host, child = _socket.socketpair()
+        with rehearsal.pretending():
+            for _ in range(_REHEARSALS):
+                rehearse(cell, host, Channel(child.fileno()))
+        host.close()
+        child.close()
+    return cell
+
+
+def _settle_memory() -> None:
     gc.collect()
     # Objects that the collector never touches stay on pages that the children share.
     gc.freeze()
     gc.disable()
-    os.umask(0)  # not before: importing may write byte code, which nobody else is to change
-    limit(resource.RLIMIT_CORE, 0)
-    limit(resource.RLIMIT_FSIZE, settings["write_bytes"])
-    limit(resource.RLIMIT_AS, mapped_and_resident()[0] + settings["memory_bytes"])
-    return cell
+    with contextlib.suppress(AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)  # what importing has freed: every page costs a fork
+
+
+def find_hot_pages(cell: Cell) -> HotPages | None:
+    """From a child that does a rehearsal, as it would do a task, and is killed. None where that does not work."""
+    ours, theirs = _socket.socketpair()
+    started: list[int] = []
+    try:
+        # Shares what only we write to from here on, which would else seem to be the child's own.
+        started.append(fork_witness())
+        pid = os.fork()
+        if pid == 0:
+            become_a_child(cell, theirs)
+        started.append(pid)
+        ours.settimeout(_TRIAL_SECONDS)
+        ours.sendall(cell.rehearsal + GO)
+        ours.recv(MAX_PACKET)
+        hot = HotPages(own_pages(pid))
+        return hot if hot.make_own() else None
+    except OSError:
+        return None
+    finally:
+        for child in started:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        ours.close()
+        theirs.close()
+
+
+def fork_witness() -> int:
+    pid = os.fork()
+    if pid == 0:
+        try:
+            signal.pause()
+        finally:
+            os._exit(1)
+    return pid
 
 
 def load_effect(name: str) -> Effect:
@@ -96,6 +176,14 @@ def mapped_and_resident() -> tuple[int, int]:
         pages = statm.read().split()
     size = os.sysconf("SC_PAGE_SIZE")
     return int(pages[0]) * size, int(pages[1]) * size
+
+
+def become_a_child(cell: Cell, channel: _socket.socket) -> NoReturn:
+    try:
+        be_born(cell, channel.fileno())
+        live(cell)
+    finally:
+        os._exit(1)  # whatever it was, this process must not run on as a second zygote
 
 
 class _Nursery:
@@ -131,8 +219,8 @@ class _Nursery:
             if any(descriptor != self._control.fileno() for descriptor, _ in ready):
                 return
             packet = self._control.recv(MAX_PACKET)
-            if packet == MORE:
-                self._fork()
+            if packet and not packet.strip(MORE):
+                self._fork(len(packet))
             elif packet.startswith(HOW_ENDED):
                 self._reap()
                 pid = int(packet[1:])
@@ -140,27 +228,23 @@ class _Nursery:
             else:
                 return
 
-    def _fork(self) -> None:
+    def _fork(self, count: int) -> None:
+        """One answer for each. First all forks, then all answers: after a fork, whatever is written is copied first."""
+        pairs: list[tuple[_socket.socket, _socket.socket]] = []
+        born: list[tuple[int, int]] = []
+        failed = ""
         try:
-            ours, theirs = _socket.socketpair()
+            pairs.extend(_socket.socketpair() for _ in range(count))
+            born.extend(self._fork_one(theirs) for _, theirs in pairs)
         except OSError as problem:
-            self._answer({"kind": "failed", "what": f"a process could not be started: {problem}"})
-            return
-        try:
-            ours.setblocking(False)  # for the host, which must never wait for what a child says
-            pid, pidfd = self._fork_one(theirs)
-            self._born += 1
-            try:
-                self._answer({"kind": "child", "number": self._born, "pid": pid}, [ours.fileno(), pidfd])
-            finally:
-                os.close(pidfd)
-        except ConnectionError:
-            raise
-        except OSError as problem:
-            self._answer({"kind": "failed", "what": f"a process could not be started: {problem}"})
-        finally:
+            failed = f"a process could not be started: {problem}"
+        for (ours, _), (pid, pidfd) in zip(pairs, born, strict=False):
+            self._introduce(pid, pidfd, ours)
+        for ours, theirs in pairs:
             ours.close()
             theirs.close()
+        for _ in range(count - len(born)):
+            self._answer({"kind": "failed", "what": failed})
         self._reap()
 
     def _fork_one(self, channel: _socket.socket) -> tuple[int, int]:
@@ -168,22 +252,23 @@ class _Nursery:
         try:
             pid = os.fork()
             if pid == 0:
-                self._become_a_child(channel)
+                become_a_child(self._cell, channel)
             self._living.add(pid)
             return pid, os.pidfd_open(pid)
         finally:
             self._busy = False
 
-    def _become_a_child(self, channel: _socket.socket) -> NoReturn:
+    def _introduce(self, pid: int, pidfd: int, channel: _socket.socket) -> None:
+        self._born += 1
         try:
-            be_born(self._cell, channel.fileno())
-            live(self._cell)
+            channel.setblocking(False)  # for the host, which must never wait for what a child says
+            rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("2i", channel.fileno(), pidfd))
+            self._control.sendmsg([_CHILD % (self._born, pid)], [rights])
         finally:
-            os._exit(1)  # whatever it was, this process must not run on as a second zygote
+            os.close(pidfd)
 
-    def _answer(self, message: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        self._control.sendmsg([json.dumps(message).encode()], rights)
+    def _answer(self, message: dict[str, Any]) -> None:
+        self._control.send(json.dumps(message).encode())
 
     def _reap(self, *_: object) -> None:
         """Also called by SIGCHLD, at any moment: not within itself, nor before a new child is remembered."""

@@ -1,0 +1,79 @@
+"""What a plan would do, for people and programs: what `remit preview --json` prints."""
+
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from remit.contracts.base import (
+    LARGE,
+    Contract,
+    Count,
+    Digest,
+    Identifier,
+    LongText,
+    Many,
+    RelativePath,
+    RiskLevel,
+    ShortText,
+    Text,
+)
+from remit.contracts.change_log import FileOperation
+from remit.contracts.envelope import ApprovedInput
+from remit.contracts.error_response import ErrorResponse
+from remit.untrusted import Bounds
+
+FindingRule = Literal["syntax", "object_tag", "command", "credential", "executable"]
+
+
+class PreviewedFile(Contract):
+    """One change that the plan would make."""
+
+    action_id: Identifier
+    path: RelativePath
+    new_path: RelativePath | None
+    operation: FileOperation
+    before: Digest | None = Field(description="Of the bytes that are there; null if there is no such file.")
+    after: Digest | None = Field(description="Of the bytes that would be there; null if the file would be gone.")
+    lines_added: Count
+    lines_removed: Count
+    diff: LongText = Field(description="Unified and masked; binary files have a sentence.")
+    diff_left_out: Count = Field(description="Lines of the diff that are not shown.")
+
+
+class PreviewedFinding(Contract):
+    """Something in the content that needs an approval of its own."""
+
+    path: RelativePath
+    rule: FindingRule
+    where: ShortText
+    what: Text
+
+
+class NeededApprovals(Contract):
+    """What an approval must name beyond the plan."""
+
+    protected: Many[RelativePath]
+    executable: Many[RelativePath]
+    content: Many[RelativePath]
+    irreversible: Many[Identifier]
+
+
+class PlanPreviewDocument(Contract):
+    """The exact effect of a plan on the files as they are now. `digest` is what an approval of it binds."""
+
+    bounds: ClassVar[Bounds] = replace(LARGE, max_bytes=LARGE.max_bytes + (1 << 20))
+
+    plan_id: Identifier
+    plan_digest: Digest
+    config_digest: Digest
+    preview_digest: Digest = Field(alias="digest")
+    status: Literal["READY", "NEEDS_APPROVAL", "WOULD_FAIL"]
+    risk: RiskLevel
+    inputs: Many[ApprovedInput]
+    files: Many[PreviewedFile]
+    needs: NeededApprovals
+    findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=5_000)]
+    problems: Many[ErrorResponse]
+    folders: Many[RelativePath] = Field(description="Folders that would be made.")
+    backup_bytes: Count
