@@ -9,10 +9,11 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from remit.durable import make_private_directory, write_durably
+from remit.durable import make_private_directory, start_writing, sync_all, write_durably, write_together
 from remit.errors import EnvironmentFailed, Reason
 from remit.testing.children import Fault, run_child
 from tests.disks import only_root, small_disk
@@ -201,3 +202,105 @@ def test_a_file_in_the_way_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     with pytest.raises(EnvironmentFailed, match="Not a directory"):
         make_private_directory(tmp_path / "a" / "b")
+
+
+PAPERS = {"report": b"r" * 10_000, "log": b"", "status": b"s"}
+
+
+def in_folder(folder: Path, files: dict[str, bytes], *, mode: int = 0o644) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        write_together(descriptor, files, mode=mode)
+    finally:
+        os.close(descriptor)
+
+
+def read_all(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_files_written_together_have_their_bytes_and_their_mode(tmp_path: Path, umask: int) -> None:
+    (tmp_path / "log").write_bytes(b"an older one")
+    (tmp_path / "victim").write_bytes(b"mine")
+    (tmp_path / "status").symlink_to("victim")
+    before = os.umask(umask)
+    try:
+        in_folder(tmp_path, PAPERS, mode=0o640)
+    finally:
+        os.umask(before)
+    assert read_all(tmp_path) == {**PAPERS, "victim": b"mine"}
+    assert {stat.S_IMODE((tmp_path / name).lstat().st_mode) for name in PAPERS} == {0o640}
+    assert not (tmp_path / "status").is_symlink()
+
+
+@only_root
+@pytest.mark.req("PX-22")
+def test_files_that_do_not_fit_together_leave_the_old_ones_as_they_were(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "64k") as disk:
+        in_folder(disk, PAPERS)
+        with pytest.raises(EnvironmentFailed, match="No space left on device") as failed:
+            in_folder(disk, {"report": b"new", "log": b"n" * 200_000, "status": b"new"})
+        assert (failed.value.reason, failed.value.where) == (Reason.DISK_FULL, "log")
+        assert read_all(disk) == PAPERS
+
+
+def test_a_folder_that_takes_no_file_is_named_by_what_it_did_not_take(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with pytest.raises(EnvironmentFailed, match="directory") as failed:
+        in_folder(tmp_path, PAPERS)
+    assert (failed.value.reason, failed.value.where) == (Reason.STATE_UNSAFE, "log")
+    assert "REMIT_STATE" not in failed.value.next_step
+    assert left_overs(tmp_path) == []
+
+
+TOGETHER = """
+import os, sys
+from remit.durable import write_together
+folder = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
+write_together(folder, {name: b"new" for name in ("a", "b", "c")})
+"""
+
+
+@pytest.mark.parametrize("action", ["kill", "error"])
+@pytest.mark.parametrize(
+    "point, count, new",
+    [("written", 1, 0), ("written", 3, 0), ("synced", 1, 0), ("renamed", 1, 1), ("renamed", 2, 2), ("renamed", 3, 3)],
+)
+def test_of_files_written_together_each_one_is_whole_at_every_moment(
+    tmp_path: Path, point: str, count: int, new: int, action: Literal["kill", "error"]
+) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(b"old")
+    fault = Fault(f"durable.{point}", count, action)
+    ended = run_child([sys.executable, "-c", TOGETHER, str(tmp_path)], fault=fault)
+    assert ended.killed == (action == "kill")
+    assert [(tmp_path / name).read_bytes() for name in "abc"] == [b"new"] * new + [b"old"] * (3 - new)
+    if action == "error":
+        assert left_overs(tmp_path) == []
+
+
+def test_all_bytes_reach_the_disk_before_the_first_name_and_the_names_before_the_return(tmp_path: Path) -> None:
+    folder, log = tmp_path / "folder", tmp_path / "log"
+    folder.mkdir()
+    calls = "trace=openat,write,sync_file_range,fsync,rename,renameat"
+    strace = ["strace", "-o", str(log), "-y", "-e", calls, sys.executable, "-c", TOGETHER, str(folder)]
+    source = Path(write_together.__code__.co_filename).parents[1]
+    subprocess.run(strace, check=True, env={"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"})
+    lines = [line for line in log.read_text().splitlines() if str(folder) in line][1:]
+    steps = [re.split(r"\W", line, maxsplit=1)[0] for line in lines]
+    synced = ["sync_file_range"] * 3 + ["fsync"] * 3
+    assert steps == ["openat", "write"] * 3 + synced + ["renameat"] * 3 + ["fsync"]
+    assert len({line.split("<")[1].split(">")[0] for line in lines[9:12]}) == 3, "each file is synced"
+    assert f"<{folder}>" in lines[-1], "the last fsync is that of the folder"
+
+
+def test_a_descriptor_that_cannot_be_synced_is_told_by_the_sync_alone() -> None:
+    reading, writing = os.pipe()
+    try:
+        start_writing(writing)
+        with pytest.raises(OSError, match="Invalid argument"):
+            sync_all([writing])
+    finally:
+        os.close(reading)
+        os.close(writing)

@@ -19,6 +19,7 @@ ALWAYS_THERE = [
     "faultpoints",
     "printable",
     "syscalls",
+    "version",
     "contracts",
 ]
 ONE_WAY = "Imports go one way BROKEN"

@@ -6,10 +6,11 @@ checkpoint, intent, effect, verify, outcome, report. Each folder beside this fil
 
 from typing import TYPE_CHECKING, Any
 
+from remit.version import __version__
+
 if TYPE_CHECKING:
     from remit.workspace import Workspace
 
-__version__ = "0.1.0"
 __all__ = ["Workspace", "__version__"]
 
 

@@ -2,6 +2,9 @@
 
 `REMIT_FAULT=name`, `name:3` (the third time) or `name:1:error` arms one point for this process. The default action is
 SIGKILL on ourselves: nothing runs after it, no `finally`, no flush, as in a real crash.
+
+A sandboxed process has no environment and may not kill. For it there is `REMIT_FAULT=announce`: every point is told to
+a supervisor by a write to standard output, and `remit.testing.crash_points`, which is asked about each write, kills.
 """
 
 import errno
@@ -76,12 +79,19 @@ FAULT_POINTS: Final = frozenset(
 )
 
 
+ANNOUNCE: Final = "announce"
+ANNOUNCEMENT: Final = b"remit-fault "
+"""How a write to standard output begins that is no output."""
+
+
 class FaultInjected(OSError):
     """Raised at an armed point whose action is `error`, as a full disk would."""
 
 
 def parse_setting(setting: str) -> tuple[str, int, str]:
     """Which point, the how-manieth time, and what to do there. ValueError says what is wrong with the setting."""
+    if setting == ANNOUNCE:
+        return "", 0, ANNOUNCE
     name, _, rest = setting.partition(":")
     count, _, action = rest.partition(":")
     if name not in FAULT_POINTS:
@@ -103,19 +113,32 @@ def setting_problem(setting: str) -> str:
 _setting: Final = os.environ.get("REMIT_FAULT", "")
 # Not raised here: `remit doctor` must be able to load this and say what is wrong.
 _mistake: Final = setting_problem(_setting) if _setting else ""
-_target: Final = ("", 0, "") if _mistake else parse_setting(_setting) if _setting else None
+_target = ("", 0, "") if _mistake else parse_setting(_setting) if _setting else None
 _times = itertools.count(1)  # its `next` is atomic: two threads never see the same number
 
 
 def reach(name: str) -> None:
     """Mark that execution is here. Does nothing unless armed for this name; a mistyped setting stops at any."""
     if _target is not None and _target[0] in {name, ""}:
-        _fire(_target)
+        _fire(name, _target)
 
 
-def _fire(target: tuple[str, int, str]) -> None:
+def announce() -> None:
+    """As if this process had been started with REMIT_FAULT=announce."""
+    global _target  # noqa: PLW0603 - the one switch; a forked process, or one without an environment, sets it late
+    _target = parse_setting(ANNOUNCE)
+
+
+def is_announcing() -> bool:
+    return _target is not None and _target[2] == ANNOUNCE
+
+
+def _fire(name: str, target: tuple[str, int, str]) -> None:
     if _mistake:
         raise ValueError(f"REMIT_FAULT {_mistake}")
+    if target[2] == ANNOUNCE:
+        os.write(1, ANNOUNCEMENT + name.encode() + b"\n")
+        return
     if next(_times) != target[1]:
         return
     if target[2] == "error":

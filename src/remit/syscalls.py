@@ -80,6 +80,7 @@ _NUMBERS: Final[dict[str, tuple[int, int | None]]] = {
     "seccomp": (317, 277),
     "sigaltstack": (131, 132),
     "statx": (332, 291),
+    "sync_file_range": (277, 84),
     "unlinkat": (263, 35),
     "utimensat": (280, 88),
     "write": (1, 64),

@@ -1,5 +1,6 @@
 """What is opened, and what is refused: links, mount points, other kinds of file, hard links, and what is not there."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -126,7 +127,7 @@ def test_a_mount_point_inside_a_base_is_refused(base: int, tmp_path: Path) -> No
 @pytest.mark.parametrize("path", [("none",), ("none", "file"), ("sub", "none")])
 def test_what_is_not_there_is_said_to_be_missing(base: int, path: tuple[str, ...]) -> None:
     refused = refusal(base, *path)
-    assert (refused.reason, "does not exist" in refused.what) == (Reason.FILE_CONFLICT, True)
+    assert (refused.reason, "does not exist" in refused.what) == (Reason.FILE_MISSING, True)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,17 @@ def test_a_rename_between_filesystems_is_told_apart(base: int, tmp_path: Path) -
     assert (tmp_path / "sub" / "file").exists()
 
 
-@pytest.mark.parametrize("code, reason", [(28, Reason.DISK_FULL), (122, Reason.DISK_FULL), (13, Reason.EFFECT_FAILED)])
+@pytest.mark.parametrize(
+    "code, reason",
+    [
+        (errno.ENOSPC, Reason.DISK_FULL),
+        (errno.EDQUOT, Reason.DISK_FULL),
+        (errno.EACCES, Reason.PERMISSION_DENIED),
+        (errno.EPERM, Reason.PERMISSION_DENIED),
+        (errno.EROFS, Reason.PERMISSION_DENIED),
+        (errno.EIO, Reason.EFFECT_FAILED),
+    ],
+)
 def test_a_failed_call_is_one_of_our_errors(code: int, reason: Reason) -> None:
     error = beneath.failure(OSError(code, "x"), "/a", "could not be made")
     assert isinstance(error, EnvironmentFailed)

@@ -29,7 +29,7 @@ from remit.effects.plan_steps import (
     read_progress,
     step_of,
 )
-from remit.policy.task import _PART
+from remit.policy.protected import PART_NAME
 
 OLD = State("sha256:" + "0" * 64, 3, 0o644)
 NEW = State("sha256:" + "1" * 64, 5, 0o755)
@@ -124,4 +124,4 @@ def test_notes_are_read_back_the_latest_of_each_kind() -> None:
 def test_names_of_bytes_on_their_way_are_such_that_nobody_else_may_use_them() -> None:
     names = {part_name("0" * 20, 7), aside_name("0" * 20, 7), part_name("0" * 20, 999), aside_name("0" * 20, 999)}
     assert len(names) == 4
-    assert all(_PART.fullmatch(name) for name in names)
+    assert all(PART_NAME.fullmatch(name) for name in names)

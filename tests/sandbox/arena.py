@@ -13,7 +13,7 @@ import pytest
 from remit.effects.registry import PathUse
 from remit.errors import RemitError
 from remit.sandbox.host import Finished, SandboxHost
-from remit.sandbox.orders import Order, Place, Quotas
+from remit.sandbox.orders import Build, Order, Place, Quotas
 
 EFFECT: Final = "tests.sandbox.hostile_effects:HOSTILE"
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -21,6 +21,10 @@ MIB: Final = 1024 * 1024
 ROOMY: Final = Quotas(memory_bytes=256 * MIB, read_bytes=1024 * MIB, write_bytes=64 * MIB, seconds=10.0)
 """Enough for every attempt that is not about quotas."""
 SECRET: Final = b"the secret outside"
+PLANS: Final = Build(exchanges=True, open_files=512)
+TASKS: Final = Build()
+BUILDS: Final = [pytest.param(TASKS, id="tasks"), pytest.param(PLANS, id="plans")]
+"""Whatever children are made for, the walls are to hold."""
 
 Seen = TypeVar("Seen")
 
@@ -62,8 +66,10 @@ def make_arena(root: Path) -> Arena:
 
 
 @contextlib.contextmanager
-def a_host(arena: Arena, quotas: Quotas = ROOMY, *, confined: bool = True) -> Iterator[SandboxHost]:
-    host = SandboxHost([EFFECT], quotas, confined=confined, lock=arena.lock, import_paths=[str(ROOT)])
+def a_host(
+    arena: Arena, quotas: Quotas = ROOMY, *, confined: bool = True, build: Build = TASKS
+) -> Iterator[SandboxHost]:
+    host = SandboxHost([EFFECT], quotas, confined=confined, lock=arena.lock, import_paths=[str(ROOT)], build=build)
     try:
         yield host
     finally:

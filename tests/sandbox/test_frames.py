@@ -45,6 +45,13 @@ def test_more_messages_than_agreed_are_refused() -> None:
         list(reader.feed(encode_frame({})))
 
 
+def test_an_order_with_steps_may_say_more() -> None:
+    reader = FrameReader(MAX_FRAMES + 8)
+    assert len(list(reader.feed(encode_frame({}) * (MAX_FRAMES + 8)))) == MAX_FRAMES + 8
+    with pytest.raises(FramesBroken, match="more than 1,008 messages"):
+        list(reader.feed(encode_frame({})))
+
+
 def test_half_a_message_waits_for_its_other_half() -> None:
     reader, frame = FrameReader(), encode_frame({"a": 1})
     assert list(reader.feed(frame[:-1])) == []

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.sandbox import host as host_module
+from remit.sandbox import confinement
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.kernel import unsupported
 from remit.sandbox.orders import Quotas
@@ -337,8 +337,8 @@ def test_a_kernel_that_cannot_confine_is_named_and_nothing_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = unsupported("Linux", "5.4", "x86_64", "not built into this kernel")
-    monkeypatch.setattr(host_module, "probe_kernel", lambda: old)
-    host_module.require_confinement_here.cache_clear()
+    monkeypatch.setattr(confinement, "probe_kernel", lambda: old)
+    confinement.require_confinement_here.cache_clear()
     with plain_host(tmp_path) as host:
         with pytest.raises(EnvironmentFailed, match=r"landlock \(not built into this kernel\)") as failed:
             host.run(order("answer"))

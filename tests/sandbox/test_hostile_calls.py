@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from remit.sandbox.host import CutShort, SandboxHost
-from tests.sandbox.arena import Arena, a_host, attempt, make_arena
+from tests.sandbox.arena import BUILDS, Arena, a_host, attempt, make_arena
 from tests.sandbox.system_call_numbers import ENDS_OR_STOPS, HARMLESS, number_of
 
 SELF, PARENT, FOLDER, FILE, CHANNEL = ({"is": word} for word in ("self", "parent", "folder", "file", "channel"))
@@ -212,9 +212,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Arena:
     return make_arena(tmp_path_factory.mktemp("calls") / "arena")
 
 
-@pytest.fixture(scope="module")
-def confined(arena: Arena) -> Iterator[SandboxHost]:
-    with a_host(arena) as host:
+@pytest.fixture(scope="module", params=BUILDS)
+def confined(arena: Arena, request: pytest.FixtureRequest) -> Iterator[SandboxHost]:
+    with a_host(arena, build=request.param) as host:
         yield host
 
 

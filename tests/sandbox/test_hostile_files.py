@@ -15,7 +15,7 @@ import pytest
 from remit.effects.registry import PathUse
 from remit.errors import RemitError
 from remit.sandbox.host import SandboxHost
-from tests.sandbox.arena import SECRET, Arena, a_host, an_order, attempt, attempt_watched, make_arena
+from tests.sandbox.arena import BUILDS, SECRET, Arena, a_host, an_order, attempt, attempt_watched, make_arena
 from tests.sandbox.system_call_numbers import number_of
 
 REFUSALS: Final = {errno.EACCES, errno.EPERM, errno.EXDEV}
@@ -65,9 +65,9 @@ def first_arena(tmp_path_factory: pytest.TempPathFactory) -> Arena:
     return make_arena(tmp_path_factory.mktemp("files") / "arena")
 
 
-@pytest.fixture(scope="module")
-def confined(first_arena: Arena) -> Iterator[SandboxHost]:
-    with a_host(first_arena) as host:
+@pytest.fixture(scope="module", params=BUILDS)
+def confined(first_arena: Arena, request: pytest.FixtureRequest) -> Iterator[SandboxHost]:
+    with a_host(first_arena, build=request.param) as host:
         yield host
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from remit.errors import Reason, RemitError
 from remit.sandbox.host import CutShort, SandboxHost
-from tests.sandbox.arena import MIB, ROOMY, Arena, a_host, an_order, attempt, cut_short, is_healthy, make_arena
+from tests.sandbox.arena import BUILDS, MIB, ROOMY, Arena, a_host, an_order, attempt, cut_short, is_healthy, make_arena
 from tests.sandbox.hostile_frames import frame
 
 SOON: Final = 3.0
@@ -26,9 +26,9 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Arena:
     return make_arena(tmp_path_factory.mktemp("frames") / "arena")
 
 
-@pytest.fixture(scope="module")
-def confined(arena: Arena) -> Iterator[SandboxHost]:
-    with a_host(arena) as host:
+@pytest.fixture(scope="module", params=BUILDS)
+def confined(arena: Arena, request: pytest.FixtureRequest) -> Iterator[SandboxHost]:
+    with a_host(arena, build=request.param) as host:
         yield host
 
 
@@ -77,6 +77,9 @@ LIES: Final[dict[str, bytes]] = {
     "a question that is no object": said({"kind": "ask", "question": 7}),
     "a question of somebody who is gone": said({"kind": "ask", "question": {}}),
     "a thousand questions of somebody who is gone": said({"kind": "ask", "question": {}}) * 999,
+    "a step of an order that has none": said({"kind": "step", "number": 0, "phase": "begun"}),
+    "a step without a number": said({"kind": "step", "phase": "done"}),
+    "a step that is no object": said({"kind": "step", "number": {}, "phase": []}),
     "half a length": b"\x00\x00",
     "half a frame": struct.pack(">I", 100) + b'{"kind"',
 }

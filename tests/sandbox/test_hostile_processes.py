@@ -16,7 +16,9 @@ import pytest
 
 from remit.errors import EnvironmentFailed, Reason
 from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.orders import Build
 from tests.sandbox.arena import (
+    BUILDS,
     ROOMY,
     ROOT,
     Arena,
@@ -38,9 +40,15 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Arena:
     return make_arena(tmp_path_factory.mktemp("processes") / "arena")
 
 
+@pytest.fixture(scope="module", params=BUILDS)
+def build(request: pytest.FixtureRequest) -> Build:
+    made: Build = request.param
+    return made
+
+
 @pytest.fixture(scope="module")
-def confined(arena: Arena) -> Iterator[SandboxHost]:
-    with a_host(arena) as host:
+def confined(arena: Arena, build: Build) -> Iterator[SandboxHost]:
+    with a_host(arena, build=build) as host:
         yield host
 
 
@@ -115,12 +123,14 @@ def limits_of(pid: int) -> dict[str, str]:
 
 
 @pytest.mark.req("EI-11", "FX-12")
-def test_limits_are_in_force_after_every_attempt_to_raise_them(confined: SandboxHost, arena: Arena) -> None:
+def test_limits_are_in_force_after_every_attempt_to_raise_them(
+    confined: SandboxHost, build: Build, arena: Arena
+) -> None:
     finished, limits = attempt_watched(confined, arena, "raise_limits", lambda pid, _: limits_of(pid))
     assert finished.output is not None
     assert set(finished.output["errors"]) == {errno.EPERM}
     assert limits["Max core file size"] == "0"
-    assert limits["Max open files"] == "64"
+    assert limits["Max open files"] == str(build.open_files)
     assert int(limits["Max file size"]) <= ROOMY.write_bytes
     # What the interpreter had mapped already comes on top.
     assert ROOMY.memory_bytes <= int(limits["Max address space"]) <= ROOMY.memory_bytes + 512 * 1024 * 1024

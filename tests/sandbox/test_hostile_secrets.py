@@ -13,7 +13,7 @@ from remit.authority.keys import create_keys, load_signer
 from remit.authority.signing import ROLES, Signer
 from remit.ids import system_clock
 from remit.sandbox.host import SandboxHost
-from tests.sandbox.arena import Arena, a_host, attempt, attempt_watched, make_arena
+from tests.sandbox.arena import BUILDS, Arena, a_host, attempt, attempt_watched, make_arena
 
 PASSWORD = "pass-the-salt-" + os.urandom(8).hex()
 REFUSALS = {errno.EACCES, errno.EPERM}
@@ -38,12 +38,12 @@ def signers(state: Path) -> list[Signer]:
     return [load_signer(state / "keys", role) for role in ROLES]
 
 
-@pytest.fixture(scope="module")
-def confined(arena: Arena, signers: list[Signer]) -> Iterator[SandboxHost]:
+@pytest.fixture(scope="module", params=BUILDS)
+def confined(arena: Arena, signers: list[Signer], request: pytest.FixtureRequest) -> Iterator[SandboxHost]:
     """The keys are loaded, and a password is in the environment, before the host starts anything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REMIT_TEST_PASSWORD", PASSWORD)
-        with a_host(arena) as host:
+        with a_host(arena, build=request.param) as host:
             yield host
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from remit.errors import EnvironmentFailed, Reason
-from remit.sandbox import host as host_module
-from remit.sandbox import kernel
+from remit.sandbox import confinement, kernel
 from remit.sandbox.kernel import Probe
 from tests.sandbox.plain_host import ROOT, order, plain_host
 from tests.sandbox.test_host import wait_until_gone
@@ -22,9 +21,9 @@ from tests.sandbox.test_interrupts import zygote_of
 
 @pytest.fixture
 def fresh_probe() -> Iterator[None]:
-    host_module.require_confinement_here.cache_clear()
+    confinement.require_confinement_here.cache_clear()
     yield
-    host_module.require_confinement_here.cache_clear()
+    confinement.require_confinement_here.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_probe")
@@ -73,7 +72,7 @@ def test_a_kernel_that_confines_is_asked_once(tmp_path: Path, monkeypatch: pytes
         asked.append(1)
         return kernel.probe_kernel()
 
-    monkeypatch.setattr(host_module, "probe_kernel", probe)
+    monkeypatch.setattr(confinement, "probe_kernel", probe)
     with plain_host(tmp_path) as host:
         for _ in range(3):
             os.kill(zygote := zygote_of(host), signal.SIGKILL)
@@ -87,7 +86,7 @@ def test_one_true_no_among_what_could_not_be_tried_is_still_not_the_kernels_faul
     fields = {name: getattr(real, name) for name in real.__dataclass_fields__}
     fields["confinement"] = Probe(False, "the trial process did not run: OSError", tried=False)
     with pytest.raises(EnvironmentFailed) as failed:
-        host_module.require_confinement(kernel.KernelFeatures(**fields))
+        confinement.require_confinement(kernel.KernelFeatures(**fields))
     assert "unsafe" not in failed.value.next_step
 
 

@@ -44,16 +44,17 @@ def walk(program: list[Instruction], number: int, arguments: tuple[int, ...] = (
                 raise AssertionError(f"an instruction that nobody wrote: {code:#x}")
 
 
-def call(name: str, *arguments: int, machine: str = "x86_64") -> int:
+def call(name: str, *arguments: int, machine: str = "x86_64", exchanges: bool = False) -> int:
     number = number_of(name, machine)
     assert number is not None
-    return walk(allow_list(machine), number, arguments, machine)
+    return walk(allow_list(machine, exchanges=exchanges), number, arguments, machine)
 
 
 @pytest.mark.req("FX-11")
 @pytest.mark.parametrize("machine", MACHINES)
-def test_exactly_the_listed_calls_are_allowed_at_all(machine: str) -> None:
-    program = allow_list(machine)
+@pytest.mark.parametrize("exchanges", [False, True])
+def test_exactly_the_listed_calls_are_allowed_at_all(machine: str, exchanges: bool) -> None:  # noqa: FBT001
+    program = allow_list(machine, exchanges=exchanges)
     listed = {*seccomp.PLAIN, *seccomp.PRELUDE, *seccomp.RESTORES}
     plain = {number_of(name, machine) for name in listed}
     checked = {number_of(name, machine) for name in seccomp.CHECKED}
@@ -71,7 +72,7 @@ def test_exactly_the_listed_calls_are_allowed_at_all(machine: str) -> None:
 @pytest.mark.req("FX-11")
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_conditional_jump_can_be_encoded(machine: str) -> None:
-    for one in (*allow_list(machine), *take_away(machine, restores=False)):
+    for one in (*allow_list(machine), *allow_list(machine, exchanges=True), *take_away(machine, restores=False)):
         assert max(one.if_true, one.if_false) <= 255
 
 
@@ -100,6 +101,9 @@ def test_a_call_by_the_other_numbering_of_this_architecture_kills() -> None:
         ("renameat2", (1, 1, 1, 1, HIGH | 1), True),  # the kernel does not see the upper half
         ("renameat2", (1, 1, 1, 1, 0), False),
         ("renameat2", (1, 1, 1, 1, 2), False),
+        ("sync_file_range", (5, 0, HIGH, 2), True),
+        ("sync_file_range", (5, 0, 0, 1), False),  # waits for what is under way
+        ("sync_file_range", (5, 0, 0, 7), False),
         ("unlinkat", (1, 1, 0), True),
         ("unlinkat", (1, 1, 0x200), False),
         ("utimensat", (5, 0, 1, 0), True),
@@ -138,6 +142,19 @@ def test_a_call_is_allowed_only_with_these_arguments(
     machine: str,
 ) -> None:
     assert call(name, *arguments, machine=machine) == (ALLOW if allowed else DENY)
+
+
+@pytest.mark.req("FX-11")
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("flags, allowed", [(0, False), (1, True), (2, True), (3, False), (4, False), (HIGH | 2, True)])
+def test_where_files_may_change_places_they_still_may_not_replace_one_another(
+    flags: int,
+    allowed: bool,  # noqa: FBT001
+    machine: str,
+) -> None:
+    """4 is RENAME_WHITEOUT, which Landlock lets pass: it would leave a device behind."""
+    said = call("renameat2", 5, 1, 6, 1, flags, machine=machine, exchanges=True)
+    assert said == (ALLOW if allowed else DENY)
 
 
 @pytest.mark.req("EI-11", "FX-11")

@@ -13,7 +13,8 @@ import pytest
 
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.sandbox.conversation import Conversation, Listener, NeverBegun
-from remit.sandbox.host import CutShort, Finished, SandboxHost, encode_order
+from remit.sandbox.handed import encode_order
+from remit.sandbox.host import CutShort, Finished, SandboxHost
 from remit.sandbox.orders import Order
 from remit.sandbox.pool import AHEAD, Child, Lease, Zygote
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, order, plain_host

@@ -19,7 +19,7 @@ from remit.syscalls import number_here, prepared
 _OPENAT2: Final = number_here("openat2")
 _RENAMEAT2: Final = number_here("renameat2")
 _AT_FDCWD: Final = -100
-_RENAME_NOREPLACE: Final = 1
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
 _CONFINED: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 # The kernel answers EAGAIN when a rename elsewhere disturbed its walk; one who renames without end must not hold us.
@@ -198,6 +198,71 @@ def rename_noreplace(
     raise failure(OSError(code, os.strerror(code)), where or name_a, "could not be renamed")
 
 
+def rename_exchange(folder: int, name_a: str, name_b: str, *, where: str = "") -> None:
+    """Let the two names change places in one step: at every moment each of them stands for one of the two files."""
+    _require_component(name_a, where)
+    _require_component(name_b, where)
+    old, new = os.fsencode(name_a), os.fsencode(name_b)
+    if _renameat2(_RENAMEAT2, folder, old, folder, new, _RENAME_EXCHANGE) >= 0:
+        return
+    code = ctypes.get_errno()
+    if code == errno.ENOENT:
+        raise _missing("the file", where or name_b)
+    if code in {errno.EINVAL, errno.ENOSYS}:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "this filesystem cannot let two files change places in one step",
+            where=where or name_b,
+            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem that knows RENAME_EXCHANGE.",
+        )
+    raise failure(OSError(code, os.strerror(code)), where or name_b, "could not be exchanged")
+
+
+def make_folder(folder: int, name: str, *, where: str = "") -> bool:
+    """A new folder of mode 0755, less the umask. False if there is one already. The caller syncs `folder`."""
+    _require_component(name, where)
+    try:
+        os.mkdir(name, 0o755, dir_fd=folder)
+    except FileExistsError:
+        found = peek(folder, name, where=where)
+        if found is None or stat.S_ISDIR(found.mode):  # None: gone again, as whoever opens it next will find
+            return False
+        kind = _KINDS.get(stat.S_IFMT(found.mode), "a file")
+        raise Refused(
+            Reason.PATH_REFUSED,
+            f"a folder is needed here, and this is {kind}",
+            where=where or name,
+            next_step="Choose another path.",
+        ) from None
+    except FileNotFoundError:
+        raise _missing("the folder above", where or name) from None
+    except OSError as problem:
+        raise failure(problem, where or name, "could not be made") from None
+    return True
+
+
+def remove_folder(folder: int, name: str, *, where: str = "") -> bool:
+    """Remove an empty folder. False if it is not empty, or no folder has this name. The caller syncs `folder`."""
+    _require_component(name, where)
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as problem:
+        if problem.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+            return False
+        raise failure(problem, where or name, "could not be removed") from None
+    return True
+
+
+def may_write(folder: int) -> bool:
+    """Whether names can be made and removed in this folder, by the rights of the moment. It promises nothing.
+
+    Limit: in a folder with the sticky bit somebody else's file stays out of reach all the same.
+    """
+    return os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
+
+
 def already_there(where: str) -> Refused:
     return Refused(
         Reason.FILE_CONFLICT,
@@ -215,13 +280,13 @@ def failure(problem: OSError, where: str, what: str) -> RemitError:
             Reason.DISK_FULL,
             f"this {what}: the disk, or a quota on it, is full",
             where=where,
-            next_step="Free some space and try again with a new task.",
+            next_step="Free some space and try again.",
         )
     closed = code in {errno.EACCES, errno.EPERM, errno.EROFS}
     advice = "Check who owns it and what its mode allows; Remit acts as the user it runs as." if closed else ""
     why = os.strerror(code) if code else type(problem).__name__
     return EnvironmentFailed(
-        Reason.EFFECT_FAILED,
+        Reason.PERMISSION_DENIED if closed else Reason.EFFECT_FAILED,
         f"this {what}: {why}",
         where=where,
         next_step=advice or "`remit doctor` shows whether something is wrong with this machine or its disks.",
@@ -281,7 +346,7 @@ def _refusal(code: int, where: str, what: str) -> RemitError:
 
 def _missing(what: str, where: str) -> Refused:
     return Refused(
-        Reason.FILE_CONFLICT, f"{what} does not exist", where=where, next_step="Check the path, and create it if due."
+        Reason.FILE_MISSING, f"{what} does not exist", where=where, next_step="Check the path, and create it if due."
     )
 
 

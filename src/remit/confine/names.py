@@ -1,7 +1,8 @@
-"""Paths judged as text, before anything is opened: absolute, beneath an allowed directory, one spelling only.
+"""Paths judged as text, before anything is opened: beneath an allowed directory, and of one spelling only.
 
-`locate` is pure: what the path meets on the disk is found out by `confine.beneath`, at the moment it is opened. A name
-is never normalised into another one, except that `//` and `.` are left out; what would need more is refused.
+`locate`, for absolute paths, and `locate_below`, for those of a plan, are pure: what a path meets on the disk is found
+out by `confine.beneath`, at the moment it is opened. A name is never normalised into another one, except that `//` and
+`.` are left out; what would need more is refused.
 """
 
 import os
@@ -25,6 +26,11 @@ class Located(NamedTuple):
     base: str
     parents: tuple[str, ...]
     name: str
+
+    @property
+    def below(self) -> str:
+        """The path relative to its base."""
+        return "/".join((*self.parents, self.name))
 
     @property
     def path(self) -> str:
@@ -52,6 +58,45 @@ def locate(path: str, bases: Sequence[str]) -> Located:
         if bases
         else "No directory is allowed yet: list some as base_directories in remit.yaml.",
     )
+
+
+def locate_below(root: str, path: str) -> Located:
+    """Where a path of a plan lies, which is relative to the root. Refuses what others could read as a way out of it."""
+    if path.startswith("/"):
+        raise _refused("this path is absolute", path, "Name the file by its path below the root of the workspace.")
+    components = _split(path)
+    if not components:
+        raise _refused("this path names no file", path, "Name a file below the root of the workspace.")
+    if path.endswith(("/", "/.")):
+        raise _refused("this path ends in a slash or a dot, so it names a directory", path, "Name a file.")
+    for part in components:
+        _require_one_meaning(part, path)
+    if components[0] == "~":
+        raise _refused("this path begins with `~`", path, "Name the file by its path below the root of the workspace.")
+    place = Located(root, components[:-1], components[-1])
+    if len(place.path.encode("utf-8")) > MAX_PATH_BYTES:
+        raise _refused(f"this path has more than {MAX_PATH_BYTES} bytes", path[:80] + "...", "Use a shorter one.")
+    return place
+
+
+def plain_spelling(path: str) -> str:
+    """A path without what says nothing, `//` and `.`: two that are one file become equal. Judges nothing."""
+    return "/".join(part for part in path.split("/") if part not in {"", "."})
+
+
+def _require_one_meaning(part: str, path: str) -> None:
+    """To the kernel these are names like any other; another program, system or font may see `..` or a slash in them."""
+    if ".." in part.split("\\"):
+        raise _refused(
+            "a component of this path climbs up where a backslash separates", path, "Separate folders by a slash."
+        )
+    plain = unicodedata.normalize("NFKC", part)
+    if "/" in plain or "\0" in plain or ".." in plain.split("\\"):
+        raise _refused(
+            "a component of this path looks like `..` or a slash, written in other characters",
+            ascii(path),
+            "Use plain dots and slashes.",
+        )
 
 
 def require_bases(bases: Iterable[str], state: Path) -> tuple[str, ...]:
@@ -98,9 +143,13 @@ def _is_one_of(place: Path, others: Iterable[Path]) -> bool:
 
 
 def _components(path: str) -> tuple[str, ...]:
-    """The components of an absolute path, less the empty ones and `.`; or a refusal."""
     if not path.startswith("/"):
         raise _refused("this path is not absolute", path, "Give the full path, from / on.")
+    return _split(path)
+
+
+def _split(path: str) -> tuple[str, ...]:
+    """The components of a path, less the empty ones and `.`; or a refusal."""
     if "\0" in path:
         raise _refused("a path cannot hold NUL", path, "Check the path.")
     try:

@@ -27,7 +27,7 @@ class Approvals(Contract):
 
 
 class Envelope(Contract):
-    """An approved plan. The signature covers every other field; anything but APPROVED is refused already here."""
+    """An approved plan. The signature covers every other field, the plan by its digest; only APPROVED is one."""
 
     bounds: ClassVar[Bounds] = replace(LARGE, max_bytes=LARGE.max_bytes + (1 << 20))
 

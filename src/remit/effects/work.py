@@ -6,10 +6,14 @@ returns, and fails with a `RemitError`; anything else it raises is a bug, and is
 Named tuples, because `dataclasses` loads 1.4 MB that every fork would pay for.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol
 
+from remit.errors import Reason, Refused
+
+_PIECE: Final = 1 << 20
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -53,6 +57,14 @@ class Work(NamedTuple):
     """So much is done of so much. The host may drop it."""
     ask: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
     """Put a question to the host and wait; the wall clock stands still meanwhile."""
+    step: Callable[[Mapping[str, Any]], None] = lambda _: None
+    """Tell the host of one of the order's steps: its `number`, a `phase`, and what belongs to that. No answer comes.
+
+    `begun` starts the step's clock, and stops the one before; `staged` stops it. Each is said once at most. So is the
+    end, which is `done` or `failed` for one that was begun, `skipped`, or `seen` in a simulation; then nothing but
+    `diff`, which may be said at any time. `failed` has an `error`, and `seen` may have a `problem`: an error of ours
+    as `as_json` gives it.
+    """
 
 
 class Effect(Protocol):
@@ -67,3 +79,20 @@ class Effect(Protocol):
         With `finish`, an effect that had reached the world is completed, and its output returned; one that had not is
         cleared away, and None returned. Without, it is undone in either case. May itself be killed and called again.
         """
+
+
+def read_given(work: Work, name: str, most: int) -> bytes:
+    """All bytes of a descriptor that came with the order, such as a plan that is too large for it.
+
+    Children that run at the same time share the place in the file that `read` goes on from, so it is not used.
+    """
+    descriptor = work.given[name]
+    size = os.fstat(descriptor).st_size
+    if size > most:
+        raise Refused(Reason.TOO_LARGE, f"it has {size:,} bytes, and at most {most:,} are read", where=name)
+    pieces: list[bytes] = []
+    done = 0
+    while done < size and (piece := os.pread(descriptor, min(size - done, _PIECE), done)):
+        pieces.append(piece)
+        done += len(piece)
+    return b"".join(pieces)

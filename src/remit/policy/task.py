@@ -1,10 +1,9 @@
 """May this task happen, as far as that can be said without looking at the disk?"""
 
 import functools
-import re
 import secrets
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from remit.confine.names import Located, locate
 from remit.contracts.base import Contract
@@ -14,8 +13,8 @@ from remit.effects.registry import Capability, Registry
 from remit.errors import Reason, Refused
 from remit.policy.capability import decide_capability
 from remit.policy.decision import Decision, Denial
+from remit.policy.protected import PART_NAME, is_own_folder
 
-_PART: Final = re.compile(r"\.remit-[0-9a-f]{24}\.part")
 Bases = Callable[[], tuple[str, ...]]
 """The allowed directories, asked for by a task that names a path."""
 
@@ -71,7 +70,7 @@ def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -
 def _located(path: str, bases: tuple[str, ...]) -> Located:
     """Remembered for a while: each task asks several times, and a refusal is not kept."""
     place = locate(path, bases)
-    if _PART.fullmatch(place.name):
+    if PART_NAME.fullmatch(place.name):
         raise Refused(
             Reason.PATH_REFUSED,
             "files of this name are tasks in progress, so no other task touches them",
@@ -84,6 +83,13 @@ def _located(path: str, bases: tuple[str, ...]) -> Located:
             f"{CONFIG_NAME} says what Remit may do, so no task touches it",
             where=place.path,
             next_step="Change it by hand.",
+        )
+    if is_own_folder(place.path.split("/")):
+        raise Refused(
+            Reason.PATH_REFUSED,
+            "folders of this name hold what Remit keeps of plans, so no task touches what is in them",
+            where=place.path,
+            next_step="Name a file elsewhere.",
         )
     return place
 

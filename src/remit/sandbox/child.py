@@ -18,7 +18,7 @@ from remit.confine import beneath
 from remit.effects import rehearsal
 from remit.effects.work import Effect, Spot, Work
 from remit.errors import Misuse, Reason, Refused, RemitError
-from remit.sandbox.frames import CHUNK, GO, FrameReader, FramesBroken, encode_frame
+from remit.sandbox.frames import CHUNK, GO, MAX_ANSWERS, MAX_GIVEN, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.hot_pages import HotPages
 from remit.sandbox.landlock import Landlock, decide_rights
 from remit.sandbox.privileges import Privileges
@@ -27,8 +27,6 @@ from remit.syscalls import number_of, prepared, require
 
 CHANNEL: Final = LOCK_DESCRIPTOR + 1
 REHEARSED: Final = "rehearsal"
-MAX_GIVEN: Final = 8
-MAX_OPEN_FILES: Final = 64
 MAX_TRACE: Final = 500
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -152,7 +150,7 @@ class Channel:
 
     def __init__(self, descriptor: int = CHANNEL) -> None:
         self._descriptor = descriptor
-        self._reader = FrameReader()
+        self._reader = FrameReader(MAX_ANSWERS)
         self._told = (0.0, 0)
 
     def take_order(self) -> tuple[dict[str, Any], list[int]]:
@@ -187,6 +185,9 @@ class Channel:
         if now - when >= _PROGRESS_PAUSE and (done - last) * _PROGRESS_STEPS >= total:
             self._told = (now, done)
             self.say({"kind": "progress", "done": done, "total": total})
+
+    def step(self, message: Mapping[str, Any]) -> None:
+        self.say({**message, "kind": "step"})
 
     def ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         self.say({"kind": "ask", "question": question})
@@ -253,6 +254,7 @@ def prepare_work(order: dict[str, Any], descriptors: list[int], channel: Channel
         note=channel.note,
         progress=channel.progress,
         ask=channel.ask,
+        step=channel.step,
     )
     return work, rights
 

@@ -11,12 +11,23 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from remit.errors import Misuse, Reason, Refused, RemitError
-from remit.sandbox.endings import KINDS, CutShort, Finished, Note, reason_of
-from remit.sandbox.frames import CHUNK, GO, MAX_FRAME, FrameReader, FramesBroken, encode_frame
-from remit.sandbox.orders import Quotas
+from remit.sandbox.endings import KINDS, Cancelled, CutShort, Finished, Note, reason_of
+from remit.sandbox.frames import (
+    CHUNK,
+    FRAMES_OF_A_STEP,
+    GO,
+    MAX_FRAME,
+    MAX_FRAMES,
+    FrameReader,
+    FramesBroken,
+    encode_frame,
+)
+from remit.sandbox.orders import Quotas, Usage
+from remit.sandbox.paces import NotAsAgreed, Paces
 from remit.sandbox.pool import Child
 from remit.sandbox.quotas import (
     FIRST_LOOK_SECONDS,
@@ -26,12 +37,15 @@ from remit.sandbox.quotas import (
     decide_breach,
     memory_breach,
     next_look,
+    time_breach,
 )
 from remit.untrusted import Bounds, parse_json
 
 OnProgress = Callable[[int, int], None]
 OnAsk = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 OnNote = Callable[[Mapping[str, Any]], None]
+OnStep = Callable[[Mapping[str, Any]], None]
+IsCancelled = Callable[[], bool]
 Meanwhile = Callable[[dict[str, Any] | None], None]
 
 _DOCTOR: Final = {"next_step": "Mount /proc without hidepid; `remit doctor` shows what holds on this machine."}
@@ -49,6 +63,18 @@ class Listener(NamedTuple):
     on_ask: OnAsk | None = None
     on_note: OnNote | None = None
     meanwhile: Meanwhile | None = None
+    on_step: OnStep | None = None
+    is_cancelled: IsCancelled | None = None
+
+
+class Times(NamedTuple):
+    """What an order says of its time: in all, if that is not the host's quota, and for each step."""
+
+    seconds: float | None = None
+    paces: tuple[float, ...] = ()
+
+
+_NO_TIMES: Final = Times()
 
 
 class NeverBegun(Exception):
@@ -58,12 +84,14 @@ class NeverBegun(Exception):
 class Conversation:
     """With one child, once: it is dead after `run`. Its descriptors are the caller's to close."""
 
-    def __init__(self, child: Child, quotas: Quotas, resident: int) -> None:
+    def __init__(self, child: Child, quotas: Quotas, resident: int, times: Times = _NO_TIMES) -> None:
         self._child = child
-        self._quotas = quotas
+        self._quotas = quotas if times.seconds is None else replace(quotas, seconds=times.seconds)
+        self._has_own_time = times.seconds is not None
+        self._paces = Paces(times.paces)
         self._listener = Listener()
         self._meter = Meter(child.pid, resident, child.held)
-        self._reader = FrameReader()
+        self._reader = FrameReader(MAX_FRAMES + FRAMES_OF_A_STEP * len(times.paces))
         self._notes: list[Note] = []
         self._noted = 0
         self._heard = False
@@ -112,9 +140,7 @@ class Conversation:
             self._say_go()
             output = self._listen()
             used = self._meter.read(self._seconds())
-            breach = decide_breach(self._quotas, used)
-            if breach is not None:
-                raise self._cut(breach)
+            self._require_within(used)
             return Finished(output, tuple(self._notes), used)
         except FramesBroken as problem:
             raise self._cut(Breach(f"the task's process said too much: {problem}", "")) from None
@@ -136,8 +162,7 @@ class Conversation:
 
     def _listen(self) -> dict[str, Any] | None:
         """Until it is done. Looks at the quotas when it is time to, however much the child has to say."""
-        channel, pause = self._child.channel, FIRST_LOOK_SECONDS
-        look_at = self._began + pause
+        channel, look_at = self._child.channel, self._began + FIRST_LOOK_SECONDS
         while True:
             if self._outgoing:
                 self._poll.modify(channel, select.POLLIN | select.POLLOUT)
@@ -154,11 +179,24 @@ class Conversation:
                 self.died = True
                 raise self._cut_by_death()
             if time.monotonic() >= look_at:
-                used = self._meter.read(self._seconds())
-                breach = decide_breach(self._quotas, used)
-                if breach is not None:
-                    raise self._cut(breach)
-                look_at = time.monotonic() + next_look(self._quotas, used)
+                look_at = self._look() + time.monotonic()
+
+    def _look(self) -> float:
+        """Whether it may go on. Seconds until the next look."""
+        if self._listener.is_cancelled is not None and self._listener.is_cancelled():
+            raise self._cut_short(Reason.CANCELLED, "it was cancelled", {}, Cancelled)
+        used = self._meter.read(self._seconds())
+        self._require_within(used)
+        pause, left = next_look(self._quotas, used), self._paces.left(used.seconds)
+        return pause if left is None else min(pause, max(left, 0.0) + 0.001)
+
+    def _require_within(self, used: Usage) -> None:
+        breach = self._paces.breach(used.seconds)
+        if breach is None and self._has_own_time and used.seconds > self._quotas.seconds:
+            breach = time_breach(self._quotas.seconds)
+        breach = breach or decide_breach(self._quotas, used)
+        if breach is not None:
+            raise self._cut(breach)
 
     def _receive(self) -> Iterable[bytes]:
         try:
@@ -200,10 +238,20 @@ class Conversation:
                     self._listener.on_progress(done, total)
             case {"kind": "ask", "question": dict(question)}:
                 self._answer(question)
+            case {"kind": "step"}:
+                self._take_step(message)
             case {"kind": "failed", "error": dict(error)}:
                 raise self._failure(error)
             case _:
                 raise self._not_as_agreed()
+
+    def _take_step(self, message: dict[str, Any]) -> None:
+        try:
+            said = self._paces.heed(message, self._seconds())
+        except NotAsAgreed:
+            raise self._not_as_agreed() from None
+        if self._listener.on_step is not None:
+            self._listener.on_step(said)
 
     def _keep(self, note: Note, size: int) -> None:
         """The child goes on when it is kept. The clock stands still, but not the child: it is but a moment.
@@ -280,7 +328,7 @@ class Conversation:
 
     def _cut(self, breach: Breach) -> CutShort:
         words = {"next_step": breach.next_step}
-        return self._cut_short(Reason.RESOURCE_EXHAUSTED, breach.what, words)
+        return self._cut_short(breach.reason, breach.what, words)
 
     def _not_as_agreed(self) -> CutShort:
         return self._cut_short(Reason.EFFECT_FAILED, "the task's process did not answer as agreed", {})
@@ -288,12 +336,15 @@ class Conversation:
     def _cut_by_death(self) -> CutShort:
         return self._cut_short(Reason.EFFECT_FAILED, "the task's process died", {})
 
-    def _cut_short(self, reason: Reason, what: str, words: Mapping[str, str]) -> CutShort:
+    def _cut_short(
+        self, reason: Reason, what: str, words: Mapping[str, str], kind: type[CutShort] = CutShort
+    ) -> CutShort:
         """Kills first: what it had noted until then is still in the socket, and `settle` will need it."""
         self._see_it_dead()
         self._drain()
         more = {key: words[key] for key in ("where", "next_step") if words.get(key)}
-        return CutShort(reason, what, notes=self._notes, usage=self._meter.last(self._seconds()), **more)
+        used, step = self._meter.last(self._seconds()), self._paces.running
+        return kind(reason, what, notes=self._notes, usage=used, step=step, **more)
 
     def _drain(self) -> None:
         """The notes among what is left in the socket, up to the first thing that is not as agreed."""

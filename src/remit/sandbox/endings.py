@@ -33,6 +33,14 @@ _NOT_THE_EFFECTS_TO_SAY: Final = frozenset(
         Reason.SANDBOX_UNAVAILABLE,
         Reason.STORE_UNAVAILABLE,
         Reason.STORE_OUTDATED,
+        # what was approved, how long it took, whether somebody cancelled it, and what becomes of the way back
+        Reason.PROTECTED,
+        Reason.TIMED_OUT,
+        Reason.CANCELLED,
+        Reason.BACKUP_DAMAGED,
+        Reason.BACKUP_MISSING,
+        Reason.ROLLBACK_EXPIRED,
+        Reason.ROLLBACK_FAILED,
     }
 )
 
@@ -40,15 +48,29 @@ _NOT_THE_EFFECTS_TO_SAY: Final = frozenset(
 class CutShort(EnvironmentFailed):
     """The task did not come to its end, and its process is certainly dead. What it left must be settled.
 
-    `reason` is RESOURCE_EXHAUSTED for a quota, and EFFECT_FAILED where it died or did not keep to its contract.
+    `reason` is RESOURCE_EXHAUSTED for a quota, TIMED_OUT for a time that the order had set, and EFFECT_FAILED where it
+    died or did not keep to its contract. `step` is the one whose clock ran, if any.
     """
 
     def __init__(
-        self, reason: Reason, what: str, *, where: str = "", next_step: str = "", notes: Sequence[Note], usage: Usage
+        self,
+        reason: Reason,
+        what: str,
+        *,
+        where: str = "",
+        next_step: str = "",
+        notes: Sequence[Note],
+        usage: Usage,
+        step: int | None = None,
     ) -> None:
         super().__init__(reason, what, where=where, next_step=next_step)
         self.notes = tuple(notes)
         self.usage = usage
+        self.step = step
+
+
+class Cancelled(CutShort):
+    """By the caller, at one of the looks. `reason` is CANCELLED."""
 
 
 class Finished(NamedTuple):
@@ -82,9 +104,8 @@ def describe_status(status: int | None) -> tuple[str, bool]:
 def death_of(cut: CutShort, status: int | None, quotas: Quotas) -> CutShort:
     """The same, with what the zygote knows of the end."""
     what, too_large = describe_status(status)
+    known: dict[str, Any] = {"notes": cut.notes, "usage": cut.usage, "step": cut.step}
     if too_large:
         breach = write_breach(quotas)
-        return CutShort(
-            Reason.RESOURCE_EXHAUSTED, breach.what, next_step=breach.next_step, notes=cut.notes, usage=cut.usage
-        )
-    return CutShort(cut.reason, what, where=cut.where, notes=cut.notes, usage=cut.usage)
+        return CutShort(breach.reason, breach.what, next_step=breach.next_step, **known)
+    return CutShort(cut.reason, what, where=cut.where, **known)

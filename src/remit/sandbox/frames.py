@@ -10,7 +10,12 @@ from typing import Any, Final
 
 MAX_FRAME: Final = 1 << 20
 MAX_FRAMES: Final = 1_000
-"""In one conversation, from the child to the host."""
+"""In one conversation, from the child to the host; for each step of the order there are some more."""
+FRAMES_OF_A_STEP: Final = 4
+MAX_GIVEN: Final = 120
+"""Descriptors that go with an order, of any build. The kernel takes 253 in one message."""
+MAX_ANSWERS: Final = 5_000
+"""From the host to the child, which could else not ask before each of a thousand steps."""
 
 CHUNK: Final = 1 << 16
 _LENGTH: Final = 4
@@ -31,9 +36,10 @@ def encode_frame(message: Mapping[str, Any]) -> bytes:
 class FrameReader:
     """Bytes in, whole frames out. Never holds more than one frame and one chunk."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_FRAMES) -> None:
         self._held = bytearray()
         self._count = 0
+        self._most = most
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The frames that are complete now. Take them all before feeding again."""
@@ -47,8 +53,8 @@ class FrameReader:
             if len(held) < end:
                 return
             self._count += 1
-            if self._count > MAX_FRAMES:
-                raise FramesBroken(f"it sent more than {MAX_FRAMES:,} messages")
+            if self._count > self._most:
+                raise FramesBroken(f"it sent more than {self._most:,} messages")
             frame = bytes(held[_LENGTH:end])
             del held[:end]
             yield frame

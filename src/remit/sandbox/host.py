@@ -5,7 +5,6 @@ forked from the one that made it.
 """
 
 import fcntl
-import functools
 import os
 import select
 import threading
@@ -13,20 +12,31 @@ import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from remit.durable import disk_failure, make_private_directory
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
-from remit.sandbox.child import MAX_GIVEN
-from remit.sandbox.conversation import Conversation, Listener, Meanwhile, NeverBegun, OnAsk, OnNote, OnProgress
-from remit.sandbox.endings import CutShort, Finished, death_of
-from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken, encode_frame
-from remit.sandbox.kernel import KernelFeatures, probe_kernel
-from remit.sandbox.orders import Order, Quotas
-from remit.sandbox.pool import AHEAD, ANSWER_SECONDS, Child, Lease, Zygote, ZygoteGone, ZygoteStuck, close_all
+from remit.sandbox.confinement import require_confinement_here
+from remit.sandbox.conversation import (
+    Conversation,
+    IsCancelled,
+    Listener,
+    Meanwhile,
+    NeverBegun,
+    OnAsk,
+    OnNote,
+    OnProgress,
+    OnStep,
+    Times,
+)
+from remit.sandbox.endings import Cancelled, CutShort, Finished, death_of
+from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken
+from remit.sandbox.handed import Handed, encode_order
+from remit.sandbox.orders import Build, Order, Quotas
+from remit.sandbox.pool import AHEAD, ANSWER_SECONDS, TASKS, Child, Lease, Zygote, ZygoteGone, ZygoteStuck, close_all
 from remit.untrusted import parse_json
 
-__all__ = ["CutShort", "Finished", "SandboxHost", "StandBy"]
+__all__ = ["Cancelled", "CutShort", "Finished", "SandboxHost", "StandBy"]
 
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 _TRIES: Final = 2 * AHEAD
@@ -49,8 +59,10 @@ class SandboxHost:
         confined: bool = True,
         lock: Path,
         import_paths: Sequence[str] = (),
+        build: Build = TASKS,
     ) -> None:
         self._effects = tuple(effects)
+        self._build = build
         self._quotas = quotas
         self._confined = confined
         self._lock_path = lock
@@ -63,7 +75,7 @@ class SandboxHost:
         self._closed = False
         _hosts.add(self)
 
-    def run(
+    def run(  # noqa: PLR0913 - what the caller wants to hear, by name
         self,
         order: Order,
         *,
@@ -72,10 +84,19 @@ class SandboxHost:
         on_ask: OnAsk | None = None,
         on_note: OnNote | None = None,
         meanwhile: Meanwhile | None = None,
+        on_step: OnStep | None = None,
+        is_cancelled: IsCancelled | None = None,
     ) -> Finished:
         """Do it in a process of its own, which is dead when this returns or raises. See `StandBy.run`."""
         with self.stand_by(order, given=given) as standing:
-            return standing.run(on_progress=on_progress, on_ask=on_ask, on_note=on_note, meanwhile=meanwhile)
+            return standing.run(
+                on_progress=on_progress,
+                on_ask=on_ask,
+                on_note=on_note,
+                meanwhile=meanwhile,
+                on_step=on_step,
+                is_cancelled=is_cancelled,
+            )
 
     def stand_by(self, order: Order, *, given: Mapping[str, int] = _NOTHING) -> "StandBy":
         """A process that has this order, has its folders open and its walls closed, and does nothing before `run`.
@@ -84,7 +105,8 @@ class SandboxHost:
         """
         self.require_usable()
         self._require_fitting(order, given)
-        standing = StandBy(self, encode_order(order, tuple(given)), tuple(given.values()))
+        frame = encode_order(order, tuple(given))
+        standing = StandBy(self, Handed(frame, tuple(given.values()), Times(order.seconds, order.paces)))
         try:
             standing.prepare()
         except BaseException:
@@ -130,15 +152,16 @@ class SandboxHost:
             raise Misuse(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
         if order.network:
             raise Misuse(Reason.MISUSE, "no effect can use the network yet", where=order.capability_id)
-        if len(given) > MAX_GIVEN:
-            raise Misuse(Reason.MISUSE, f"a task is given at most {MAX_GIVEN} descriptors", where=order.task_id)
+        most = self._build.most_given
+        if len(given) > most:
+            raise Misuse(Reason.MISUSE, f"an order is given at most {most} descriptors here", where=order.task_id)
 
-    def hand_over(self, frame: bytes, descriptors: Sequence[int], lease: Lease) -> "Ready | None":
+    def hand_over(self, handed: Handed, lease: Lease) -> "Ready | None":
         """The order to a child that is alive; None if it died at that moment, and another one is to have it."""
         zygote, child = self._take(lease)
-        conversation = Conversation(child, self._quotas, zygote.resident)
+        conversation = Conversation(child, self._quotas, zygote.resident, handed.times)
         try:
-            conversation.hand_over(frame, descriptors)
+            conversation.hand_over(handed.frame, handed.descriptors)
             conversation.get_ready()
             zygote.ask_ahead()
         except NeverBegun:
@@ -197,6 +220,7 @@ class SandboxHost:
                 confined=self._confined,
                 lock=self._lock[0],
                 import_paths=self._import_paths,
+                build=self._build,
             )
             try:
                 if self._confined:
@@ -238,17 +262,16 @@ class StandBy:
     Whatever becomes of this object, the process is killed: at the latest when the next task takes a child.
     """
 
-    __slots__ = ("_descriptors", "_frame", "_host", "_lease", "_ready")
+    __slots__ = ("_handed", "_host", "_lease", "_ready")
 
-    def __init__(self, host: SandboxHost, frame: bytes, descriptors: Sequence[int]) -> None:
+    def __init__(self, host: SandboxHost, handed: Handed) -> None:
         self._lease = Lease()
         self._host = host
-        self._frame = frame
-        self._descriptors = descriptors
+        self._handed = handed
         self._ready: Ready | None = None
 
     def prepare(self) -> Ready | None:
-        self._ready = self._host.hand_over(self._frame, self._descriptors, self._lease)
+        self._ready = self._host.hand_over(self._handed, self._lease)
         return self._ready
 
     def run(
@@ -258,18 +281,22 @@ class StandBy:
         on_ask: OnAsk | None = None,
         on_note: OnNote | None = None,
         meanwhile: Meanwhile | None = None,
+        on_step: OnStep | None = None,
+        is_cancelled: IsCancelled | None = None,
     ) -> Finished:
         """Go. The process is dead when this returns or raises; one that died before it was told is replaced.
 
         The effect goes on only when `on_note` has returned; what that raises ends the task and comes out as it is.
         `meanwhile` is called with the output of a task that came to its end, when its process was killed and may not
         be dead yet: for work on the way to the outcome, which must not be told to anybody before `run` has returned.
+        `on_step` hears of the steps of an order that has paces. `is_cancelled` is asked every few milliseconds; a yes
+        ends the task with `Cancelled`.
         Raises what the effect raised; `CutShort` where it did not come to its end, and must be settled;
         EnvironmentFailed, with nothing begun, where there can be no sandbox.
         """
         if self._lease.over:
             raise Misuse(Reason.MISUSE, "a process that stood by serves once, and this one was used or dismissed")
-        listener = Listener(on_progress, on_ask, on_note, meanwhile)
+        listener = Listener(on_progress, on_ask, on_note, meanwhile, on_step, is_cancelled)
         try:
             self._host.require_usable()
             for _ in range(_TRIES):
@@ -347,14 +374,6 @@ def _died_twice(ended: str) -> EnvironmentFailed:
     )
 
 
-def encode_order(order: Order, given: Sequence[str]) -> bytes:
-    fields: dict[str, Any] = {name: getattr(order, name) for name in Order.__dataclass_fields__}
-    try:
-        return encode_frame({**fields, "given": given})
-    except FramesBroken as problem:
-        raise Refused(Reason.TOO_LARGE, f"the task is too large: {problem}", where=order.task_id) from None
-
-
 def hold(path: Path, held: list[int]) -> None:
     """A shared lock on this file, for as long as a copy of the descriptor, the only one in `held`, is open anywhere."""
     make_private_directory(path.parent)
@@ -391,29 +410,3 @@ def last_words(child: Child) -> str:
     except (OSError, FramesBroken, Refused, KeyError, TypeError):
         pass
     return ""
-
-
-@functools.cache
-def require_confinement_here() -> None:
-    """Asked until the answer is yes, and then not again."""
-    require_confinement(probe_kernel())
-
-
-def require_confinement(kernel: KernelFeatures) -> None:
-    """All that the sandbox stands on works here, or EnvironmentFailed naming what does not."""
-    wanted = ("landlock", "confinement", "seccomp", "no_new_privs", "openat2", "renameat2")
-    missing = {name: probe for name in wanted if not (probe := getattr(kernel, name)).works}
-    if not missing:
-        return
-    found = ", ".join(f"{name} ({probe.found})" for name, probe in missing.items())
-    if not all(probe.tried for probe in missing.values()):
-        raise EnvironmentFailed(
-            Reason.SANDBOX_UNAVAILABLE,
-            f"it could not be tried whether this kernel confines an effect: {found}",
-            next_step="Try again. Run less at once, or raise the limits on processes and open files (ulimit -u, -n).",
-        )
-    raise EnvironmentFailed(
-        Reason.SANDBOX_UNAVAILABLE,
-        f"this kernel cannot confine an effect: {found}",
-        next_step="`remit doctor` says what is needed; `sandbox: unsafe-none` in remit.yaml runs without.",
-    )

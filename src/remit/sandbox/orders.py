@@ -2,9 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from remit.effects.registry import PathUse
+from remit.sandbox.frames import MAX_GIVEN
+
+_OWN_FILES: Final = 32
+"""Standard streams, the lock, the channel, and what an effect opens for itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,24 @@ class Quotas:
     read_bytes: int
     write_bytes: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What the children of one zygote are made for. The default is for tasks."""
+
+    exchanges: bool = False
+    """Whether two files of a folder may change places (RENAME_EXCHANGE). Needs no right that making one does not."""
+    open_files: int = 64
+    packages: tuple[str, ...] = ()
+    """What the effects import beside Remit and the standard library, by the names of the topmost packages."""
+    announces: bool = False
+    """Fault points are shown to a supervisor: for tests."""
+
+    @property
+    def most_given(self) -> int:
+        """Descriptors that an order may bring along. Most of the room is for folders, and a little for the rest."""
+        return min(MAX_GIVEN, (self.open_files - _OWN_FILES) // 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,10 @@ class Order:
     notes: tuple[Mapping[str, Any], ...] = ()
     network: bool = False
     restores: bool = False
+    seconds: float | None = None
+    """For the whole order, instead of the host's quota."""
+    paces: tuple[float, ...] = ()
+    """Seconds for each step, by its number. Empty: there are no steps, and the child can speak of none."""
 
 
 @dataclass(frozen=True, slots=True)

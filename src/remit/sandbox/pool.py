@@ -16,8 +16,9 @@ from itertools import chain, repeat
 from pathlib import Path
 from typing import Any, Final
 
+from remit import faultpoints
 from remit.errors import SANDBOX_OPTION, EnvironmentFailed, Reason
-from remit.sandbox.orders import Quotas
+from remit.sandbox.orders import Build, Quotas
 from remit.sandbox.zygote import HOW_ENDED, MAX_PACKET, MORE
 
 AHEAD: Final = 4
@@ -29,6 +30,8 @@ START_SECONDS: Final = 30.0
 ANSWER_SECONDS: Final = 10.0
 """A fork takes a millisecond. Whoever does not answer for so long is stopped, or stuck."""
 STOP_SECONDS: Final = 5.0
+
+TASKS: Final = Build()
 
 Packet = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
 
@@ -106,7 +109,14 @@ class Zygote:
     """
 
     def __init__(
-        self, effects: Sequence[str], quotas: Quotas, *, confined: bool, lock: int, import_paths: Sequence[str]
+        self,
+        effects: Sequence[str],
+        quotas: Quotas,
+        *,
+        confined: bool,
+        lock: int,
+        import_paths: Sequence[str],
+        build: Build = TASKS,
     ) -> None:
         self.resident = 0
         self._guard = threading.Lock()
@@ -124,6 +134,9 @@ class Zygote:
                 "confined": confined,
                 "memory_bytes": quotas.memory_bytes,
                 "write_bytes": quotas.write_bytes,
+                "exchanges": build.exchanges,
+                "open_files": build.open_files,
+                "announces": build.announces or faultpoints.is_announcing(),
                 "paths": [_PACKAGES, *import_paths],
             }
             try:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
+from remit.errors import Reason
 from remit.sandbox.orders import Quotas, Usage
 
 FIRST_LOOK_SECONDS: Final = 0.010
@@ -28,6 +29,7 @@ class Breach:
 
     what: str
     next_step: str
+    reason: Reason = Reason.RESOURCE_EXHAUSTED
 
 
 def decide_breach(quotas: Quotas, used: Usage) -> Breach | None:
@@ -46,6 +48,15 @@ def decide_breach(quotas: Quotas, used: Usage) -> Breach | None:
 def memory_breach(quotas: Quotas) -> Breach:
     return Breach(
         f"the task needed more than {quotas.memory_bytes:,} bytes of memory", _raise("limits.max_memory_bytes")
+    )
+
+
+def time_breach(seconds: float) -> Breach:
+    """Of the time that the order itself had set."""
+    return Breach(
+        f"it took longer than {seconds:g} seconds in all",
+        "Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task in remit.yaml.",
+        Reason.TIMED_OUT,
     )
 
 

@@ -47,7 +47,8 @@ RESTORES: Final = ("fchmod", "fchown", "fsetxattr", "fremovexattr")
 
 _PROT_EXEC: Final = 4
 _MAP_ANONYMOUS: Final = 0x20
-_RENAME_NOREPLACE: Final = 1
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_SYNC_FILE_RANGE_WRITE: Final = 2
 _SET_ID_BITS: Final = 0o6000
 _FIONCLEX, _FIOCLEX = 0x5450, 0x5451
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
@@ -80,6 +81,8 @@ CHECKED: Final[dict[str, tuple[Check, ...]]] = {
     **dict.fromkeys(("read", "write", "pread64", "pwrite64"), (Check("most", 2, (MAX_TRANSFER,)),)),
     "mprotect": (Check("lacks", 2, (_PROT_EXEC,)),),
     "renameat2": (Check("in", 4, (_RENAME_NOREPLACE,)),),
+    # Only to begin with what fsync does as well: the other flags wait.
+    "sync_file_range": (Check("in", 3, (_SYNC_FILE_RANGE_WRITE,)),),
     # No file is born as a program that runs as its owner. Of openat2 the kernel shows us too little to say so; there
     # the missing privilege does it.
     "openat": (Check("lacks", 3, (_SET_ID_BITS,)),),
@@ -111,12 +114,20 @@ _deny: Final = Instruction(_RETURN, 0, 0, _FAIL | errno.EPERM)
 _allow: Final = Instruction(_RETURN, 0, 0, _ALLOW)
 
 
-def allow_list(machine: str) -> list[Instruction]:
+def checks_of(*, exchanges: bool) -> dict[str, tuple[Check, ...]]:
+    """What is allowed in part. An exchange loses neither file; without it a rename can only go where nothing is."""
+    if not exchanges:
+        return CHECKED
+    return {**CHECKED, "renameat2": (Check("in", 4, (_RENAME_NOREPLACE, _RENAME_EXCHANGE)),)}
+
+
+def allow_list(machine: str, *, exchanges: bool = False) -> list[Instruction]:
     """The program from birth on. A balanced tree over the numbers: the kernel walks it for every call there is."""
     blocks: dict[int, list[Instruction]] = {}
-    for name in (*PLAIN, *PRELUDE, *RESTORES, *CHECKED):
+    checked = checks_of(exchanges=exchanges)
+    for name in (*PLAIN, *PRELUDE, *RESTORES, *checked):
         if (number := number_of(name, machine)) is not None:
-            checks = [instruction for check in CHECKED.get(name, ()) for instruction in compile_check(check)]
+            checks = [instruction for check in checked.get(name, ()) for instruction in compile_check(check)]
             blocks[number] = [*checks, _allow]
     # The C library then falls back on clone, which is refused with EPERM.
     blocks[number_of("clone3", machine) or 0] = [Instruction(_RETURN, 0, 0, _FAIL | errno.ENOSYS)]
@@ -222,10 +233,10 @@ class Filters(NamedTuple):
     order_to_restore: Filter
 
 
-def prepare_filters() -> Filters:
+def prepare_filters(*, exchanges: bool = False) -> Filters:
     machine = os.uname().machine
     return Filters(
-        Filter(allow_list(machine)),
+        Filter(allow_list(machine, exchanges=exchanges)),
         Filter(take_away(machine, restores=False)),
         Filter(take_away(machine, restores=True)),
     )

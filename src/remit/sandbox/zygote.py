@@ -17,11 +17,11 @@ import signal
 import struct
 from typing import Any, Final, NoReturn
 
+from remit import faultpoints
 from remit.effects import rehearsal
 from remit.effects.work import Effect
 from remit.errors import RemitError
 from remit.sandbox.child import (
-    MAX_OPEN_FILES,
     REHEARSED,
     Cell,
     Channel,
@@ -91,18 +91,21 @@ def _prepare(settings: dict[str, Any]) -> Cell:
     if confined:
         Privileges(ON_FILES).keep_only_these()
         promise_no_new_privileges()
-    walls = Walls(Landlock(), prepare_filters(), Privileges(WITHOUT_MAKING_PROGRAMS)) if confined else None
+    filters = prepare_filters(exchanges=settings["exchanges"])
+    walls = Walls(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS)) if confined else None
     cell = settle_code(Cell(effects=effects, zygote=os.getpid(), walls=walls))
     _settle_memory()
     os.umask(0)  # not before: importing may write byte code, which nobody else is to change
     limit("core", 0)
-    limit("nofile", MAX_OPEN_FILES)  # of which this process needs no more than its children
+    limit("nofile", settings["open_files"])  # of which this process needs no more than its children
     limit("fsize", settings["write_bytes"])
     limit("as", mapped_and_resident()[0] + settings["memory_bytes"])
-    if not cell.rehearsal:
-        return cell
-    with rehearsal.pretending():
-        return cell._replace(hot=find_hot_pages(cell))
+    if cell.rehearsal:
+        with rehearsal.pretending():
+            cell = cell._replace(hot=find_hot_pages(cell))
+    if settings["announces"]:
+        faultpoints.announce()  # not before: what is rehearsed does not count
+    return cell
 
 
 def settle_code(cell: Cell) -> Cell:

@@ -4,6 +4,7 @@ The program runs in a forked process under a seccomp filter that asks us about e
 and its descendants', in one order. While we think, none of them can change anything: that moment is a crash point. We
 can let the call happen, kill the whole tree, make the call fail, let it write only half, pretend that it happened, or
 copy the disk first. Only changes below the watched folders count; sockets, pipes and byte code are let through.
+With `named`, the places that call `faultpoints.reach` are points as well, in the same order.
 
 Use it in a process of its own with one thread: it forks without exec, and reaps every child it finds.
 """
@@ -24,7 +25,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from remit.testing.notified_calls import Report, ask_about_changes, changed_paths, libc, may_create, parse_report
+from remit import faultpoints
+from remit.testing.notified_calls import (
+    Report,
+    announced_point,
+    ask_about_changes,
+    changed_paths,
+    libc,
+    may_create,
+    parse_report,
+)
 from remit.testing.short_writes import write_half
 
 LONGEST_RUN: Final = 60.0
@@ -36,6 +46,10 @@ _ANSWER: Final = 0xC0182101
 _CONTINUE: Final = 1
 _REPORT_SIZE: Final = 80
 _SUBREAPER: Final = 36
+
+
+REACH: Final = "reach"
+"""Instead of a system call: a fault point with a name, which is then the only path. It can be killed at, no more."""
 
 
 class Point(NamedTuple):
@@ -107,9 +121,11 @@ def run_watched(
     *,
     longest: float = LONGEST_RUN,
     patience: float = LINGERING,
+    named: bool = False,
 ) -> Ended:
     """Run `work` in a forked process, asking `decide` at each point. Returns when the whole tree is dead.
 
+    With `named` the fault points of the program and of its sandboxes are points, too; its own settings are overruled.
     Raises TimeoutError for a tree that hangs; it is killed first.
     """
     if threading.active_count() != 1:
@@ -123,7 +139,7 @@ def run_watched(
         stack.enter_context(ours)
         pid = os.fork()
         if pid == 0:
-            _become_the_program(work, theirs, said, printed)
+            _become_the_program(work, theirs, said, printed, named=named)
         stack.callback(_kill_everything)
         theirs.close()
         _, descriptors, _, _ = socket.recv_fds(ours, 1, 1)
@@ -190,6 +206,13 @@ class _Watch:
             return True
         self._ended.points.append(point)
         action = self._decide(point, lambda: _words(self._said))
+        if point.call == REACH and not isinstance(action, Kill):
+            self._reply(report, report.arguments[2], 0, 0)  # as if it were written: it is no output
+            return True
+        return self._carry_out(action, point)
+
+    def _carry_out(self, action: Action, point: Point) -> bool:
+        report = point.report
         if isinstance(action, Shorten):
             written = write_half(report)
             action = PROCEED if written is None else action
@@ -212,6 +235,8 @@ class _Watch:
     def _point(self, report: Report) -> Point | None:
         if not self._watched or not may_create(report):
             return None
+        if name := announced_point(report):
+            return Point(len(self._ended.points) + 1, REACH, (name,), report)
         paths = changed_paths(report)
         if not any(os.path.join(path, "").startswith(folder) for path in paths for folder in self._watched):
             return None
@@ -248,7 +273,9 @@ class _Watch:
             )
 
 
-def _become_the_program(work: Callable[[Acknowledge], None], ours: socket.socket, said: int, printed: int) -> None:
+def _become_the_program(
+    work: Callable[[Acknowledge], None], ours: socket.socket, said: int, printed: int, *, named: bool
+) -> None:
     """In the forked process. Never returns."""
     code = 1
     try:
@@ -259,6 +286,8 @@ def _become_the_program(work: Callable[[Acknowledge], None], ours: socket.socket
         socket.send_fds(ours, [b"."], [listener])
         os.close(listener)
         ours.close()
+        if named:
+            faultpoints.announce()
         work(lambda word: _say(said, word))
         code = 0
     except SystemExit as leaving:

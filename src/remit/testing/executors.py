@@ -23,9 +23,9 @@ from remit.effects.registry import Capability
 from remit.errors import Refused, RemitError
 from remit.founding import initialise
 from remit.ids import system_clock
+from remit.sandbox.fleet import import_paths
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.orders import Quotas
-from remit.tasks import import_paths
 from remit.workspace import Workspace
 
 Arrange = Callable[[Path], Mapping[str, Any]]

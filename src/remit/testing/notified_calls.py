@@ -12,6 +12,8 @@ import struct
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from remit.faultpoints import ANNOUNCEMENT
+
 # Name: numbers on x86_64 and aarch64 (0: it has none), then which arguments say what is changed. "fd0" is a descriptor,
 # "at1" a folder's descriptor with a path in the argument after it, "path0" a path alone. The first is the one reported.
 _TABLE: Final[dict[str, tuple[int, int, tuple[str, ...]]]] = {
@@ -80,6 +82,7 @@ _NEW_LISTENER: Final = 1 << 3
 _WAIT_KILLABLE: Final = 1 << 5
 """Without it a signal makes the waiting call start again, and it would be counted twice."""
 
+_LONGEST_ANNOUNCEMENT: Final = 100
 _AT_FDCWD: Final = -100
 _PAGE: Final = 4096
 
@@ -155,6 +158,14 @@ def may_create(report: Report) -> bool:
     if report.name != "openat2":
         return True
     return bool(int.from_bytes(read_memory(report.thread, report.arguments[2], 8), "little") & _CREATES)
+
+
+def announced_point(report: Report) -> str:
+    """The name of the fault point that this write announces, or an empty string: most writes announce nothing."""
+    if report.name != "write" or report.arguments[0] != 1 or report.arguments[2] > _LONGEST_ANNOUNCEMENT:
+        return ""
+    written = read_memory(report.thread, report.arguments[1], report.arguments[2])
+    return written.removeprefix(ANNOUNCEMENT).decode().strip() if written.startswith(ANNOUNCEMENT) else ""
 
 
 def changed_paths(report: Report) -> tuple[str, ...]:

@@ -1,0 +1,40 @@
+"""How plans and rollbacks ended, signed by the executor's host. An unsigned or altered status is no status."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.authority.signing import Keyring, Signer
+from remit.contracts.outcome import RollbackOutcome
+from remit.contracts.status import CompletionStatus
+
+_UNSIGNED: Final = frozenset({"signature"})
+
+
+def sign_status(signer: Signer, unsigned: Mapping[str, Any]) -> CompletionStatus:
+    """All fields but the key's id and the signature are given."""
+    draft = CompletionStatus.from_tree(_draft(signer, unsigned))
+    body = draft.canonical(without=_UNSIGNED)
+    return draft.model_copy(update={"signature": signer.sign("plan-status", body)})
+
+
+def verify_status(status: CompletionStatus, keyring: Keyring) -> None:
+    """Return if a registered executor key signed exactly this; otherwise refuse and say which rule failed."""
+    body = status.canonical(without=_UNSIGNED)
+    keyring.verify("plan-status", status.key_id, body, status.signature, signed_at=status.completed_at)
+
+
+def sign_rollback_outcome(signer: Signer, unsigned: Mapping[str, Any]) -> RollbackOutcome:
+    """All fields but the key's id and the signature are given."""
+    draft = RollbackOutcome.from_tree(_draft(signer, unsigned))
+    body = draft.canonical(without=_UNSIGNED)
+    return draft.model_copy(update={"signature": signer.sign("rollback-outcome", body)})
+
+
+def verify_rollback_outcome(outcome: RollbackOutcome, keyring: Keyring) -> None:
+    """Return if a registered executor key signed exactly this; otherwise refuse and say which rule failed."""
+    body = outcome.canonical(without=_UNSIGNED)
+    keyring.verify("rollback-outcome", outcome.key_id, body, outcome.signature, signed_at=outcome.executed_at)
+
+
+def _draft(signer: Signer, unsigned: Mapping[str, Any]) -> dict[str, Any]:
+    return {**unsigned, "key_id": signer.key_id, "signature": "A" * 86}

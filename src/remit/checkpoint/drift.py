@@ -1,0 +1,147 @@
+"""What became of the files since a plan ran: as it left them, as before already, or changed by somebody else."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
+
+from remit.checkpoint.backups import state_of
+from remit.confine.beneath import open_base, open_file, open_folder, peek
+from remit.confine.names import Located, locate_below
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.effects.plan_steps import State
+from remit.errors import Reason, Refused
+
+Look = Literal["left", "before", "drifted"]
+
+
+def look_at(root: str, manifest: RollbackManifest, chosen: Collection[str]) -> dict[str, tuple[Look, State | None]]:
+    """By checkpoint: how it stands, and the state of the file that going back would replace or take away.
+
+    Of a folder only whether it is there. `chosen` as in `select`.
+    """
+    checkpoints = select(manifest, chosen)
+    states = see(root, paths_of(checkpoints))
+    looks: dict[str, tuple[Look, State | None]] = {}
+    for checkpoint in checkpoints:
+        if checkpoint.file_kind == "directory":
+            looks[checkpoint.checkpoint_id] = "left" if _is_folder(root, checkpoint.file_path) else "before", None
+        else:
+            state = states[checkpoint.new_path or checkpoint.file_path]
+            looks[checkpoint.checkpoint_id] = judge(checkpoint, states), state
+    return looks
+
+
+def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoint]:
+    """The checkpoints that are still to be restored, in the order of restoring; all of them if none is named.
+
+    Refuses an id that the manifest does not have.
+    """
+    by_id = {checkpoint.checkpoint_id: checkpoint for checkpoint in manifest.checkpoints}
+    for checkpoint_id in chosen:
+        if checkpoint_id not in by_id:
+            raise Refused(
+                Reason.MALFORMED,
+                "this run has no such checkpoint",
+                where=checkpoint_id,
+                next_step="rollback_manifest.json in the report folder lists them.",
+            )
+    wanted = [by_id[checkpoint_id] for checkpoint_id in manifest.rollback_order]
+    return [
+        checkpoint
+        for checkpoint in wanted
+        if checkpoint.restored_at is None and (not chosen or checkpoint.checkpoint_id in chosen)
+    ]
+
+
+def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
+    """Every path of a file that going back may touch, each once."""
+    paths = (
+        path
+        for checkpoint in checkpoints
+        if checkpoint.file_kind == "file"
+        for path in (checkpoint.file_path, checkpoint.new_path)
+        if path is not None
+    )
+    return list(dict.fromkeys(paths))
+
+
+def see(root: str, paths: Iterable[str]) -> dict[str, State | None]:
+    """The state of each path now. DRIFTED where a link, a folder or the like stands in the place of a file."""
+    return {path: _see(locate_below(root, path), path) for path in paths}
+
+
+def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> Look:
+    """Pure. A file with the bytes that the plan left is as left, whatever its permissions are by now."""
+    now = states[checkpoint.file_path]
+    match checkpoint.operation_to_reverse:
+        case "CREATE":
+            return "before" if now is None else _left_or_drifted(now.sha256 == checkpoint.hash_after)
+        case "RENAME":
+            return _judge_rename(checkpoint, now, states[checkpoint.new_path or ""])
+        case "DELETE":
+            return "before" if is_original(now, checkpoint) else _left_or_drifted(now is None)
+        case "MODIFY":
+            if is_original(now, checkpoint):
+                return "before"
+            return _left_or_drifted(now is not None and now.sha256 == checkpoint.hash_after)
+
+
+def is_original(state: State | None, checkpoint: Checkpoint) -> bool:
+    """The bytes and permissions from before the plan."""
+    return state is not None and state.is_alike(original_state(checkpoint))
+
+
+def original_state(checkpoint: Checkpoint) -> State | None:
+    """None for what the plan created."""
+    if checkpoint.original_hash is None or checkpoint.original_size is None:
+        return None
+    return State(checkpoint.original_hash, checkpoint.original_size, int(checkpoint.original_mode or "0644", 8))
+
+
+def _judge_rename(checkpoint: Checkpoint, old: State | None, new: State | None) -> Look:
+    if new is None and is_original(old, checkpoint):
+        return "before"
+    return _left_or_drifted(old is None and new is not None and new.sha256 == checkpoint.original_hash)
+
+
+def _left_or_drifted(as_left: bool) -> Look:  # noqa: FBT001 - the answer to the question in the name
+    return "left" if as_left else "drifted"
+
+
+def _see(located: Located, path: str) -> State | None:
+    try:
+        with contextlib.ExitStack() as stack:
+            base = open_base(located.base)
+            stack.callback(os.close, base)
+            folder = open_folder(base, located.parents, where=path)
+            stack.callback(os.close, folder)
+            file = open_file(folder, located.name, where=path)
+            stack.callback(os.close, file)
+            return state_of(file)
+    except Refused as problem:
+        if problem.reason is Reason.FILE_MISSING:
+            return None
+        if problem.reason is not Reason.PATH_REFUSED:
+            raise
+        raise Refused(
+            Reason.DRIFTED,
+            f"somebody put something else in the place of this file: {problem.what}",
+            where=path,
+            next_step="Move it away, or name the other checkpoints with --checkpoint. Nothing was restored.",
+        ) from None
+
+
+def _is_folder(root: str, path: str) -> bool:
+    located = locate_below(root, path)
+    try:
+        with contextlib.ExitStack() as stack:
+            base = open_base(located.base)
+            stack.callback(os.close, base)
+            folder = open_folder(base, located.parents, where=path)
+            stack.callback(os.close, folder)
+            found = peek(folder, located.name, where=path)
+    except Refused:  # behind a link, or gone: the folder that the plan made is not there
+        return False
+    return found is not None and stat.S_ISDIR(found.mode)

@@ -1,0 +1,434 @@
+"""Restore the files that a plan changed, on a machine without Remit. Needs Python 3.8 or newer and nothing else.
+
+    python3 -I agent_outputs/reports/<run>/rollback.py [--dry-run] [--force] [--checkpoint ID] [--root FOLDER]
+
+Reads rollback_manifest.json beside it. All backups are verified before the first file is restored. A file that somebody
+changed since the run is left alone, and nothing is restored, unless --force is given; then what stands there is kept
+beside the backups first. No link is followed. Running it again goes on where it was interrupted, or says that nothing
+is left. Ends with 0 (restored, or nothing left), 1 (failed) or 2 (refused: nothing was touched).
+
+Limit: it trusts the manifest, which anybody who can write to the project can change; `remit rollback` does not.
+"""
+
+from __future__ import annotations  # so that Python 3.8 does not look at the types
+
+import argparse
+import base64
+import contextlib
+import datetime as dt
+import hashlib
+import json
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+MANIFEST = "rollback_manifest.json"
+NAME = "rollback.py"
+
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+if TYPE_CHECKING:
+    Checkpoint = dict[str, Any]
+    State = tuple[str, int] | None
+    """Hash and permissions; None: there is no such file."""
+    Prepared = tuple[dict[str, Any], list[Checkpoint], dict[str, str], int]
+
+
+class RefusalError(Exception):
+    """Nothing was touched."""
+
+
+def say(text: str) -> None:
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    sys.stdout.write(line.encode("ascii", "backslashreplace").decode("ascii") + "\n")
+
+
+# --- files beneath the root, no link followed -------------------------------------------------------------------------
+
+
+def components(path: str) -> list[bytes]:
+    parts = path.split("/")
+    if "\0" in path or any(part in {"", ".", ".."} for part in parts):
+        raise RefusalError(f"the manifest names a path that is not a plain one: {path}")
+    return [part.encode("utf-8", "surrogateescape") for part in parts]
+
+
+@contextlib.contextmanager
+def folder_of(root: int, path: str, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
+    """The folder that holds the path, open, and the path's last name. FileNotFoundError if there is no such folder."""
+    *parents, name = components(path)
+    current = os.dup(root)
+    try:
+        for parent in parents:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(parent, 0o755, dir_fd=current)
+            inner = os.open(parent, FOLDER_FLAGS, dir_fd=current)
+            if make:
+                os.fsync(current)
+            os.close(current)
+            current = inner
+        yield current, name
+    finally:
+        os.close(current)
+
+
+def open_plain(folder: int, name: bytes, shown: str) -> int:
+    descriptor = os.open(name, READ_FLAGS, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RefusalError(f"not a regular file: {shown}")
+    return descriptor
+
+
+def hash_of(descriptor: int) -> str:
+    digest = hashlib.sha256()
+    offset = 0
+    while True:
+        chunk = os.pread(descriptor, 1 << 20, offset)
+        if not chunk:
+            return "sha256:" + digest.hexdigest()
+        digest.update(chunk)
+        offset += len(chunk)
+
+
+def state_of(root: int, path: str) -> State:
+    try:
+        with folder_of(root, path) as (folder, name):
+            descriptor = open_plain(folder, name, path)
+            try:
+                return hash_of(descriptor), stat.S_IMODE(os.fstat(descriptor).st_mode) & 0o777
+            finally:
+                os.close(descriptor)
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise RefusalError(f"cannot be looked at ({problem.strerror}): {path}") from None
+
+
+def is_folder(root: int, path: str) -> bool:
+    try:
+        with folder_of(root, path) as (folder, name):
+            return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+# --- looking before anything is touched -------------------------------------------------------------------------------
+
+
+def original_of(checkpoint: Checkpoint) -> State:
+    if checkpoint["original_hash"] is None:
+        return None
+    return checkpoint["original_hash"], int(checkpoint.get("original_mode") or "0644", 8)
+
+
+def judge(root: int, checkpoint: Checkpoint) -> str:
+    """`left` as the plan left it, as `before` the plan already, or `drifted`."""
+    if checkpoint.get("file_kind") == "directory":
+        return "left" if is_folder(root, checkpoint["file_path"]) else "before"
+    now, original = state_of(root, checkpoint["file_path"]), original_of(checkpoint)
+    if checkpoint["operation_to_reverse"] == "RENAME":
+        moved = state_of(root, checkpoint["new_path"])
+        if now == original and moved is None:
+            return "before"
+        is_left = now is None and moved is not None and moved[0] == checkpoint["original_hash"]
+    else:
+        if now == original:
+            return "before"
+        is_left = (now[0] if now else None) == checkpoint.get("hash_after")
+    return "left" if is_left else "drifted"
+
+
+def backup_name(checkpoint: Checkpoint) -> bytes:
+    return components(checkpoint["backup_location"])[-1]
+
+
+def verify_backups(backups: int, checkpoints: Sequence[Checkpoint]) -> None:
+    for checkpoint in checkpoints:
+        if checkpoint["backup_location"] is None:
+            continue
+        shown = checkpoint["backup_location"]
+        try:
+            descriptor = open_plain(backups, backup_name(checkpoint), shown)
+        except OSError as problem:
+            raise RefusalError(
+                f"this backup cannot be read ({problem.strerror}), nothing was restored: {shown}"
+            ) from None
+        try:
+            whole = hash_of(descriptor) == checkpoint["original_hash"]
+        finally:
+            os.close(descriptor)
+        if not whole:
+            raise RefusalError(f"this backup is damaged, nothing was restored: {shown}")
+
+
+# --- restoring --------------------------------------------------------------------------------------------------------
+
+
+def copy_bytes(source: int, target: int) -> None:
+    offset = 0
+    while True:
+        view = memoryview(os.pread(source, 1 << 20, offset))
+        if not view:
+            return
+        offset += len(view)
+        while view:
+            view = view[os.write(target, view) :]
+
+
+def dress(descriptor: int, checkpoint: Checkpoint) -> None:
+    """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
+    path = checkpoint["file_path"]
+    if checkpoint.get("original_owner"):
+        user, group = map(int, checkpoint["original_owner"].split(":"))
+        found = os.fstat(descriptor)
+        if (found.st_uid, found.st_gid) != (user, group):
+            try:
+                os.fchown(descriptor, user, group)
+            except OSError:
+                say(f"note: its owner {user}:{group} could not be given back: {path}")
+    for name, value in (checkpoint.get("original_attributes") or {}).items():
+        try:
+            os.setxattr(descriptor, name, base64.b64decode(value))
+        except OSError:
+            say(f"note: its attribute {name} could not be given back: {path}")
+    os.fchmod(descriptor, int(checkpoint.get("original_mode") or "0644", 8) & 0o777)
+    if checkpoint.get("original_mtime_ns"):
+        modified = int(checkpoint["original_mtime_ns"])
+        os.utime(descriptor, ns=(modified, modified))
+
+
+def put_back(root: int, backups: int, checkpoint: Checkpoint) -> None:
+    """A new file beside the old one, whole and on the disk; then it takes the name, in one step."""
+    source = open_plain(backups, backup_name(checkpoint), checkpoint["backup_location"])
+    try:
+        with folder_of(root, checkpoint["file_path"], make=True) as (folder, name):
+            part = b".remit-rollback-" + os.urandom(8).hex().encode("ascii") + b".tmp"
+            descriptor = os.open(part, NEW_FLAGS, 0o600, dir_fd=folder)
+            try:
+                copy_bytes(source, descriptor)
+                dress(descriptor, checkpoint)
+                os.fsync(descriptor)
+                os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(part, dir_fd=folder)
+                raise
+            finally:
+                os.close(descriptor)
+            os.fsync(folder)
+    finally:
+        os.close(source)
+
+
+def remove(root: int, path: str) -> None:
+    try:
+        with folder_of(root, path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+            os.fsync(folder)
+    except FileNotFoundError:
+        pass
+
+
+def rename_back(root: int, checkpoint: Checkpoint) -> None:
+    with folder_of(root, checkpoint["new_path"]) as (source, old):
+        with folder_of(root, checkpoint["file_path"], make=True) as (target, new):
+            os.rename(old, new, src_dir_fd=source, dst_dir_fd=target)
+            os.fsync(target)
+        os.fsync(source)
+
+
+def remove_folder(root: int, path: str) -> bool:
+    with folder_of(root, path) as (folder, name):
+        try:
+            os.rmdir(name, dir_fd=folder)
+        except OSError:
+            return False
+        os.fsync(folder)
+    return True
+
+
+def keep_aside(root: int, backups: int, path: str) -> None:
+    """A copy of what somebody made of the file, beside the backups."""
+    with folder_of(root, path) as (folder, name):
+        source = open_plain(folder, name, path)
+    kept = name[:150] + b".drifted-" + os.urandom(4).hex().encode("ascii") + b".bak"
+    try:
+        copy = os.open(kept, NEW_FLAGS, 0o600, dir_fd=backups)
+        try:
+            copy_bytes(source, copy)
+            os.fsync(copy)
+        finally:
+            os.close(copy)
+        os.fsync(backups)
+    finally:
+        os.close(source)
+    say(f"kept     {path} as backups/{kept.decode('utf-8', 'replace')}")
+
+
+def restore(root: int, backups: int, checkpoint: Checkpoint, look: str) -> bool:
+    """Whether it is as before now; a folder that is not empty stays."""
+    path, moved = checkpoint["file_path"], checkpoint.get("new_path")
+    if checkpoint.get("file_kind") == "directory":
+        return remove_folder(root, path)
+    if look == "drifted":
+        for drifted in [path] + ([moved] if moved else []):
+            if state_of(root, drifted) is not None:
+                keep_aside(root, backups, drifted)
+    if checkpoint["operation_to_reverse"] == "CREATE":
+        remove(root, path)
+    elif moved and state_of(root, path) is None and state_of(root, moved) == original_of(checkpoint):
+        rename_back(root, checkpoint)
+    else:
+        put_back(root, backups, checkpoint)
+        if moved:
+            remove(root, moved)
+    if state_of(root, path) != original_of(checkpoint):
+        raise OSError(5, "it is not as it was before", path)
+    return True
+
+
+# --- the manifest -----------------------------------------------------------------------------------------------------
+
+
+def now_text() -> str:
+    return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # noqa: UP017 - 3.8
+
+
+def pending(manifest: dict[str, Any], chosen: Sequence[str]) -> list[Checkpoint]:
+    by_id = {checkpoint["checkpoint_id"]: checkpoint for checkpoint in manifest["checkpoints"]}
+    for checkpoint_id in chosen:
+        if checkpoint_id not in by_id:
+            raise RefusalError(f"the manifest has no checkpoint {checkpoint_id}")
+    wanted = [by_id[checkpoint_id] for checkpoint_id in manifest["rollback_order"]]
+    return [c for c in wanted if not c.get("restored_at") and (not chosen or c["checkpoint_id"] in chosen)]
+
+
+def require_alive(manifest: dict[str, Any], *, force: bool) -> None:
+    expires = manifest.get("expires_at")
+    over = manifest["status"] == "EXPIRED"
+    if expires and not over:
+        whole_seconds = expires[:19] + "Z"
+        over = whole_seconds < now_text()[:19] + "Z"
+    if over and not force:
+        raise RefusalError(f"this manifest expired at {expires}; give --force to restore all the same")
+
+
+def write_manifest(here: int, manifest: dict[str, Any]) -> None:
+    if all(checkpoint.get("restored_at") for checkpoint in manifest["checkpoints"]):
+        manifest["status"] = "EXECUTED"
+        manifest["executed_at"] = manifest.get("executed_at") or now_text()
+    part = "." + MANIFEST + "." + os.urandom(8).hex() + ".tmp"
+    try:
+        descriptor = os.open(part, NEW_FLAGS, 0o644, dir_fd=here)
+        with open(descriptor, "wb") as file:
+            file.write(json.dumps(manifest, ensure_ascii=False, indent=2).encode("utf-8") + b"\n")
+            file.flush()
+            os.fsync(descriptor)
+        os.rename(part, MANIFEST, src_dir_fd=here, dst_dir_fd=here)
+        os.fsync(here)
+    except OSError as problem:
+        say(f"note: the manifest could not be written ({problem.strerror}); the files are as said above")
+
+
+def read_manifest(here: int) -> dict[str, Any]:
+    try:
+        with open(os.open(MANIFEST, READ_FLAGS, dir_fd=here), "rb") as file:
+            manifest: dict[str, Any] = json.load(file)
+    except (OSError, ValueError):
+        raise RefusalError(f"there is no readable {MANIFEST} beside this script") from None
+    return manifest
+
+
+# --- the whole --------------------------------------------------------------------------------------------------------
+
+
+def look_at_all(root: int, checkpoints: Sequence[Checkpoint], *, force: bool) -> dict[str, str]:
+    looks = {checkpoint["checkpoint_id"]: judge(root, checkpoint) for checkpoint in checkpoints}
+    drifted = [c["file_path"] for c in checkpoints if looks[c["checkpoint_id"]] == "drifted"]
+    if drifted and not force:
+        raise RefusalError(
+            "changed since the run, nothing was restored (--force restores all the same): " + ", ".join(drifted)
+        )
+    return looks
+
+
+def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
+    """Everything that can be refused is refused here, before anything is touched."""
+    try:
+        manifest = read_manifest(here)
+        checkpoints = pending(manifest, options.checkpoint)
+        if checkpoints:
+            require_alive(manifest, force=options.force)
+        looks = look_at_all(root, checkpoints, force=options.force)
+        # What is as before already needs no backup.
+        due = [checkpoint for checkpoint in checkpoints if looks[checkpoint["checkpoint_id"]] != "before"]
+        needed = "drifted" in looks.values() or any(checkpoint["backup_location"] for checkpoint in due)
+        backups = os.open("backups", FOLDER_FLAGS, dir_fd=here) if needed else here
+        verify_backups(backups, due)
+    except OSError as problem:
+        raise RefusalError(f"{problem.strerror}: {problem.filename}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise RefusalError(f"the manifest is not one of Remit's ({type(problem).__name__}: {problem})") from None
+    return manifest, checkpoints, looks, backups
+
+
+def carry_out(root: int, here: int, prepared: Prepared) -> None:
+    manifest, checkpoints, looks, backups = prepared
+    kept = 0
+    for checkpoint in checkpoints:
+        look = looks[checkpoint["checkpoint_id"]]
+        if look == "before" or restore(root, backups, checkpoint, look):
+            checkpoint.update(restored_at=now_text(), restored_by=NAME)
+            say(f"{'as before' if look == 'before' else 'restored '} {checkpoint['file_path']}")
+        else:
+            kept += 1
+            say(f"kept      {checkpoint['file_path']}: the folder is not empty")
+    if checkpoints:
+        write_manifest(here, manifest)
+    none_due = all(look == "before" for look in looks.values())
+    say("nothing left to do" if none_due else f"{len(checkpoints) - kept} restored, {kept} kept")
+
+
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog=NAME, description="Restore the files that a plan changed.")
+    parser.add_argument("--root", help="the root of the project; else three folders up")
+    parser.add_argument(
+        "--checkpoint", action="append", default=[], metavar="ID", help="only this one; can be repeated"
+    )
+    parser.add_argument("--force", action="store_true", help="also where a file was changed since, and after expiry")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_options(arguments)
+    place = os.path.dirname(os.path.realpath(__file__))
+    try:
+        here = os.open(place, FOLDER_FLAGS)
+        root = os.open(options.root or os.path.join(place, "..", "..", ".."), os.O_RDONLY | os.O_DIRECTORY)
+        prepared = prepare(root, here, options)
+    except (RefusalError, OSError) as problem:
+        say(f"refused: {problem}")
+        return 2
+    if options.dry_run:
+        _, checkpoints, looks, _ = prepared
+        due = [c["restore_command"] for c in checkpoints if looks[c["checkpoint_id"]] != "before"]
+        for command in due or ["Nothing: nothing left to do"]:
+            say(f"would do: {command}")
+        return 0
+    try:
+        carry_out(root, here, prepared)
+    except (RefusalError, OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
+        say(f"failed: {problem}. Mend that and run this again: it goes on where it stopped.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""May this plan run, as far as that can be said without looking at the disk? Pure."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from remit.confine.names import Located, locate_below
+from remit.contracts.config import SystemConfig
+from remit.contracts.envelope import Approvals
+from remit.contracts.operations import ReplaceContent
+from remit.contracts.plan import Action, FileRename, Plan
+from remit.contracts.validation_rules import MatchesJsonSchema, SqlExpect
+from remit.errors import Reason, Refused
+from remit.policy.decision import Decision, Denial
+from remit.policy.findings import Needed, uncovered
+from remit.policy.graph import order_actions, paths_of_action
+from remit.policy.protected import group_of, is_forbidden
+
+MAX_PLAN_PATH_BYTES: Final = 256 << 10
+"""All paths together, each time one is named: they stand in the ledger's entry of the plan."""
+
+_NOT_BUILT: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
+_NEVER_UNDONE: Final = frozenset({"PIPELINE_RUN"})
+
+
+def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approvals | None) -> Decision:
+    """Every rule, so that a refusal names all that is wrong. Without approvals, protected files are not denied yet."""
+    if too_much := tuple(_too_much(plan, config)):
+        return Decision(denials=too_much)  # and no more work for one who asks for too much
+    denials = [*_unsupported(plan), *_unclear(plan), *_wrong_paths(plan, config, root), *_wrong_order(plan)]
+    if approvals is not None:
+        denials += uncovered((), needed_approvals(plan, config), approvals)
+    if denials:
+        return Decision(denials=tuple(denials))
+    return Decision((f"each of {len(plan.action_plan)} actions is known here, and every path lies below the root",))
+
+
+def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
+    """What the approval must name, in the order of the plan."""
+    named = dict.fromkeys(path for action in plan.action_plan for path in paths_of_action(action))
+    return Needed(
+        protected=tuple(path for path in named if group_of(path, config.protected)),
+        irreversible=tuple(action.action_id for action in plan.action_plan if action.action_type in _NEVER_UNDONE),
+    )
+
+
+def paths_of(plan: Plan, root: str) -> tuple[Located, ...]:
+    """Every file that the plan changes, once, in the order in which they are named. Refuses a path that leads out."""
+    named = (path for action in plan.action_plan for path in _written_paths(action))
+    return tuple(dict.fromkeys(locate_below(root, path) for path in named))
+
+
+def _unsupported(plan: Plan) -> Iterator[Denial]:
+    for action in plan.action_plan:
+        if action.action_type in _NOT_BUILT:
+            yield Denial(
+                Reason.CAPABILITY_UNSUPPORTED,
+                f"{action.action_type} is not supported",
+                where=_place(action, "action_type"),
+                next_step="Leave this action out.",
+            )
+    for number, rule in enumerate(plan.validation_rules):
+        if isinstance(rule, SqlExpect):
+            yield Denial(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "a rule of the type sql_expect is not supported",
+                where=f"validation_rules, {number}",
+                next_step="Leave this rule out.",
+            )
+
+
+def _unclear(plan: Plan) -> Iterator[Denial]:
+    for action in plan.action_plan:
+        if isinstance(action.operation, ReplaceContent) and action.expected_hash_before is None:
+            yield Denial(
+                Reason.MALFORMED,
+                "a file is replaced as a whole only if the plan says what it replaces",
+                where=_place(action, "expected_hash_before"),
+                next_step="Give the hash of the file as it is, `sha256:` and 64 digits.",
+            )
+
+
+def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
+    located: dict[tuple[str, ...], str] = {}
+    for action in plan.action_plan:
+        places = []
+        for path in _written_paths(action):
+            try:
+                place = locate_below(root, path)
+            except Refused as problem:
+                yield _denial_of(problem, action)
+                continue
+            places.append(place)
+            located.setdefault((*place.parents, place.name), action.action_id)
+            if why := is_forbidden(place.below, config):
+                yield Denial(Reason.PATH_REFUSED, why, where=path, next_step="Leave this action out.")
+        if len(places) > len(set(places)):
+            yield Denial(
+                Reason.PATH_REFUSED,
+                "a file cannot be renamed to itself",
+                where=_place(action, "new_path"),
+                next_step="Name another path.",
+            )
+    yield from _wrong_rule_paths(plan, root)
+    yield from _files_as_folders(located)
+
+
+def _wrong_rule_paths(plan: Plan, root: str) -> Iterator[Denial]:
+    """Rules only read; but they too name nothing outside of the root."""
+    for number, rule in enumerate(plan.validation_rules):
+        if isinstance(rule, SqlExpect):
+            continue
+        named = [rule.path]
+        if isinstance(rule, MatchesJsonSchema) and rule.schema_file is not None:
+            named.append(rule.schema_file)
+        for path in named:
+            try:
+                locate_below(root, path)
+            except Refused as problem:
+                yield Denial(
+                    problem.reason, problem.what, f"validation_rules, {number}: {problem.where}", problem.next_step
+                )
+
+
+def _files_as_folders(located: Mapping[tuple[str, ...], str]) -> Iterator[Denial]:
+    # Sorted, all that lies below a path follows right behind it.
+    for above, below in itertools.pairwise(sorted(located)):
+        if below[: len(above)] == above:
+            yield Denial(
+                Reason.PATH_REFUSED,
+                f"{'/'.join(above)} is a file in this plan and a folder too",
+                where=f"action {located[below]}, {'/'.join(below)}",
+                next_step="Make two plans of it.",
+            )
+
+
+def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+    # Only the action itself is counted, not its new name: a renamed file is one file.
+    files = {paths_of_action(action)[:1] for action in plan.action_plan}
+    if len(files) > config.limits.max_files:
+        yield Denial(
+            Reason.LIMIT_EXCEEDED,
+            f"the plan changes {len(files)} files, and {config.limits.max_files} are allowed",
+            where="action_plan",
+            next_step="Make several plans of it.",
+        )
+    size = sum(len(path.encode("utf-8", "replace")) for action in plan.action_plan for path in _written_paths(action))
+    if size > MAX_PLAN_PATH_BYTES:
+        yield Denial(
+            Reason.LIMIT_EXCEEDED,
+            f"the paths of the plan have {size:,} bytes together, and {MAX_PLAN_PATH_BYTES:,} are allowed",
+            where="action_plan",
+            next_step="Make several plans of it.",
+        )
+
+
+def _wrong_order(plan: Plan) -> Iterator[Denial]:
+    try:
+        order_actions(plan.action_plan)
+    except Refused as problem:
+        yield Denial(problem.reason, problem.what, problem.where, problem.next_step)
+
+
+def _written_paths(action: Action) -> Sequence[str]:
+    """As the plan spells them."""
+    named = [action.target] if action.target is not None else []
+    if isinstance(action, FileRename):
+        named.append(action.operation.new_path)
+    return named
+
+
+def _denial_of(problem: Refused, action: Action) -> Denial:
+    return Denial(problem.reason, problem.what, f"action {action.action_id}, {problem.where!r}", problem.next_step)
+
+
+def _place(action: Action, field: str) -> str:
+    return f"action {action.action_id}, {field}"

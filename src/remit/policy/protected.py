@@ -1,0 +1,97 @@
+"""Files that a plan may touch only with an approval of their own, and those that it may never touch. Pure.
+
+Compared without regard to case and in Unicode normal form C: on some disks `.ENV` is `.env`.
+"""
+
+import fnmatch
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable
+from typing import Final, Literal
+
+from remit.confine.names import plain_spelling
+from remit.contracts.config import CONFIG_NAME, Protected, SystemConfig
+
+Group = Literal["critical", "important", "agent_system"]
+
+OWN_FOLDERS: Final = frozenset({"agent_outputs", "agent_logs"})
+"""Below the root: reports, backups and logs of plans."""
+
+PART_NAME: Final = re.compile(r"\.remit-[0-9a-f]{24}\.part")
+"""Bytes on their way, and files set aside."""
+
+
+def group_of(path: str, protected: Protected) -> Group | None:
+    """Which group protects this path, relative to the root; or None. A pattern holds below every folder too."""
+    components = _folded(path)
+    groups: tuple[tuple[Group, tuple[str, ...]], ...] = (
+        ("critical", protected.critical),
+        ("important", protected.important),
+        ("agent_system", protected.agent_system),
+    )
+    for group, globs in groups:
+        if any(_matches(pattern, components) for pattern in _patterns(globs)):
+            return group
+    return None
+
+
+def is_forbidden(path: str, config: SystemConfig) -> str:
+    """Why no approval helps for this path, relative to the root; or an empty text."""
+    components = _folded(path)
+    if components and components[0] in OWN_FOLDERS:
+        return f"{components[0]} holds what Remit keeps of plans, so no plan touches it"
+    if components[-1:] == (CONFIG_NAME,):
+        return f"{CONFIG_NAME} says what Remit may do, so no plan touches it"
+    if any(PART_NAME.fullmatch(part) for part in components):
+        return "files of this name are work in progress, so no plan touches them"
+    if components in map(_folded, config.policies.cedar_files):
+        return "this policy says who may do what, so no plan touches it"
+    return ""
+
+
+def is_own_folder(components: Iterable[str]) -> bool:
+    """Whether a path leads into a folder where Remit keeps what it needs to take plans back."""
+    return any(_fold(part) in OWN_FOLDERS for part in components)
+
+
+def _folded(path: str) -> tuple[str, ...]:
+    return tuple(_fold(path).split("/")) if (path := plain_spelling(path)) else ()
+
+
+def _fold(text: str) -> str:
+    # Once more composed: folding may take a character apart.
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+Part = Callable[[str], object]
+"""Whether a component is meant."""
+
+
+@functools.lru_cache(maxsize=32)
+def _patterns(globs: tuple[str, ...]) -> tuple[tuple[Part | None, ...], ...]:
+    """Each with `**` before it, for which None stands. `x/` means `x/**`."""
+    written = (glob + "**" if glob.endswith("/") else glob for glob in globs)
+    return tuple((None, *map(_part, _folded(glob))) for glob in written)
+
+
+def _part(glob: str) -> Part | None:
+    if glob == "**":
+        return None
+    if not set("*?[") & set(glob):
+        return glob.__eq__
+    return re.compile(fnmatch.translate(glob)).match
+
+
+def _matches(pattern: tuple[Part | None, ...], components: tuple[str, ...]) -> bool:
+    """`**` stands for any number of components, none included; `*`, `?` and `[...]` stay within one."""
+    # How many components the pattern so far can stand for, from the first on: no way to guess wrong and try again.
+    reached: Collection[int] = (0,)
+    for part in pattern:
+        if part is None:
+            reached = range(min(reached), len(components) + 1)
+        else:
+            reached = [at + 1 for at in reached if at < len(components) and part(components[at])]
+        if not reached:
+            return False
+    return len(components) in reached

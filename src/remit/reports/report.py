@@ -1,0 +1,153 @@
+"""`execution_report.json`, and the errors of a run in the form that the plan door promises. Pure."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from remit.contracts.error_response import ErrorDetails, ErrorResponse
+from remit.contracts.plan import ActionType
+from remit.contracts.report import ActionsSummary, CompletedAction, ExecutionReport, FailedAction, SkippedAction
+from remit.effects.plan_steps import Result, Step
+from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.ids import Clock, parse_time, render_time
+from remit.printable import printable
+from remit.reports.run import Run, code_of, cut, error_of, later
+from remit.version import __version__
+
+RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
+
+_NOT_BEGUN = "Stopped before it was begun"
+_DEPENDENCY = "Dependency "
+
+
+def build_report(run: Run) -> ExecutionReport:
+    """Action by action, in the order of execution. A step without a result was never begun."""
+    results = {result.number: result for result in run.results}
+    completed: list[CompletedAction] = []
+    failed: list[FailedAction] = []
+    skipped: list[SkippedAction] = []
+    for step in run.steps.steps:
+        result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_BEGUN))
+        match result.state:
+            case "done":
+                completed.append(_completed(run, step, result))
+            case "failed":
+                failed.append(_failed(run, step, result))
+            case "skipped":
+                reason = cut(printable(result.reason or _NOT_BEGUN), min(run.room, 1_000))
+                skipped.append(SkippedAction(action_id=step.action_id, reason=reason))
+    completed_at = later(run.started_at, run.completed_at)
+    duration = parse_time(completed_at) - parse_time(run.started_at)
+    return ExecutionReport(
+        report_id=run.ids.report_id,
+        plan_id=run.plan_id,
+        executor_version=__version__,
+        status=run.status,
+        started_at=run.started_at,
+        completed_at=completed_at,
+        duration_ms=round(duration.total_seconds() * 1000),
+        actions_summary=ActionsSummary(
+            total=len(run.steps.steps), completed=len(completed), failed=len(failed), skipped=len(skipped)
+        ),
+        actions_completed=tuple(completed),
+        actions_failed=tuple(failed),
+        actions_skipped=tuple(skipped),
+        rollback_performed=run.rolled_back,
+        rollback_manifest_id=run.ids.manifest_id if run.has_manifest else None,
+        warnings=tuple(cut(warning, 1_000) for warning in _warnings(run)),
+    )
+
+
+def build_errors(run: Run, clock: Clock) -> tuple[ErrorResponse, ...]:
+    """One for each action that failed or was left out because of another, and one for what befell the whole plan."""
+    at = render_time(clock())
+    steps = {step.number: step for step in run.steps.steps}
+    errors = [
+        _response(run, steps[result.number], problem, _recovery(run, problem), at) for result, problem in _problems(run)
+    ]
+    if run.problem is not None:
+        errors.append(_response(run, None, run.problem, _recovery(run, run.problem), at))
+    return tuple(errors)
+
+
+def refusal_of(problem: RemitError, envelope_id: str, clock: Clock) -> ErrorResponse:
+    """Of a plan that was refused as a whole: nothing was touched."""
+    at = render_time(clock())
+    error_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"urn:remit:refusal:{envelope_id}:{at}"))
+    return _error(error_id, problem, ErrorDetails(), "SKIPPED", at, 4_000)
+
+
+def _completed(run: Run, step: Step, result: Result) -> CompletedAction:
+    started = result.started_at or run.started_at
+    return CompletedAction(
+        action_id=step.action_id,
+        status="SUCCESS",
+        started_at=started,
+        completed_at=later(started, result.ended_at or run.completed_at),
+        output=cut(printable(step.said), run.room),
+    )
+
+
+def _failed(run: Run, step: Step, result: Result) -> FailedAction:
+    problem = error_of(result)
+    code = code_of(problem).code
+    trace = (result.error or {}).get("trace", "") if problem.reason is Reason.INTERNAL else ""
+    return FailedAction(
+        action_id=step.action_id,
+        status="FAILED",
+        error_code=code,
+        error_message=cut(str(problem), run.room),
+        stack_trace=cut(trace, run.room) or None,
+    )
+
+
+def _warnings(run: Run) -> Iterator[str]:
+    yield from run.warnings
+    if run.problem is not None:
+        code = code_of(run.problem)
+        yield f"{code.kind} ({code.code}): {run.problem}"
+
+
+def _problems(run: Run) -> Iterator[tuple[Result, RemitError]]:
+    for result in run.results:
+        if result.state == "failed":
+            yield result, error_of(result)
+        elif result.state == "skipped" and result.reason.startswith(_DEPENDENCY):
+            yield result, EnvironmentFailed(Reason.DEPENDENCY_FAILED, result.reason)
+
+
+def _recovery(run: Run, problem: RemitError) -> RecoveryAction:
+    if problem.reason is Reason.ROLLBACK_FAILED:
+        return "MANUAL_REQUIRED"
+    if problem.reason is Reason.DEPENDENCY_FAILED:
+        return "SKIPPED"
+    return "ROLLED_BACK" if run.rolled_back else "SKIPPED"
+
+
+def _response(run: Run, step: Step | None, problem: RemitError, recovery: RecoveryAction, at: str) -> ErrorResponse:
+    # Derived: a run that is reported again, after a crash, reports the same errors.
+    which = "plan" if step is None else str(step.number)
+    error_id = str(uuid.uuid5(uuid.UUID(run.ids.report_id), f"error {which}"))
+    details = ErrorDetails() if step is None else _details(run, step)
+    return _error(error_id, problem, details, recovery, at, run.room)
+
+
+def _details(run: Run, step: Step) -> ErrorDetails:
+    operation: ActionType | None = next((kind for kind in get_args(ActionType) if kind == step.action_type), None)
+    return ErrorDetails(action_id=step.action_id, target=run.steps.paths[step.path], operation=operation)
+
+
+def _error(
+    error_id: str, problem: RemitError, details: ErrorDetails, recovery: RecoveryAction, at: str, room: int
+) -> ErrorResponse:
+    code = code_of(problem)
+    return ErrorResponse(
+        error_id=error_id,
+        error_code=code.code,
+        error_category=code.category,
+        error_type=code.kind,
+        message=cut(str(problem), room),
+        details=details,
+        recovery_action=recovery,
+        timestamp=at,
+    )

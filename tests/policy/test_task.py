@@ -1,0 +1,39 @@
+"""Tasks stay away from what Remit keeps of plans, also where an allowed directory and a project overlap."""
+
+from typing import Any
+
+import pytest
+
+from remit.contracts.task import TaskManifest
+from remit.effects.file_capabilities import CAPABILITIES
+from remit.effects.registry import Registry
+from remit.errors import Reason
+from remit.policy.task import decide_task
+
+BASE = "/srv/project"
+
+
+def reasons(capability: str, base: str = BASE, **inputs: Any) -> list[Reason]:
+    task = {"task_id": "t", "capability_id": capability, "inputs": inputs, "constraints": {"reversible": True}}
+    decision = decide_task(TaskManifest.from_tree(task), Registry(CAPABILITIES), lambda: (base,))
+    return [denial.reason for denial in decision.denials]
+
+
+@pytest.mark.req("PX-32")
+@pytest.mark.parametrize(
+    "path", ["agent_outputs/reports/x/backups/0000-a.bak", "agent_logs/executor/x", "sub/Agent_Outputs/x"]
+)
+def test_no_task_reaches_the_reports_backups_and_logs_of_plans(path: str) -> None:
+    there, free = f"{BASE}/{path}", f"{BASE}/free"
+    assert reasons("FILE_DELETE", source_path=there) == [Reason.PATH_REFUSED]
+    assert reasons("FILE_MOVE", source_path=there, destination_path=free) == [Reason.PATH_REFUSED]
+    assert reasons("FILE_COPY", source_path=free, destination_path=there) == [Reason.PATH_REFUSED]
+
+
+def test_nor_does_one_whose_allowed_directory_lies_in_them() -> None:
+    base = f"{BASE}/agent_outputs/reports"
+    assert reasons("FILE_DELETE", base, source_path=f"{base}/x") == [Reason.PATH_REFUSED]
+
+
+def test_other_files_of_the_same_folder_are_plain() -> None:
+    assert reasons("FILE_DELETE", source_path=f"{BASE}/agent_outputs.txt") == []
