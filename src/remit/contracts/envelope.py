@@ -1,6 +1,5 @@
 """The protocol layer's signed approval of one exact plan."""
 
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -29,7 +28,7 @@ class Approvals(Contract):
 class Envelope(Contract):
     """An approved plan. The signature covers every other field, the plan by its digest; only APPROVED is one."""
 
-    bounds: ClassVar[Bounds] = replace(LARGE, max_bytes=LARGE.max_bytes + (1 << 20))
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
     envelope_id: Identifier
     status: Literal["APPROVED"]

@@ -1,6 +1,5 @@
 """What is stored of a plan that ran, and of one that was taken back."""
 
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -29,7 +28,7 @@ from remit.untrusted import Bounds
 class PlanOutcome(Contract):
     """All that came of a plan: enough to write every one of its papers again."""
 
-    bounds: ClassVar[Bounds] = replace(LARGE, max_bytes=LARGE.max_bytes + (1 << 20))
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
     status: CompletionStatus = Field(description="The signed word of it.")
     report: ExecutionReport
@@ -55,7 +54,7 @@ class Kept(Contract):
 class RollbackOutcome(Contract):
     """How it ended to take back a plan. The signature covers every other field."""
 
-    bounds: ClassVar[Bounds] = replace(LARGE, max_bytes=LARGE.max_bytes + (1 << 20))
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
     order_id: Identifier
     envelope_id: Identifier

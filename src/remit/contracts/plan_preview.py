@@ -1,6 +1,5 @@
 """What a plan would do, for people and programs: what `remit preview --json` prints."""
 
-from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -62,7 +61,7 @@ class NeededApprovals(Contract):
 class PlanPreviewDocument(Contract):
     """The exact effect of a plan on the files as they are now. `digest` is what an approval of it binds."""
 
-    bounds: ClassVar[Bounds] = replace(LARGE, max_bytes=LARGE.max_bytes + (1 << 20))
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
 
     plan_id: Identifier
     plan_digest: Digest

@@ -1,10 +1,9 @@
 """How much of somebody else's data we are willing to look at."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(NamedTuple):
     """Checked before or while reading, so that no input costs more than a multiple of `max_bytes`."""
 
     max_bytes: int = 1 << 20

@@ -1,0 +1,112 @@
+"""Whether a file of data says what it should be able to say: JSON, TOML and CSV. YAML has a room of its own.
+
+Standard library, and what reads JSON from strangers.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from remit.effects.edits.splice import BOM, Edited, new_ranges
+from remit.errors import Reason, Refused
+from remit.untrusted import Bounds, parse_json
+
+JSON_BOUNDS: Final = Bounds(
+    max_bytes=16 << 20, max_depth=200, max_items=1_000_000, max_members=1_000_000, max_number_digits=1_000
+)
+"""For a JSON file of somebody's project."""
+_MAX_TOML: Final = 1 << 20
+_FORMULA: Final = frozenset(b"=+-@")
+_MAX_REMARKS: Final = 20
+
+
+class Finding(NamedTuple):
+    """Something in the content that a person has to look at."""
+
+    rule: str
+    """`syntax`, `object_tag`, `command`, `credential` or `executable`."""
+    where: str
+    what: str
+
+
+Check = Callable[[bytes], list[Finding]]
+
+
+def check_json(content: bytes) -> list[Finding]:
+    try:
+        parse_json(content.removeprefix(BOM), JSON_BOUNDS, source="")
+    except Refused as problem:
+        return [_syntax(problem)]
+    return []
+
+
+def check_toml(content: bytes) -> list[Finding]:
+    if len(content) > _MAX_TOML:
+        return [too_large_to_be_checked(_MAX_TOML)]
+    try:
+        tomllib.loads(content.removeprefix(BOM).decode("utf-8"))
+    except RecursionError:
+        return [Finding("syntax", "", "the nesting is too deep")]
+    except ValueError as problem:
+        return [Finding("syntax", "", f"this is not TOML: {problem}")]
+    return []
+
+
+def check_csv(content: bytes) -> list[Finding]:
+    if b"\0" in content:
+        return [Finding("syntax", _line(content, content.index(0)), "there is a NUL in it")]
+    if content.count(b'"') % 2:
+        return [Finding("syntax", _line(content, content.rindex(b'"')), "a quote has no counterpart")]
+    return []
+
+
+PLAIN_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        ".json": check_json,
+        ".toml": check_toml,
+        ".csv": check_csv,
+    }
+)
+"""By the end of a file's name."""
+
+
+def remarks(path: str, edited: Edited) -> list[str]:
+    """What a reader of the preview should know, and what no approval is needed for: formulas in the new cells."""
+    if not path.lower().endswith(".csv"):
+        return []
+    said = []
+    for start, end in new_ranges(edited):
+        for cell_start, cell in _cells(edited.content[start:end]):
+            if cell[:1] and cell[0] in _FORMULA and not _is_number(cell):
+                where = _line(edited.content, start + cell_start)
+                said.append(f"{where}: a cell begins with {chr(cell[0])!r}, which a spreadsheet takes for a formula")
+            if len(said) == _MAX_REMARKS:
+                return said
+    return said
+
+
+def _cells(piece: bytes) -> list[tuple[int, bytes]]:
+    cells, place = [], 0
+    for cell in piece.replace(b"\n", b",").replace(b";", b",").replace(b"\t", b",").split(b","):
+        cells.append((place, cell.strip(b' "\r')))
+        place += len(cell) + 1
+    return cells
+
+
+def _is_number(cell: bytes) -> bool:
+    return cell.lstrip(b"+-").replace(b".", b"", 1).isdigit()
+
+
+def too_large_to_be_checked(most: int) -> Finding:
+    return Finding("syntax", "", f"the file is larger than the {most:,} bytes that can be checked")
+
+
+def _syntax(problem: Refused) -> Finding:
+    what = problem.what if problem.reason is Reason.MALFORMED else f"the file cannot be checked: {problem.what}"
+    return Finding("syntax", problem.where.removeprefix(", "), what)
+
+
+def _line(content: bytes, place: int) -> str:
+    newline = b"\n"
+    return f"line {content.count(newline, 0, place) + 1}"

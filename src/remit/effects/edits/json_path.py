@@ -1,0 +1,146 @@
+"""JSONPath (RFC 9535), as far as an edit needs it: a path that selects exactly one value.
+
+A path of names and indexes is read here; any other by python-jsonpath, with its patterns given to RE2: Python's own
+would backtrack.
+"""
+
+import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+import re2  # type: ignore[import-untyped]
+from jsonpath import JSONPathEnvironment, JSONPathError
+from jsonpath.function_extensions import ExpressionType, FilterFunction
+
+from remit.errors import Reason, Refused
+
+Way = tuple[str | int, ...]
+
+_MAX_INDEX: Final = (1 << 53) - 1
+_MAX_DEPTH: Final = 300
+
+_SEGMENT: Final = re.compile(
+    r"\.(?P<name>[A-Za-z_\u0080-\ud7ff\ue000-\U0010ffff][A-Za-z0-9_\u0080-\ud7ff\ue000-\U0010ffff]*+)"
+    r"|\[(?:'(?P<single>[^'\\\x00-\x1f]*+)'|\"(?P<double>[^\"\\\x00-\x1f]*+)\"|(?P<index>0|-?[1-9][0-9]*+))\]"
+)
+
+
+def select_one(document: Any, path: str) -> Way:
+    """The way to the one value that the path selects, by keys and by indexes from 0. None or several: refused."""
+    way = _read_singular(path)
+    if way is None:
+        return _select(document, path)
+    found = _follow(document, way)
+    if found is None:
+        raise _no_match(path)
+    return found
+
+
+def _read_singular(path: str) -> Way | None:
+    """None: not as simple as that."""
+    if not path.startswith("$"):
+        return None
+    way: list[str | int] = []
+    place = 1
+    while place < len(path):
+        segment = _SEGMENT.match(path, place)
+        if segment is None:
+            return None
+        way.append(_index(segment["index"], path) if segment["index"] else str(segment[segment.lastgroup or 0]))
+        place = segment.end()
+    return tuple(way)
+
+
+def _index(digits: str, path: str) -> int:
+    if len(digits) > 17 or abs(int(digits)) > _MAX_INDEX:
+        raise _malformed(path, "an index is out of range")
+    return int(digits)
+
+
+def _follow(document: Any, way: Way) -> Way | None:
+    here = document
+    real: list[str | int] = []
+    for step in way:
+        if isinstance(step, str) and isinstance(here, Mapping) and step in here:
+            real.append(step)
+            here = here[step]
+        elif isinstance(step, int) and isinstance(here, list) and -len(here) <= step < len(here):
+            real.append(step % len(here))
+            here = here[step]
+        else:
+            return None
+    return tuple(real)
+
+
+def _select(document: Any, path: str) -> Way:
+    try:
+        compiled = _ENVIRONMENT.compile(path)
+    except JSONPathError as problem:
+        raise _malformed(path, str(problem).partition("\n")[0]) from None
+    except RecursionError:
+        raise _malformed(path, "it is nested too deep") from None
+    try:
+        found = list(islice(compiled.finditer(document), 2))
+    except (JSONPathError, RecursionError):
+        raise Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"{path!r} goes deeper into the file than is followed",
+            next_step="Name the value by its keys and indexes.",
+        ) from None
+    if not found:
+        raise _no_match(path)
+    if len(found) > 1:
+        raise Refused(
+            Reason.EDIT_AMBIGUOUS,
+            f"{path!r} selects more than one value",
+            next_step="Write a path that selects exactly one.",
+        )
+    return tuple(found[0].parts)
+
+
+class _Pattern(FilterFunction):
+    """`match` and `search` by RE2. A pattern that it does not take matches nothing, as RFC 9535 has it."""
+
+    arg_types = [ExpressionType.VALUE, ExpressionType.VALUE]  # noqa: RUF012 - as the base class has it
+    return_type = ExpressionType.LOGICAL
+
+    def __init__(self, *, whole: bool) -> None:
+        self._whole = whole
+
+    def __call__(self, value: object, pattern: object) -> bool:
+        if not isinstance(value, str) or not isinstance(pattern, str):
+            return False
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            compiled = re2.compile(pattern, options)
+        except re2.error:
+            return False
+        return bool(compiled.fullmatch(value) if self._whole else compiled.search(value))
+
+
+class _Environment(JSONPathEnvironment):
+    max_recursion_depth = _MAX_DEPTH
+
+    def setup_function_extensions(self) -> None:
+        super().setup_function_extensions()
+        self.function_extensions["match"] = _Pattern(whole=True)
+        self.function_extensions["search"] = _Pattern(whole=False)
+
+
+_ENVIRONMENT: Final = _Environment(strict=True)
+
+
+def _no_match(path: str) -> Refused:
+    return Refused(
+        Reason.EDIT_NO_MATCH,
+        f"{path!r} selects nothing in the file",
+        next_step="Look at the file as it is now, and write the path for that.",
+    )
+
+
+def _malformed(path: str, why: str) -> Refused:
+    return Refused(
+        Reason.MALFORMED, f"{path!r} is not a JSONPath: {why}", next_step="Write it as RFC 9535 has it, such as $.a[0]."
+    )

@@ -1,0 +1,117 @@
+"""text_replace with a pattern. RE2 does not backtrack: no pattern costs more than a multiple of the text."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import re2  # type: ignore[import-untyped]
+
+from remit.effects.edits.splice import Edited, Splice, counted, read_text, spliced
+from remit.effects.edits.text import no_match, replace_text
+from remit.errors import Reason, Refused
+
+_MAX_MATCHES: Final = 100_000
+_MAX_MEMORY: Final = 8 << 20
+
+_PIECE: Final = re.compile(rb"\\(.)|[^\\]+|\\", re.DOTALL)
+
+_Expand = Callable[[Any], bytes]
+
+
+def replace_pattern(raw: bytes, pattern: str, replacement: str, count: int | None) -> Edited:
+    r"""Left to right, all matches or the first `count`. The byte-order mark is no part of the text.
+
+    `replacement` may hold `\0` to `\9` for what a group matched, and `\\`. Without `(?m)`, `^` and `$` stand for
+    the ends of the text.
+    """
+    text = read_text(raw)
+    compiled = _compile(pattern)
+    expand = _template(replacement.encode(), compiled.groups)
+    splices: list[Splice] = []
+    shift = len(text.bom)
+    for found in compiled.finditer(text.body):
+        start, end = found.span()
+        if start == end:
+            raise _unclear()
+        if _is_inside_character(text.body, start) or _is_inside_character(text.body, end):
+            raise _cuts_characters()
+        if len(splices) == _MAX_MATCHES:
+            raise Refused(
+                Reason.LIMIT_EXCEEDED,
+                f"the pattern matches more than {_MAX_MATCHES:,} times",
+                next_step="Write a narrower pattern, or give a count.",
+            )
+        splices.append(Splice(shift + start, shift + end, expand(found)))
+        if len(splices) == count:
+            break
+    if not splices:
+        raise no_match("a text")
+    edited = spliced(raw, splices, f"Replaced {counted(len(splices), 'occurrence')}")
+    try:
+        edited.content.decode("utf-8")  # a group may hold half a character where the match does not
+    except UnicodeDecodeError:
+        raise _cuts_characters() from None
+    return edited
+
+
+def _compile(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False  # it would write to standard error, past every mask
+    options.max_mem = _MAX_MEMORY
+    try:
+        compiled = re2.compile(pattern, options)
+    except re2.error as problem:
+        said = problem.args[0] if problem.args else ""
+        why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        next_step = "Use the syntax of RE2, which has no look-around and no back-references."
+        raise _unsupported(f"the pattern cannot be used: {why}", next_step) from None
+    if compiled.match(b"") is not None:
+        raise _unclear()
+    return compiled
+
+
+def _template(replacement: bytes, groups: int) -> _Expand:
+    """What a match is replaced by. A backslash before anything but a digit or another one has no agreed meaning."""
+    pieces: list[bytes | int] = []
+    for found in _PIECE.finditer(replacement):
+        escaped = found[1]
+        if escaped is None and found[0] != b"\\":
+            pieces.append(found[0])
+        elif escaped == b"\\":
+            pieces.append(b"\\")
+        elif escaped is not None and escaped.isdigit() and int(escaped) <= groups:
+            pieces.append(int(escaped))
+        else:
+            shown = found[0].decode("utf-8", "replace")
+            raise _unsupported(
+                f"the replacement has {shown!r}, which stands for nothing",
+                f"Use \\0 to \\{min(groups, 9)} for groups of the pattern, and \\\\ for a backslash.",
+            )
+
+    def expand(found: Any) -> bytes:
+        # A group that took no part in the match stands for nothing.
+        return b"".join((found.group(piece) or b"") if isinstance(piece, int) else piece for piece in pieces)
+
+    return expand
+
+
+def _is_inside_character(body: bytes, place: int) -> bool:
+    return place < len(body) and body[place] & 0xC0 == 0x80
+
+
+def _cuts_characters() -> Refused:
+    return _unsupported("the pattern cuts a character in two", "Do not use \\C.")
+
+
+def _unclear() -> Refused:
+    return _unsupported("the pattern matches the empty text, which is everywhere", "Let it match a character.")
+
+
+def _unsupported(what: str, next_step: str) -> Refused:
+    return Refused(Reason.EDIT_UNSUPPORTED, what, next_step=next_step)
+
+
+def text_replace(raw: bytes, operation: Mapping[str, Any]) -> Edited:
+    """The editor, for literal texts and for patterns."""
+    replace = replace_pattern if operation.get("regex") else replace_text
+    return replace(raw, operation["pattern"], operation["replacement"], operation.get("count"))

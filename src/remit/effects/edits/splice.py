@@ -1,0 +1,104 @@
+"""What every edit is made of: pieces of the original that are exchanged for new bytes. Standard library only."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.errors import EnvironmentFailed, Reason, Refused
+
+BOM: Final = b"\xef\xbb\xbf"
+
+
+class Splice(NamedTuple):
+    """The bytes from `start` to `end` of the original become `new`."""
+
+    start: int
+    end: int
+    new: bytes
+
+
+class Edited(NamedTuple):
+    """What an edit makes of a file."""
+
+    content: bytes
+    splices: tuple[Splice, ...] | None
+    """In the order of the original, not overlapping. None: all of it is new."""
+    said: str
+    """The sentence for the report."""
+
+
+Editor = Callable[[bytes, Mapping[str, Any]], Edited]
+"""Content and operation in, edited content out. Pure; raises `Refused`."""
+
+
+class Text(NamedTuple):
+    """A file that is UTF-8 text. The byte-order mark is no part of what is edited."""
+
+    body: bytes
+    bom: bytes
+    newline: bytes
+    """The end of the first line; that of Unix in a text of one line."""
+
+
+def read_text(raw: bytes) -> Text:
+    """Refused, unless it is UTF-8 without NUL."""
+    bom = BOM if raw.startswith(BOM) else b""
+    body = raw[len(bom) :]
+    if b"\0" in body:
+        _refuse_not_text(f"byte {len(bom) + body.index(0)} is NUL")
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        _refuse_not_text(f"byte {len(bom) + problem.start} begins no character")
+    return Text(body, bom, newline_at(body, 0))
+
+
+def _refuse_not_text(why: str) -> None:
+    raise Refused(
+        Reason.NOT_TEXT,
+        f"the file is not UTF-8 text: {why}",
+        next_step="Use replace_content, which takes any bytes.",
+    ) from None
+
+
+def newline_at(body: bytes, place: int) -> bytes:
+    """The end of the line that `place` lies in; where it has none, of the line before; where there is none, Unix's."""
+    end = body.find(b"\n", place)
+    if end < 0:
+        end = body.rfind(b"\n", 0, place)
+    if end < 0:
+        return b"\n"
+    return b"\r\n" if body[end - 1 : end] == b"\r" else b"\n"
+
+
+def apply_splices(before: bytes, splices: Sequence[Splice]) -> bytes:
+    """The original with its pieces exchanged. They must come in order and must not overlap."""
+    pieces: list[bytes] = []
+    done = 0
+    for start, end, new in splices:
+        if not done <= start <= end <= len(before):
+            raise EnvironmentFailed(Reason.INTERNAL, "the pieces of an edit overlap")
+        pieces += (before[done:start], new)
+        done = end
+    pieces.append(before[done:])
+    return b"".join(pieces)
+
+
+def spliced(before: bytes, splices: Sequence[Splice], said: str) -> Edited:
+    return Edited(apply_splices(before, splices), tuple(splices), said)
+
+
+def new_ranges(edited: Edited) -> list[tuple[int, int]]:
+    """Where in the result the new bytes are."""
+    if edited.splices is None:
+        return [(0, len(edited.content))]
+    ranges = []
+    shift = 0
+    for start, end, new in edited.splices:
+        ranges.append((start + shift, start + shift + len(new)))
+        shift += len(new) - (end - start)
+    return ranges
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 line`, `3 lines`, `1,204 bytes`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

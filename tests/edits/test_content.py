@@ -1,0 +1,172 @@
+"""What in a result has to be approved by name."""
+
+import json
+import time
+
+import pytest
+
+from remit.effects.content import MAX_FINDINGS, find_in_added, find_in_final, find_in_result
+from remit.effects.edits.lines import insert_lines
+from remit.effects.edits.rich import RICH
+from remit.effects.edits.splice import Edited, Splice, spliced
+from remit.effects.edits.text import replace_text
+from remit.effects.yaml_files import RICH_CHECKS
+
+pytestmark = pytest.mark.req("PX-24")
+
+KEY = "ghp_" + "0123456789abcdefghij"
+
+
+def rules(path: str, content: str | bytes, mode: int = 0o644) -> list[str]:
+    raw = content.encode() if isinstance(content, str) else content
+    return [found.rule for found in find_in_result(path, Edited(raw, None, ""), mode, RICH_CHECKS)]
+
+
+@pytest.mark.parametrize(
+    "path, content, mode",
+    [
+        pytest.param("a.txt", "x", 0o755, id="an execute permission"),
+        pytest.param("a.txt", "x", 0o654, id="for the group only"),
+        pytest.param("a.txt", "#!/bin/sh\n", 0o644, id="an interpreter's line"),
+        pytest.param("bin/a.SH", "x", 0o644, id="a shell script's name"),
+        pytest.param("a.ps1", "x", 0o644, id="a PowerShell script's name"),
+        pytest.param("a", b"\x7fELF\x02", 0o644, id="ELF"),
+        pytest.param("a", b"MZ\x90\0\3", 0o644, id="PE"),
+        pytest.param("a", b"\xcf\xfa\xed\xfe\7", 0o644, id="Mach-O"),
+        pytest.param("a", b"\xca\xfe\xba\xbe\0", 0o644, id="Java"),
+        pytest.param("a", b"\0asm\1", 0o644, id="WebAssembly"),
+        pytest.param("a", b"\xa7\x0d\r\n\0\0\0\0", 0o644, id="Python byte code"),
+    ],
+)
+def test_what_can_be_executed_is_found(path: str, content: str | bytes, mode: int) -> None:
+    assert "executable" in rules(path, content, mode)
+
+
+@pytest.mark.parametrize(
+    "path, content",
+    [
+        ("a.py", "print()\n"),
+        ("sh.md", "# not #! here\n"),
+        ("a.shell", "x"),
+        ("a.txt", "MZ is a code of a country"),
+        ("a.txt", " #!/bin/sh"),
+    ],
+)
+def test_what_only_looks_alike_is_not(path: str, content: str) -> None:
+    assert rules(path, content) == []
+
+
+@pytest.mark.parametrize(
+    "path, content",
+    [
+        pytest.param("a.json", '{"a": "x $(id) y"}', id="a substitution"),
+        pytest.param("a.yaml", "a: x`id`\n", id="back-ticks"),
+        pytest.param("a.toml", 'a = "diff <(a) <(b)"', id="a process as a file"),
+        pytest.param("a.json", '{"run": "sh -c id"}', id="sh -c"),
+        pytest.param("a.json", '{"run": ["bash -ec id"]}', id="bash with more options"),
+        pytest.param("a.yml", "run: /bin/bash -c id\n", id="with its path"),
+        pytest.param("a.yml", "- sh -c id\n", id="an item"),
+        pytest.param("a.csv", "a,cmd /c dir\n", id="cmd /c"),
+        pytest.param("a.csv", 'a,"CMD.EXE /C dir"\n', id="cmd.exe in capitals"),
+        pytest.param("a.toml", 'x = "PowerShell -enc AAAA"', id="PowerShell"),
+        pytest.param("a.json", '{"a": "\\u0024(id)"}', id="an escape hides it"),
+        pytest.param("a.yaml", 'a: "\\x24(id)"\n', id="another escape hides it"),
+    ],
+)
+def test_a_command_in_a_data_file_is_found(path: str, content: str) -> None:
+    assert "command" in rules(path, content)
+
+
+@pytest.mark.parametrize(
+    "path, content",
+    [
+        pytest.param("README.md", "Run `make` or $(make)\n", id="prose"),
+        pytest.param("a.py", 'run("sh -c id")\n', id="source"),
+        pytest.param("a.json", '{"price": "$5 (net)", "name": "push -c", "x": "Bash is a shell"}', id="no command"),
+        pytest.param("a.yaml", "a: ${HOME}\nb: finish -c\n", id="a variable"),
+    ],
+)
+def test_what_is_no_command_is_not(path: str, content: str) -> None:
+    assert rules(path, content) == []
+
+
+def test_a_credential_is_found_in_any_file_and_not_repeated() -> None:
+    for path in ("a.py", "a.json", "README", "b.md"):
+        found = find_in_added(path, Edited(json.dumps({"x": KEY}).encode(), None, ""))
+        assert [(one.rule, one.where) for one in found] == [("credential", "line 1")]
+        assert KEY not in str(found)
+
+
+def test_only_what_the_edit_adds_is_looked_at() -> None:
+    before = f'{{"old": "{KEY}", "cmd": "$(id)",\n "a": 1}}'.encode()
+    added = RICH["json_add_property"](before, {"path": "$", "key": "b", "value": 2})
+    assert find_in_added("a.json", added) == []
+    beside = RICH["json_update_value"](before, {"path": "$.cmd", "value": "x"})
+    assert find_in_added("a.json", beside) == [], "the same line, but not the same value"
+    bad = RICH["json_update_value"](before, {"path": "$.a", "value": KEY})
+    assert [(one.rule, one.where) for one in find_in_added("a.json", bad)] == [("credential", "line 2")]
+
+
+def test_a_value_is_a_secret_because_of_the_name_that_was_there_before() -> None:
+    before = b'{"name": "x",\n "password": ""}'
+    edited = RICH["json_update_value"](before, {"path": "$.password", "value": "hunter2hunter2"})
+    assert [one.rule for one in find_in_added("a.json", edited)] == ["credential"]
+    renamed = replace_text(b'user = "hunter2hunter2"\n', "user", "password", None)
+    assert [one.rule for one in find_in_added("a.py", renamed)] == ["credential"]
+
+
+def test_a_command_made_of_old_and_new_is_found() -> None:
+    edited = replace_text(b'{"a": "(id)"}', "(id)", "$(id)", None)
+    assert [one.rule for one in find_in_added("a.json", edited)] == ["command"]
+    joined = replace_text(b'{"a": "X(id)"}', "X", "$", None)
+    assert [one.rule for one in find_in_added("a.json", joined)] == ["command"]
+
+
+def test_a_finding_does_not_repeat_what_stands_between_back_ticks() -> None:
+    found = find_in_added("a.json", Edited(b'{"a": "`mysecret`"}', None, ""))
+    assert [one.what for one in found] == ["this looks like a command: `...`"]
+
+
+def test_each_line_is_named() -> None:
+    before = "é\n".encode() * 10
+    edited = insert_lines(before, 4, f"x\n{KEY}\ny\n{KEY}")
+    assert [one.where for one in find_in_added("a.txt", edited)] == ["line 5", "line 7"]
+
+
+def test_no_more_findings_than_anybody_reads() -> None:
+    raw = (f'"{KEY}", "$(id)"\n' * 1_000).encode()
+    found = [one.rule for one in find_in_added("a.json", Edited(raw, None, ""))]
+    assert (found.count("credential"), found.count("command")) == (MAX_FINDINGS, MAX_FINDINGS)
+
+
+def test_a_data_file_that_nobody_can_check_is_a_finding() -> None:
+    """The process without a YAML parser must not wave YAML through."""
+    assert [found.rule for found in find_in_final("a.YAML", b"a: 1\n", 0o644)] == ["syntax"]
+    assert find_in_final("a.YAML", b"a: 1\n", 0o644, RICH_CHECKS) == []
+
+
+@pytest.mark.parametrize("odd", [b"\0", b"\xff", b"\xff\xfe\0", "é".encode()])
+def test_a_byte_out_of_place_hides_nothing(odd: bytes) -> None:
+    raw = b"#" + odd * 5 + b"\n" + KEY.encode() + b"\n"
+    assert [(one.rule, one.where) for one in find_in_added(".env", Edited(raw, None, ""))] == [("credential", "line 2")]
+    line = b"#" + odd * 5 + KEY.encode() + odd + b" = X\n"
+    edited = spliced(line, [Splice(len(line) - 2, len(line) - 1, b"Y")], "")
+    assert find_in_added(".env", edited) == [], "old, and measured in bytes"
+
+
+def test_an_edit_of_nothing_adds_nothing() -> None:
+    assert find_in_added("a.json", spliced(KEY.encode(), [], "")) == []
+
+
+@pytest.mark.parametrize(
+    "raw, pattern, count",
+    [
+        pytest.param(b'{"k": "`x` $(y)", "p": "q"}, ' * 60_000, "`x`", 1, id="one edit among many old findings"),
+        pytest.param(b'{"k": "v"}, ' * 200_000, '"v"', 90_000, id="many edits on one line"),
+        pytest.param(b'{"k": "v"}\n' * 200_000, '"v"', 90_000, id="many edits on many lines"),
+    ],
+)
+def test_large_files_are_looked_through_in_their_own_time(raw: bytes, pattern: str, count: int) -> None:
+    started = time.monotonic()
+    find_in_added("a.json", replace_text(raw, pattern, '"w"', count))
+    assert time.monotonic() - started < 20
