@@ -52,6 +52,8 @@ NESTED = {"x": [1, {"y": None}]}
         pytest.param('{"a": "}{][,\\"", "b": 1}', "$", 2, '{"a": "}{][,\\"", "b": 1, "k": 2}', id="brackets in texts"),
         pytest.param('{"a": "\\\\"}', "$", 2, '{"a": "\\\\", "k": 2}', id="a text that ends in a backslash"),
         pytest.param('{"b": {"a": 1}}', "$..b", 2, '{"b": {"a": 1, "k": 2}}', id="a path that selects one"),
+        ('{\n  "a": {"b": 1}\n}\n', "$", {"c": 2}, '{\n  "a": {"b": 1},\n  "k": {"c": 2}\n}\n'),
+        ('{\n  "a": {"b": 1},\n  "z": 1\n}\n', "$", [1], '{\n  "a": {"b": 1},\n  "z": 1,\n  "k": [1]\n}\n'),
     ],
 )
 def test_a_property_is_added_in_the_style_of_the_file(before: str, path: str, value: Any, after: str) -> None:

@@ -153,12 +153,19 @@ def _after_last(text: Text, there: list[Member], name: str, value: Any) -> Splic
     if newline >= 0:
         indent = before[newline + 1 :]
         lead = text.newline + indent
-        written = _write(value, text, indent)
+        written = _write(value, text, None if _stay_on_one_line(body, there) else indent)
     else:
         # Alone on its line, a member does not show what comes after a comma; its colon does.
         lead = before or (b" " if len(there) == 1 and colon != b":" else b"")
         written = _write(value, text, None)
     return Splice(last.value_end, last.value_end, b"," + lead + name.encode() + colon + written)
+
+
+def _stay_on_one_line(body: bytes, there: list[Member]) -> bool:
+    """Whether the last sibling that is an object or array, and not empty, is written on one line."""
+    values = (body[member.value_start : member.value_end] for member in reversed(there))
+    last = next((value for value in values if value[:1] in {b"{", b"["} and value[1:-1].strip()), None)
+    return last is not None and b"\n" not in last
 
 
 def _end_of_delimiter(body: bytes, key_start: int) -> int:
