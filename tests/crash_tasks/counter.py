@@ -24,6 +24,8 @@ def content(value: int) -> bytes:
 class Counter:
     """The scenario. Recovery completes every count."""
 
+    named = False
+
     def __init__(self, bug: str = "") -> None:
         self.name = f"counter with {bug}" if bug else "counter"
         self._bug = bug

@@ -25,6 +25,7 @@ class Job:
     place: str = ""
     sabotage: str = ""
     finds: bool = False
+    scenarios: str = "tests.crash_tasks.scenarios"
 
     def __str__(self) -> str:
         return f"{self.scenario}, {self.layout}, {self.way}{' with ' + self.sabotage if self.sabotage else ''}"
@@ -94,7 +95,7 @@ SLICE: Final = (
 def run_job(job: Job) -> Report:
     """Run one sweep. A sweep that could not be made is an error, not a finding."""
     command = [sys.executable, "-m", "tests.crash_tasks.sweep", job.scenario, job.way, job.layout]
-    command += [f"--step={job.step}", f"--second={job.second}"]
+    command += [f"--step={job.step}", f"--second={job.second}", f"--scenarios={job.scenarios}"]
     command += [f"--place={job.place}"] if job.place else []
     command += [f"--sabotage={job.sabotage}"] if job.sabotage else []
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

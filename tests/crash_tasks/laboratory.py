@@ -35,6 +35,8 @@ class Scenario(Protocol):
     """Something to be done exactly once. Each method runs in a process of its own."""
 
     name: str
+    named: bool
+    """Whether it is stopped at fault points by their names, too, and not only at system calls."""
 
     def seed(self, ground: Ground) -> None:
         """Lay out the world as it is before."""
@@ -134,10 +136,16 @@ class Laboratory:
             device.remove()
 
     def work(self, decide: Decide = proceed) -> Ended:
-        return run_watched(lambda acknowledge: self.scenario.work(self.ground, acknowledge), self._watched(), decide)
+        def work(acknowledge: Acknowledge) -> None:
+            self.scenario.work(self.ground, acknowledge)
+
+        return run_watched(work, self._watched(), decide, named=self.scenario.named)
 
     def recover(self, decide: Decide = proceed) -> Ended:
-        return run_watched(lambda _: self.scenario.recover(self.ground), self._watched(), decide)
+        def recover(_: Acknowledge) -> None:
+            self.scenario.recover(self.ground)
+
+        return run_watched(recover, self._watched(), decide, named=self.scenario.named)
 
     def aftermath(self, acknowledged: Sequence[str]) -> list[str]:
         """Recover what a crash has left, and tell what is wrong. Empty: nothing is."""

@@ -36,6 +36,8 @@ World = dict[str, Any]
 class Task:
     """The scenario of one capability. Across filesystems or not is a matter of the layout."""
 
+    named = False
+
     def __init__(self, capability_id: str, *, retried: bool = False) -> None:
         self.name = capability_id
         self._capability_id = capability_id

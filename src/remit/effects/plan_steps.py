@@ -227,7 +227,8 @@ def read_progress(notes: Sequence[Mapping[str, Any]]) -> Progress:
     for note in notes:
         match note:
             case {"wave": int(wave), "not_done": [*numbers]}:
-                progress = progress._replace(wave=wave, not_done=frozenset(numbers))
+                # Whatever was noted before is over: a run that was taken back and begun again notes its waves anew.
+                progress = Progress(wave, frozenset(numbers))
             case {"undone": int(wave)}:
                 progress = progress._replace(undone=wave)
             case {"back": str(status), "results": [*results]}:

@@ -1,0 +1,34 @@
+"""Which plans are stopped in which ways."""
+
+from functools import partial
+from typing import Final
+
+from tests.crash_plans.scenarios import CASES
+from tests.crash_tasks.jobs import Job
+
+job: Final = partial(Job, scenarios="tests.crash_plans.scenarios")
+
+SABOTAGED: Final = (
+    job("edits", "power", "ledger apart", step=3, sabotage="no fsync of parts", finds=True),
+    job("edits", "power", "ledger apart", step=3, sabotage="no fsync of target folders", finds=True),
+    job("edits", "power", "ledger apart", step=3, sabotage="no fsync of backups", finds=True),
+    job("edits", "power", "ledger apart", step=3, sabotage="no fsync of the ledger", finds=True),
+)
+"""The product itself, with calls taken away from it by the supervisor: proof that the judge of plans is not blind."""
+
+_MAIN: Final = ("edits", "failing", "rollback")
+_APART: Final = ("together", "ledger apart")
+FULL: Final = (
+    *(job(name, "kill", "together") for name in (*CASES, "rollback")),
+    *(job(name, "power", layout) for name in ("edits", "chain", "failing", "rollback") for layout in _APART),
+    *(job(name, way, "together") for way in ("EIO", "ENOSPC", "short") for name in _MAIN),
+    *(job(name, "full", "together", step=2) for name in _MAIN),
+    *(job(name, "nested", "together", step=5, second=9) for name in _MAIN),
+    job("edits, retried", "kill", "together", step=3),
+    job("edits", "renumbered", "together", step=3),
+)
+SLICE: Final = (
+    job("edits", "kill", "together", step=3, place="set aside"),
+    job("chain", "power", "ledger apart", step=4, place="set aside"),
+    job("failing", "full", "together", place="set aside"),
+)

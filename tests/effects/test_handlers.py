@@ -1,0 +1,84 @@
+"""Handlers: what an action makes of bytes and permissions, and that none can be asked for what is not loaded."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from remit.effects.edits.plain import PLAIN
+from remit.effects.edits.rich import RICH
+from remit.effects.edits.schema import require_valid_schema
+from remit.effects.handlers import HANDLERS, handlers
+from remit.errors import EnvironmentFailed, Reason, Refused
+
+
+@pytest.mark.req("PX-03")
+def test_there_is_a_handler_for_every_file_action() -> None:
+    moves = {kind: handler.move for kind, handler in HANDLERS.items()}
+    assert moves == {
+        "FILE_CREATE": "create",
+        "FILE_MODIFY": "modify",
+        "FILE_DELETE": "delete",
+        "FILE_RENAME": "rename",
+        "SCHEMA_UPDATE": "modify",
+    }
+
+
+@pytest.mark.parametrize(
+    "kind, operation, before, keep, expected",
+    [
+        ("FILE_CREATE", {}, None, True, 0o644),
+        ("FILE_CREATE", {"mode": "0755"}, None, True, 0o755),
+        ("FILE_MODIFY", {}, 0o600, True, 0o600),
+        ("FILE_MODIFY", {}, 0o600, False, 0o644),
+        ("FILE_MODIFY", {"mode": "0755"}, 0o600, True, 0o755),
+        ("FILE_MODIFY", {"mode": None}, 0o000, True, 0o000),
+        ("FILE_RENAME", {}, 0o711, False, 0o711),
+        ("FILE_DELETE", {}, 0o711, False, 0o711),
+        ("SCHEMA_UPDATE", {}, 0o664, True, 0o664),
+    ],
+)
+def test_modes(kind: str, operation: Mapping[str, Any], before: int | None, keep: bool, expected: int) -> None:  # noqa: FBT001
+    assert HANDLERS[kind].mode(before, operation, keep=keep) == expected
+
+
+@pytest.mark.parametrize("mode", ["4755", "0777", "0o644", 493])
+def test_no_other_mode_gets_past_the_handler(mode: object) -> None:
+    with pytest.raises(Refused, match="0644 or 0755"):
+        HANDLERS["FILE_CREATE"].mode(None, {"mode": mode}, keep=True)
+
+
+def test_content_comes_as_text_or_in_base64() -> None:
+    create = HANDLERS["FILE_CREATE"]
+    text = create.edit(None, {"type": "write", "content": "é\r\n"}, PLAIN)
+    raw = create.edit(None, {"type": "write", "content_base64": "AP8="}, PLAIN)
+    assert text is not None
+    assert raw is not None
+    assert (text.content, raw.content) == ("é\r\n".encode(), b"\0\xff")
+
+
+def test_a_delete_leaves_nothing_and_a_rename_all() -> None:
+    assert HANDLERS["FILE_DELETE"].edit(b"x", {}, PLAIN) is None
+    renamed = HANDLERS["FILE_RENAME"].edit(b"x", {"new_path": "b"}, PLAIN)
+    assert renamed is not None
+    assert renamed.content == b"x"
+
+
+@pytest.mark.parametrize("kind, operation", [("FILE_MODIFY", "json_update_value"), ("SCHEMA_UPDATE", "text_replace")])
+def test_an_operation_that_this_process_has_no_editor_for_is_a_failure_and_no_guess(kind: str, operation: str) -> None:
+    with pytest.raises(EnvironmentFailed) as problem:
+        HANDLERS[kind].edit(b"{}", {"type": operation, "pattern": "{", "replacement": "["}, PLAIN)
+    assert problem.value.reason is Reason.INTERNAL
+
+
+@pytest.mark.req("PX-04")
+def test_a_schema_update_must_leave_a_valid_schema() -> None:
+    update = handlers(require_valid_schema)["SCHEMA_UPDATE"]
+    operation = {"type": "json_update_value", "path": "$.type", "value": "string"}
+    edited = update.edit(b'{"type": "object"}', operation, RICH)
+    assert edited is not None
+    assert edited.content == b'{"type": "string"}'
+    assert edited.said == "Schema updated: Value at $.type updated successfully"
+    with pytest.raises(Refused) as problem:
+        update.edit(b'{"type": "object"}', {**operation, "value": "no such type"}, RICH)
+    assert problem.value.reason is Reason.SCHEMA_INVALID
