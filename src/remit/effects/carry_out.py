@@ -54,27 +54,10 @@ from remit.effects.plan_files import (
     too_large,
     write_fresh,
 )
-from remit.effects.plan_steps import Step, StepEnd, StepPlan
+from remit.effects.plan_steps import ABOUT_ONE_ACTION, Step, StepEnd, StepPlan
 from remit.effects.work import Spot, Work, read_given
 from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.faultpoints import reach
-
-GOES_ON: Final = frozenset(
-    {
-        Reason.FILE_MISSING,
-        Reason.FILE_CONFLICT,
-        Reason.PERMISSION_DENIED,
-        Reason.EDIT_NO_MATCH,
-        Reason.EDIT_OUT_OF_RANGE,
-        Reason.EDIT_AMBIGUOUS,
-        Reason.EDIT_CONFLICT,
-        Reason.EDIT_UNSUPPORTED,
-        Reason.NOT_TEXT,
-        Reason.SYNTAX_BROKEN,
-        Reason.SCHEMA_INVALID,
-    }
-)
-"""What ends one step only, where the plan says so. Everything else ends the plan."""
 
 _NOTHING: Final[Mapping[int, StepEnd]] = MappingProxyType({})
 
@@ -334,7 +317,7 @@ class _Run:
                 self._ended[step.number] = "skipped"
 
     def _ends_plan(self, problem: RemitError) -> bool:
-        return self._plan.stop_on_error or problem.reason not in GOES_ON
+        return self._plan.stop_on_error or problem.reason not in ABOUT_ONE_ACTION
 
     def _say(self, step: Step, phase: str, **more: Any) -> None:
         self._work.step({"number": step.number, "phase": phase, **more})

@@ -9,9 +9,31 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
+from remit.errors import Reason
+
 MAX_WAVE_STEPS: Final = 256
 MAX_WAVE_BYTES: Final = 64 << 20
 MAX_PLAN_BYTES: Final = 12 << 20
+
+ABOUT_ONE_ACTION: Final = frozenset(
+    {
+        Reason.FILE_MISSING,
+        Reason.FILE_CONFLICT,
+        Reason.PERMISSION_DENIED,
+        Reason.DEPENDENCY_FAILED,
+        Reason.LIMIT_EXCEEDED,
+        Reason.EDIT_NO_MATCH,
+        Reason.EDIT_OUT_OF_RANGE,
+        Reason.EDIT_AMBIGUOUS,
+        Reason.EDIT_CONFLICT,
+        Reason.EDIT_UNSUPPORTED,
+        Reason.NOT_TEXT,
+        Reason.SYNTAX_BROKEN,
+        Reason.SCHEMA_INVALID,
+    }
+)
+"""The action cannot be done on the file that is there, and nothing says that the others are in danger. Not among them:
+bytes that are not as they were approved, a path that leads elsewhere, a disk or a machine in trouble."""
 
 Move = Literal["create", "modify", "delete", "rename"]
 StepEnd = Literal["done", "failed", "skipped"]

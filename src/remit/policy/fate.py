@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from remit.contracts.plan import ExecutionInstructions
 from remit.contracts.status import PlanStatus
+from remit.effects.plan_steps import ABOUT_ONE_ACTION
 from remit.errors import Reason
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
@@ -35,29 +36,8 @@ class PlanFate(NamedTuple):
     status: PlanStatus
 
 
-_ABOUT_ONE_ACTION: Final = frozenset(
-    {
-        Reason.FILE_MISSING,
-        Reason.FILE_CONFLICT,
-        Reason.PERMISSION_DENIED,
-        Reason.DEPENDENCY_FAILED,
-        Reason.LIMIT_EXCEEDED,
-        Reason.EDIT_NO_MATCH,
-        Reason.EDIT_OUT_OF_RANGE,
-        Reason.EDIT_AMBIGUOUS,
-        Reason.EDIT_CONFLICT,
-        Reason.EDIT_UNSUPPORTED,
-        Reason.NOT_TEXT,
-        Reason.SYNTAX_BROKEN,
-        Reason.SCHEMA_INVALID,
-    }
-)
-"""The action cannot be done on the file that is there, and nothing says that the others are in danger. Not among them:
-bytes that are not as they were approved, a path that leads elsewhere, a disk or a machine in trouble."""
-
-
 def fate_of(reason: Reason) -> StepFate:
-    return StepFate.FLAGS_DECIDE if reason in _ABOUT_ONE_ACTION else StepFate.ALWAYS_BACK
+    return StepFate.FLAGS_DECIDE if reason in ABOUT_ONE_ACTION else StepFate.ALWAYS_BACK
 
 
 def decide_fate(results: Sequence[Judged], instructions: ExecutionInstructions) -> PlanFate:
