@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene
 
-.PHONY: help demo test crash crash-tasks check $(CHECKS) bench docs pins system clean
+.PHONY: help demo test crash crash-tasks crash-plans check $(CHECKS) bench docs pins system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -42,6 +42,9 @@ crash: $(DEV) system ## run the full crash sweep (slow)
 
 crash-tasks: $(DEV) system ## stop tasks at every change to a disk: kill, power cut, full disk (slow; needs root)
 	@$(BIN)/python -m tests.crash_tasks
+
+crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; needs root)
+	@$(BIN)/python -m tests.crash_plans
 
 check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene
 
@@ -80,7 +83,8 @@ $(PEERS): $(DEV)
 	@touch $@
 
 bench: $(PEERS) ## print the figures that the documentation quotes
-	@set -e; for program in bench/ledger.py bench/task.py; do echo "== $$program"; $(BIN)/python $$program; done
+	@set -e; for program in bench/ledger.py bench/task.py bench/plan.py "bench/history.py ."; do \
+		echo "== $$program"; $(BIN)/python $$program; done
 
 docs: $(DEV) ## regenerate the generated pages
 	@$(BIN)/python scripts/conformance.py --write

@@ -70,6 +70,10 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         ({"sandbox/child": "import remit.kernel.kernel", "kernel/kernel": ""}, HANDS),
         ({"sandbox/host": "import remit.kernel.kernel", "kernel/kernel": ""}, ONE_WAY),
         ({"doors/task": "import remit.kernel.kernel", "kernel/kernel": ""}, ONE_WAY),
+        ({"effects/files": "import remit.plans", "plans": ""}, HANDS),
+        ({"sandbox/child": "import remit.opening", "opening": ""}, HANDS),
+        ({"doors/plan": "import remit.plans", "plans": ""}, ONE_WAY),
+        ({"checkpoint/manifest": "import remit.reports.run", "reports/run": ""}, ONE_WAY),
     ],
     ids=[
         "upwards",
@@ -82,6 +86,10 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         "child to kernel",
         "sandbox host to kernel",
         "door to kernel",
+        "effects to plans",
+        "child to opening",
+        "door to plans",
+        "checkpoint to reports",
     ],
 )
 @pytest.mark.req("EI-17")

@@ -20,11 +20,12 @@ from remit.ids import Clock, render_time
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
 from remit.ledger.heads import HEAD_FIELDS, verify_head
+from remit.opening import WorkspaceSettings, open_store, read_config, read_settings
 from remit.state import StateDirectory, locate_state, require_private, workspace_id
 from remit.store.connection import Store
 from remit.store.migrate import migrate
 from remit.store.sqlite import SqliteStore
-from remit.workspace import Workspace, WorkspaceSettings, open_store, read_config, read_settings
+from remit.workspace import Workspace
 
 CONFIG_TEMPLATE: Final = """\
 # What Remit may do in this folder. Every setting: remit schema system-config

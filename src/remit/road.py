@@ -358,6 +358,8 @@ def _unfinished(trace: Trace) -> Preview:
 
 
 def _unsettled(problem: RemitError, trace: Trace) -> Unsettled:
+    if isinstance(problem, Unsettled):  # the door has said it in words of its own
+        return problem
     return Unsettled(
         Reason.EFFECT_FAILED,
         f"the effect was begun, and whether it is done could not be told: {problem.what}",

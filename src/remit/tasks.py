@@ -1,17 +1,15 @@
 """Tasks of one workspace: leased, run in the sandbox, recovered after a crash, and taken back.
 
-The sandbox is started by the first task that needs it, with every effect that is registered by then, and ends with the
-workspace. The first task also settles what a crash left behind.
+The sandbox is started by the first task that needs it, with every effect that is registered by then. The first task
+also settles what a crash left behind.
 """
 
 import functools
-import importlib.util
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
 from remit.authority.results import UNKNOWN_EXECUTOR
@@ -22,7 +20,6 @@ from remit.contracts.task import LeaseToken, TaskManifest
 from remit.doors.restoring import require_undoable, restoring_id, restoring_task
 from remit.doors.task import DEFAULT_TENANT, TaskDoor, TaskRules, executor_of
 from remit.doors.task_papers import BegunTask, parse_checkpoint
-from remit.durable import make_private_directory
 from remit.effects import file_capabilities, no_effect_capability
 from remit.effects.registry import Registry
 from remit.errors import Misuse, Reason, Refused
@@ -33,11 +30,11 @@ from remit.ledger.append import Ledger
 from remit.ledger.entry import Event
 from remit.recovery import Recovered, recover
 from remit.road import Preview, Site, travel
+from remit.sandbox.fleet import Fleet
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.orders import Order, Quotas
 from remit.state import StateDirectory
 from remit.store.claims import ClaimKey, Done, Running, read_claim
-from remit.store.owners import lock_path, remove_stale_locks, this_process
+from remit.store.owners import remove_stale_locks
 
 MANY_ATTEMPTS: Final = 1_000
 _LOG: Final = logging.getLogger("remit.tasks")
@@ -62,21 +59,20 @@ class Tasks:
         bases: Callable[[], tuple[str, ...]],
         keys: TaskKeys,
         ledger: Callable[[], Ledger],
+        fleet: Fleet,
         clock: Clock,
     ) -> None:
         self.registry = Registry([no_effect_capability.CAPABILITY, *file_capabilities.CAPABILITIES])
         self.kernel = Kernel(keys.kernel, keys.keyring, lambda name: self._executor(name) or UNKNOWN_EXECUTOR, clock)
         self._confined = config.sandbox == "required"
         self._rules = TaskRules(functools.cache(bases), state.snapshots, config.limits.max_file_bytes, self._confined)
-        self._config = config
         self._state = state
         self._ledger = ledger
         self._keys = keys
         self._clock = clock
-        self._lock = threading.Lock()
+        self._fleet = fleet
         self._recovering = threading.Lock()
         self._recovered = False
-        self._sandboxes: list[tuple[tuple[str, ...], SandboxHost]] = []
 
     def issue_lease(self, manifest: bytes, life: timedelta, *, correlation_id: str | None = None) -> LeaseToken:
         """Sign a lease for this manifest and record that it was issued."""
@@ -144,12 +140,6 @@ class Tasks:
         return self.execute(
             asked, token, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress, correlation_id=whole
         )
-
-    def close(self) -> None:
-        with self._lock:
-            for _, sandbox in self._sandboxes:
-                sandbox.close()
-            self._sandboxes.clear()
 
     def _next_attempt(self, result: ExecutionResult) -> tuple[TaskManifest, bool]:
         """The task that takes it back, and whether it is yet to be begun. One that failed is tried under another id.
@@ -233,57 +223,8 @@ class Tasks:
         )
 
     def _sandbox(self) -> SandboxHost:
-        effects = self.registry.effects()
-        with self._lock:
-            for known, sandbox in self._sandboxes:
-                if known == effects:
-                    return sandbox
-            make_private_directory(self._state.hosts)
-            limits = self._config.limits
-            made = SandboxHost(
-                effects,
-                Quotas(
-                    limits.max_memory_bytes,
-                    limits.max_io_bytes,
-                    limits.max_io_bytes,
-                    float(self._config.timeouts.file_operation),
-                ),
-                confined=self._confined,
-                lock=lock_path(self._state.hosts, this_process()),
-                import_paths=import_paths(effects),
-            )
-            _try_out(made)
-            # An older one may have a task at work: it is closed with the workspace.
-            self._sandboxes.append((effects, made))
-            return made
-
-
-def _try_out(sandbox: SandboxHost) -> None:
-    """Whether there can be a sandbox here is learned before a task is claimed, not after."""
-    capability = no_effect_capability.CAPABILITY
-    try:
-        sandbox.run(
-            Order(capability.effect, "run", "trial", capability.capability_id, {}, reversible=True, part_name="")
-        )
-    except BaseException:
-        sandbox.close()
-        raise
+        return self._fleet.host_for(self.registry.effects())
 
 
 def _has_failed(claimed: Done | Running) -> bool:
     return isinstance(claimed, Done) and ExecutionResult.parse(claimed.result.encode()).status == "FAILURE"
-
-
-def import_paths(effects: Sequence[str]) -> tuple[str, ...]:
-    """The folders in which this process finds the packages of these effects. Loads none of them."""
-    found: dict[str, None] = {}
-    for effect in effects:
-        package = effect.partition(":")[0].partition(".")[0]
-        spec = importlib.util.find_spec(package)
-        if spec is None or (spec.origin is None and not spec.submodule_search_locations):
-            raise Misuse(
-                Reason.MISUSE, f"there is no package {package!r} to load the effect {effect!r} from", where="registry"
-            )
-        for place in spec.submodule_search_locations or [spec.origin or ""]:
-            found[str(Path(place).resolve().parent)] = None
-    return tuple(found)

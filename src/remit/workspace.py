@@ -9,21 +9,25 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self, TypeVar
+from typing import Final, Self, TypeVar
 
-from pydantic import Field
-
+from remit.authority.envelope import DEFAULT_LIFE
 from remit.authority.keys import load_keyring, load_signer, revoke_key, rotate_key
 from remit.authority.signing import Keyring, PublicKey, Role, Signer
 from remit.confine.names import require_bases
-from remit.contracts.base import Contract, Timestamp, VersionOne
-from remit.contracts.config import CONFIG_NAME, EnvironmentName, SystemConfig
+from remit.contracts.config import CONFIG_NAME, SystemConfig
+from remit.contracts.envelope import Approvals, Envelope
 from remit.contracts.ledger import LedgerHead
+from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
 from remit.contracts.result import ExecutionResult
+from remit.contracts.status import StatusUpdate
 from remit.contracts.task import LeaseToken
+from remit.doors.plan import PlanRules
+from remit.doors.previewing import PlanPreview
+from remit.doors.running import NO_HOOKS, PlanHooks
 from remit.doors.task import DEFAULT_TENANT
 from remit.effects.registry import Registry
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.errors import Reason, Refused
 from remit.ids import Clock, parse_time, system_clock
 from remit.kernel.kernel import Kernel
 from remit.ledger.append import Batch, Ledger
@@ -31,28 +35,20 @@ from remit.ledger.entry import Event
 from remit.ledger.findings import Progress, Verdict
 from remit.ledger.heads import Anchors
 from remit.ledger.verify import chain_owners, verify_store
+from remit.opening import WorkspaceSettings, find_root, open_store, read_config, read_settings
+from remit.plans import PlanKeys, Plans, Pruned
 from remit.recovery import Recovered
 from remit.road import Preview
-from remit.state import StateDirectory, locate_state, require_private
+from remit.sandbox.fleet import Fleet
+from remit.state import StateDirectory, locate_state
 from remit.store.connection import Store
-from remit.store.sqlite import SqliteStore
 from remit.tasks import TaskKeys, Tasks
-from remit.untrusted import read_bounded
-from remit.untrusted.yaml_text import parse_yaml
+
+__all__ = ["Workspace", "WorkspaceSettings", "find_root", "open_store", "read_config", "read_settings"]
 
 T = TypeVar("T")
 DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
-
-
-class WorkspaceSettings(Contract):
-    """`workspace.json` in the state directory: what `remit init` decided. Never a password, only where to find it."""
-
-    version: VersionOne
-    created_at: Timestamp
-    root: Annotated[str, Field(min_length=1, max_length=4096, description="The folder it was made for.")]
-    store: Literal["sqlite", "postgresql"]
-    url_variable: EnvironmentName | None = None
-    schema_name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] | None = None
+KEYRING: Final = "keyring.json"
 
 
 class Workspace:
@@ -93,8 +89,8 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        if "tasks" in self.__dict__:
-            self.tasks.close()
+        if "fleet" in self.__dict__:
+            self.fleet.close()
         if "ledger" in self.__dict__:
             self.ledger.close()
         if "store" in self.__dict__:
@@ -111,7 +107,7 @@ class Workspace:
 
     @cached_property
     def _current_keyring(self) -> Callable[[], Keyring]:
-        return _as_long_as_unchanged(self.state.keys, lambda: load_keyring(self.state.keys))
+        return _as_long_as_unchanged(self.state.keys / KEYRING, lambda: load_keyring(self.state.keys))
 
     @cached_property
     def store(self) -> Store:
@@ -128,7 +124,19 @@ class Workspace:
     @cached_property
     def tasks(self) -> Tasks:
         keys = TaskKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("kernel"))
-        return Tasks(self.state, self.config, self._bases, keys, lambda: self.ledger, self.clock)
+        return Tasks(self.state, self.config, self._bases, keys, lambda: self.ledger, self.fleet, self.clock)
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The sandboxes of this workspace. None is started before something is to run in it."""
+        return Fleet(self.config, self.state.hosts)
+
+    @cached_property
+    def plans(self) -> Plans:
+        keys = PlanKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("protocol"))
+        config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
+        rules = PlanRules(lambda: str((self.root / config().root).resolve()), config, self.clock)
+        return Plans(self.state, rules, keys, lambda: self.ledger, self.fleet)
 
     def _bases(self) -> tuple[str, ...]:
         """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
@@ -181,14 +189,15 @@ class Workspace:
 
     def recover(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
-    ) -> list[Recovered[ExecutionResult]]:
-        """Finish or clear away what processes that died had begun, and record each outcome.
+    ) -> list[Recovered[ExecutionResult] | Recovered[PlanOutcome] | Recovered[RollbackOutcome]]:
+        """Finish or clear away what processes that died had begun, and record each outcome: tasks, plans, rollbacks.
 
         What is left in progress by a living process is not touched and not listed. `presumed_dead` names tasks of
         processes that cannot be seen from here and that the caller knows to be dead; `abandoned`, tasks that cannot be
-        settled and shall be closed as they are.
+        settled and shall be closed as they are. A plan is named by its envelope's id, a rollback by its order's.
         """
-        return self.tasks.recover(presumed_dead=presumed_dead, abandoned=abandoned)
+        named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
+        return [*self.tasks.recover(**named), *self.plans.recover(**named), *self.plans.recover_rollbacks(**named)]
 
     def restore_task(
         self,
@@ -206,6 +215,80 @@ class Workspace:
         return self.tasks.restore(
             result, DEFAULT_LEASE_LIFE, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress
         )
+
+    def preview(self, plan: bytes) -> PlanPreview:
+        """What a plan would do to the files as they are; `document` of it is for people. Nothing is changed.
+
+        Raises `Refused` for a plan that could never be applied.
+        """
+        return self.plans.preview(plan)
+
+    def approve(
+        self,
+        plan: bytes,
+        *,
+        protected: Collection[str] = (),
+        executable: Collection[str] = (),
+        content: Collection[str] = (),
+        irreversible: Collection[str] = (),
+        life: timedelta = DEFAULT_LIFE,
+        actor: str | None = None,
+    ) -> Envelope:
+        """The protocol layer's side: sign an envelope for this plan on the files as they are now, and record it.
+
+        What the plan needs beyond that is named: protected files, files that become executable, files whose content
+        holds what was found in it, actions that cannot be undone.
+        """
+        approvals = Approvals(
+            protected=tuple(protected),
+            executable=tuple(executable),
+            content=tuple(content),
+            irreversible=tuple(irreversible),
+        )
+        return self.plans.approve(plan, approvals, life, actor)
+
+    def apply(
+        self,
+        envelope: bytes,
+        *,
+        on_refusal: Callable[[Refused], None] = NO_HOOKS.on_refusal,
+        on_stored: Callable[[], None] = NO_HOOKS.on_stored,
+        on_progress: Callable[[int, int], None] = NO_HOOKS.on_progress,
+        on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status,
+        is_cancelled: Callable[[], bool] = NO_HOOKS.is_cancelled,
+    ) -> PlanOutcome | PlanRefusal:
+        """Carry out an approved plan, once. A second call gives the stored outcome, and tells `on_stored`.
+
+        A refusal says that nothing was claimed or touched. Only where neither success nor failure could be recorded it
+        raises: then the plan stays claimed, and the next call, or `recover`, goes on with it. `is_cancelled` is asked
+        every few milliseconds; a yes has everything taken back.
+        """
+        return self.plans.apply(envelope, PlanHooks(on_refusal, on_stored, on_progress, on_status, is_cancelled))
+
+    def cancel(self, envelope_id: str, *, actor: str | None = None) -> PlanOutcome | None:
+        """Have a running plan taken back, or void an approval that was not used. The outcome, if the plan ever ran."""
+        return self.plans.cancel(envelope_id, actor)
+
+    def rollback(
+        self,
+        report: str,
+        *,
+        checkpoints: Collection[str] = (),
+        force: bool = False,
+        on_refusal: Callable[[Refused], None] = NO_HOOKS.on_refusal,
+        on_stored: Callable[[], None] = NO_HOOKS.on_stored,
+    ) -> RollbackOutcome:
+        """Take back a plan that was applied: `last`, a report folder, or the id of a report or an envelope.
+
+        All of it, or the named checkpoints. A file that was changed since is left, and so is everything else, unless
+        `force` is given: then it is kept aside and restored. A second time there is nothing left to do.
+        """
+        hooks = PlanHooks(on_refusal=on_refusal, on_stored=on_stored)
+        return self.plans.rollback(report, checkpoints=checkpoints, force=force, hooks=hooks)
+
+    def prune(self, *, dry_run: bool = False) -> list[Pruned]:
+        """Remove backups that nobody can need any more, and report folders of runs that never began."""
+        return self.plans.prune(dry_run=dry_run)
 
     def verify_ledger(
         self,
@@ -251,109 +334,7 @@ class Workspace:
         return self.ledger.transact(work)
 
     def _current_signer(self, role: Role) -> Callable[[], Signer]:
-        return _as_long_as_unchanged(self.state.keys, lambda: load_signer(self.state.keys, role))
-
-
-def find_root(start: Path, environ: Mapping[str, str]) -> Path:
-    """The nearest folder, from `start` upwards, that holds a remit.yaml.
-
-    A folder that has a state directory and no remit.yaml is not passed over: whoever removed the file would otherwise
-    choose the workspace above it.
-    """
-    if not start.is_dir():
-        raise Refused(
-            Reason.STATE_MISSING, "there is no such folder", where=str(start), next_step="Give a folder that exists."
-        )
-    start = start.resolve()
-    for folder in (start, *start.parents):
-        if (folder / CONFIG_NAME).is_file():
-            return folder
-        if _has_state(folder, environ):
-            raise Refused(
-                Reason.STATE_MISSING,
-                f"this folder is a workspace, and its {CONFIG_NAME} is gone",
-                where=str(folder),
-                next_step="Restore the file, or make a plain one: remit init",
-            )
-    raise Refused(
-        Reason.STATE_MISSING,
-        f"there is no {CONFIG_NAME} here or in any folder above",
-        where=str(start),
-        next_step="Run `remit init` in the folder that agents shall work in.",
-    )
-
-
-def _has_state(folder: Path, environ: Mapping[str, str]) -> bool:
-    try:
-        return locate_state(folder, environ).settings.exists()
-    except (Refused, OSError):
-        return False
-
-
-def read_config(root: Path) -> SystemConfig:
-    """The workspace's remit.yaml. Its root may narrow the workspace, never leave it: the state lies outside."""
-    path = root / CONFIG_NAME
-    with path.open("rb") as stream:
-        raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
-    config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
-    if not (root / config.root).resolve().is_relative_to(root):
-        raise Refused(
-            Reason.STATE_UNSAFE,
-            "the root lies outside the folder of remit.yaml",
-            where=f"{path}, $.root",
-            next_step="Put a remit.yaml into the folder that agents shall work in, with `root: .`",
-        )
-    return config
-
-
-def read_settings(state: StateDirectory) -> WorkspaceSettings:
-    """What `remit init` decided, from the state directory."""
-    if not state.path.exists():
-        raise EnvironmentFailed(
-            Reason.STATE_MISSING,
-            "this workspace has no state directory: no keys and no ledger",
-            where=str(state.path),
-            next_step=(
-                "New here: remit init. Moved or renamed: remit init --adopt OLD_STATE_DIRECTORY. Lost: restore a backup"
-                " first, for `remit init` starts an empty ledger. And check REMIT_STATE and HOME."
-            ),
-        )
-    require_private(state.path, what="the state directory of this workspace")
-    if not state.settings.exists():
-        raise EnvironmentFailed(
-            Reason.STATE_MISSING,
-            "this workspace was never finished",
-            where=str(state.settings),
-            next_step="Run `remit init` in the workspace: it completes what is missing.",
-        )
-    require_private(state.settings, what="the file of the workspace's settings")
-    with state.settings.open("rb") as stream:
-        raw = read_bounded(stream, WorkspaceSettings.bounds, source=str(state.settings))
-    return WorkspaceSettings.parse(raw, source=str(state.settings))
-
-
-def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str]) -> Store:
-    if settings.store == "sqlite":
-        return SqliteStore(state.database)
-    variable = settings.url_variable or ""
-    url = environ.get(variable, "")
-    if not url:
-        raise EnvironmentFailed(
-            Reason.STORE_UNAVAILABLE,
-            f"this workspace keeps its ledger in PostgreSQL, and the variable {variable} that names it is not set",
-            where=str(state.settings),
-            next_step=f"Set it, for example: export {variable}=postgresql://user@host/database",
-        )
-    try:
-        # The driver is an extra, and loading it takes longer than most commands.
-        from remit.store.postgresql import PostgresStore  # noqa: PLC0415 - see above
-    except ImportError:
-        raise EnvironmentFailed(
-            Reason.STORE_UNAVAILABLE,
-            "the PostgreSQL driver is not installed",
-            next_step="Install it with: pip install 'remit[postgres]'",
-        ) from None
-    return PostgresStore(url, settings.schema_name or "")
+        return _as_long_as_unchanged(self.state.keys / KEYRING, lambda: load_signer(self.state.keys, role))
 
 
 def _not_before_the_heads(batch: Batch) -> datetime:
@@ -365,10 +346,10 @@ def _not_before_the_heads(batch: Batch) -> datetime:
     return max(batch.clock(), parse_time(newest[0])) if newest and newest[0] else batch.clock()
 
 
-def _as_long_as_unchanged(folder: Path, load: Callable[[], T]) -> Callable[[], T]:
-    """Load once, and again whenever the keyring file is another: a long-lived process notices a rotation."""
+def _as_long_as_unchanged(file: Path, load: Callable[[], T]) -> Callable[[], T]:
+    """Load once, and again whenever the file is another: a long-lived process notices a rotation of keys."""
     held: list[tuple[tuple[int, int, int], T]] = []
-    path = str(folder / "keyring.json")
+    path = str(file)
 
     def current() -> T:
         found = os.stat(path)

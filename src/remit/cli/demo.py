@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 import click
 
 from remit.authority.keys import parse_public_pem, render_public_pem
+from remit.cli.demo_plans import show_plans
+from remit.cli.demo_stage import Tell, require
 from remit.cli.shown import counted, json_option, show_json, speaks_unicode
 from remit.contracts.config import CONFIG_NAME
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import FILE_COPY, FILE_DELETE, FILE_MOVE, NO_EFFECT
-from remit.errors import EnvironmentFailed, Reason
 from remit.founding import initialise
 from remit.ids import system_clock
 from remit.ledger.bundle import verify_bundle, write_bundle
@@ -51,7 +51,7 @@ def demo(as_json: bool) -> None:
         click.echo("\nAll of it held. Next: remit init in a folder of your own.")
 
 
-def _run(folder: Path, tell: Callable[[str, str], None]) -> None:
+def _run(folder: Path, tell: Tell) -> None:
     project, files, environ = folder / "project", folder / "files", {"REMIT_STATE": str(folder / "state")}
     for place in (project, files):
         place.mkdir()
@@ -67,11 +67,12 @@ def _run(folder: Path, tell: Callable[[str, str], None]) -> None:
         _runs_once(workspace, manifest, lease.canonical(), tell)
         _move(workspace, files, tell)
         _delete(workspace, files, tell)
+        show_plans(workspace, tell)
         _evidence(workspace, folder, tell)
         _tampering(workspace, tell)
 
 
-def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], tell: Callable[[str, str], None]) -> None:
+def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], tell: Tell) -> None:
     stretched = json.dumps({**lease, "expires_at": "2099-01-01T00:00:00Z"}).encode()
     _expect(workspace.execute_task(manifest, stretched), "INVALID_LEASE")
     tell("A lease with a stretched expiry", "refused: INVALID_LEASE, the signature does not fit")
@@ -82,21 +83,21 @@ def _refusals(workspace: Workspace, manifest: bytes, lease: dict[str, Any], tell
     tell("A leased task that nobody implements", "refused: UNSUPPORTED_CAPABILITY")
 
 
-def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, tell: Callable[[str, str], None]) -> None:
+def _runs_once(workspace: Workspace, manifest: bytes, lease: bytes, tell: Tell) -> None:
     first = workspace.execute_task(manifest, lease)
-    _require(first.status == "SUCCESS", "the leased task did not succeed")
+    require(first.status == "SUCCESS", "the leased task did not succeed")
     tell("The leased task", f"ran; its result is signed by executor key {first.key_id[:12]}...")
     again = workspace.execute_task(manifest, lease)
-    _require(first.canonical() == again.canonical(), "a repeat gave another result")
+    require(first.canonical() == again.canonical(), "a repeat gave another result")
     tell("The same task again", "not run twice: the first result came back, byte for byte")
 
 
-def _move(workspace: Workspace, files: Path, tell: Callable[[str, str], None]) -> None:
+def _move(workspace: Workspace, files: Path, tell: Tell) -> None:
     report, archived = files / "report.txt", files / "archived.txt"
     report.write_text("quarterly figures\n", encoding="utf-8")
     paths = {"source_path": str(report), "destination_path": str(archived)}
     moved = _leased(workspace, _manifest("demo-4", FILE_MOVE, paths))
-    _require(moved.status == "SUCCESS" and archived.exists() and not report.exists(), "the file was not moved")
+    require(moved.status == "SUCCESS" and archived.exists() and not report.exists(), "the file was not moved")
     tell("A file is moved, in a sandboxed process", "report.txt is archived.txt now; signed, recorded, on disk")
     outside = {**paths, "source_path": "/etc/passwd"}
     _expect(_leased(workspace, _manifest("demo-5", FILE_COPY, outside)), "EXECUTION_FAILED")
@@ -105,24 +106,24 @@ def _move(workspace: Workspace, files: Path, tell: Callable[[str, str], None]) -
         "refused: EXECUTION_FAILED, the path lies outside of every allowed directory",
     )
     back = workspace.restore_task(moved.canonical())
-    _require(back.status == "SUCCESS" and report.exists() and not archived.exists(), "the move was not undone")
+    require(back.status == "SUCCESS" and report.exists() and not archived.exists(), "the move was not undone")
     tell("The move is taken back", f"by a task of its own, {back.task_id}, from the signed result")
 
 
-def _delete(workspace: Workspace, files: Path, tell: Callable[[str, str], None]) -> None:
+def _delete(workspace: Workspace, files: Path, tell: Tell) -> None:
     report = files / "report.txt"
     before = report.read_bytes()
     deleted = _leased(workspace, _manifest("demo-6", FILE_DELETE, {"source_path": str(report)}))
-    _require(deleted.status == "SUCCESS" and not report.exists(), "the file was not deleted")
+    require(deleted.status == "SUCCESS" and not report.exists(), "the file was not deleted")
     tell("A file is deleted", "after a snapshot of it was on disk: no snapshot, no delete")
-    _require(workspace.restore_task(deleted.canonical()).status == "SUCCESS", "the file was not restored")
-    _require(report.read_bytes() == before, "the restored file is another")
+    require(workspace.restore_task(deleted.canonical()).status == "SUCCESS", "the file was not restored")
+    require(report.read_bytes() == before, "the restored file is another")
     tell("The file is restored", f"byte for byte, {len(before)} bytes")
 
 
-def _evidence(workspace: Workspace, folder: Path, tell: Callable[[str, str], None]) -> None:
+def _evidence(workspace: Workspace, folder: Path, tell: Tell) -> None:
     verdict = workspace.verify_ledger()
-    _require(verdict.holds, "the ledger does not verify")
+    require(verdict.holds, "the ledger does not verify")
     tell("The ledger", f"{_held(verdict)}: all hold")
     bundle = folder / "evidence.jsonl"
     with bundle.open("wb") as out:
@@ -130,7 +131,7 @@ def _evidence(workspace: Workspace, folder: Path, tell: Callable[[str, str], Non
     pem = "".join(render_public_pem(key) for key in workspace.keyring if key.role == "audit")
     auditor = parse_public_pem(pem.encode(), "audit", source="audit.pem")
     with bundle.open("rb") as stream:
-        _require(verify_bundle(stream, auditor, source=bundle.name).holds, "the evidence bundle does not verify")
+        require(verify_bundle(stream, auditor, source=bundle.name).holds, "the evidence bundle does not verify")
     tell("An auditor with the public key alone", f"checked the exported bundle ({bundle.stat().st_size:,} bytes)")
 
 
@@ -139,7 +140,7 @@ def _held(verdict: Verdict) -> str:
     return f"{entries} under {counted(verdict.heads, 'signed head')}"
 
 
-def _tampering(workspace: Workspace, tell: Callable[[str, str], None]) -> None:
+def _tampering(workspace: Workspace, tell: Tell) -> None:
     """As somebody with write access to the database file would: past Remit, with the guards taken off."""
     database = sqlite3.connect(workspace.state.database)
     database.execute("DROP TRIGGER ledger_entries_no_update")
@@ -147,7 +148,7 @@ def _tampering(workspace: Workspace, tell: Callable[[str, str], None]) -> None:
     database.commit()
     database.close()
     found = {finding.fault.value for finding in workspace.verify_ledger().findings}
-    _require({"edited", "guard_missing"} <= found, f"tampering was not found: {found}")
+    require({"edited", "guard_missing"} <= found, f"tampering was not found: {found}")
     tell("Somebody edits entry 2 in the database", "found and named: the entry was edited, and its guard is missing")
 
 
@@ -161,9 +162,4 @@ def _leased(workspace: Workspace, manifest: bytes) -> ExecutionResult:
 
 
 def _expect(result: ExecutionResult, code: str) -> None:
-    _require(result.error is not None and result.error.error_code == code, f"expected {code}, got {result.tree()}")
-
-
-def _require(holds: object, otherwise: str) -> None:
-    if not holds:
-        raise EnvironmentFailed(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")
+    require(result.error is not None and result.error.error_code == code, f"expected {code}, got {result.tree()}")

@@ -15,7 +15,7 @@ HOW: Final = {"resumed": "taken over from a process that died", "noted": "what i
 def render_meaning(entry: Entry) -> str:
     """By the kind of the entry, or the payload, cut, where the kind or the payload's shape is not known."""
     payload = read_payload(entry)
-    meaning = _meaning(entry, payload) if isinstance(payload, dict) else ""
+    meaning = _plan_meaning(entry.kind, payload) or _meaning(entry, payload) if isinstance(payload, dict) else ""
     # With spaces, so that it can be wrapped.
     shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(shown, MOST)
@@ -43,8 +43,7 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
             why = _joined(payload.get("reason"), payload.get("what"), by=": ")
             return _joined(capability if other else "", why)
         case "issued" if subject == "lease":
-            until = payload.get("expires_at")
-            return _joined(capability, f"until {until[:19]}Z" if isinstance(until, str) else "")
+            return _joined(capability, _until(payload))
         case "rotation_intended" | "rotated" | "revoked" if subject == "key":
             return _key_change(payload)
         case "created" if subject == "workspace":
@@ -54,6 +53,28 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
             return f"to {payload.get('to')}"
         case _:
             return ""
+
+
+def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """What only plans have; empty for what they share with tasks."""
+    match kind:
+        case "plan.outcome" | "rollback.outcome":
+            return _plan_outcome(payload)
+        case "envelope.issued":
+            return _joined(payload.get("plan_id"), _until(payload))
+        case "rollback.intent":
+            return "a signed order to take it back"
+        case "envelope.cancelled":
+            return "void from now on; what runs under it is taken back"
+        case "plan.pruned":
+            return _joined(payload.get("folder"), "backups removed")
+        case _:
+            return ""
+
+
+def _until(payload: dict[str, Any]) -> str:
+    until = payload.get("expires_at")
+    return f"until {until[:19]}Z" if isinstance(until, str) else ""
 
 
 def _other_task(entry: Entry) -> str:
@@ -69,6 +90,20 @@ def _outcome(outcome: Any) -> str:
     error = outcome.get("error")
     code = error.get("error_code") if isinstance(error, dict) else None
     return _joined(code or outcome.get("status"))
+
+
+def _plan_outcome(payload: dict[str, Any]) -> str:
+    """Of a plan its status and how many of its actions were done; of a rollback, how many checkpoints were restored."""
+    word = payload.get("status")
+    status = word.get("status") if isinstance(word, dict) else word
+    actions, restored = payload.get("actions"), payload.get("restored")
+    done = ""
+    if isinstance(actions, list):
+        completed = sum(1 for row in actions if isinstance(row, list) and row[1:2] == ["done"])
+        done = f"{completed:,} of {counted(len(actions), 'action')}"
+    elif isinstance(restored, list):
+        done = f"{counted(len(restored), 'checkpoint')} restored"
+    return _joined(status, done)
 
 
 def _key_change(payload: dict[str, Any]) -> str:

@@ -2,16 +2,21 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from remit.cli.plan_summary import LEFT_AS
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.contracts.base import Contract
+from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.result import ExecutionResult
 from remit.errors import Reason, Refused
 from remit.recovery import Recovered
 from remit.store.claims import unfinished
 from remit.workspace import Workspace
+
+SCOPES: Final = ("task", "plan", "rollback")
 
 
 @click.command()
@@ -19,15 +24,18 @@ from remit.workspace import Workspace
     "--dead",
     "presumed_dead",
     multiple=True,
-    metavar="TASK",
-    help="A task whose process you know to be dead, on another machine or before a reboot. May be repeated.",
+    metavar="ID",
+    help=(
+        "A task, envelope or rollback whose process you know to be dead, on another machine or before a reboot."
+        " May be repeated."
+    ),
 )
 @click.option(
     "--abandon",
     "abandoned",
     multiple=True,
-    metavar="TASK",
-    help="A task that cannot be settled, to be closed as a failure of unknown effect. May be repeated.",
+    metavar="ID",
+    help="One that cannot be settled, to be closed as a failure of unknown effect. May be repeated.",
 )
 @workspace_option
 @json_option
@@ -37,58 +45,82 @@ def recover(
 ) -> None:
     """Finish or clear away what a crash left, and record what came of it.
 
-    What a living process is at work on is left alone. Exit code 0 when nothing is left, 1 when something could not be
-    settled: the table says what to do.
+    Tasks, plans and rollbacks alike. What a living process is at work on is left alone. Exit code 0 when nothing is
+    left, 1 when something could not be settled: the table says what to do.
     """
     with Workspace.open(directory) as workspace:
-        _require_unfinished(workspace, (*presumed_dead, *abandoned))
+        kinds = _unfinished(workspace)
+        _require_unfinished(kinds, (*presumed_dead, *abandoned))
         reports = workspace.recover(presumed_dead=presumed_dead, abandoned=abandoned)
     if as_json:
-        show_json([_as_document(report) for report in reports])
+        show_json([_as_document(report, kinds.get(report.key, "")) for report in reports])
     elif not reports:
         click.echo("Nothing was left unfinished.")
     else:
-        rows = [(each.key, each.began_at[:19].replace("T", " "), _state(each), _what(each)) for each in reports]
-        show_table(("task", "begun", "state", "what"), rows, prose=("what",))
+        rows = [
+            (kinds.get(each.key, ""), each.key, each.began_at[:19].replace("T", " "), _state(each), _what(each))
+            for each in reports
+        ]
+        show_table(("kind", "id", "begun", "state", "what"), rows, prose=("what",))
     ctx.exit(1 if any(report.problem for report in reports) else 0)
 
 
-def _require_unfinished(workspace: Workspace, named: Collection[str]) -> None:
-    """A mistyped id must not read as a task that was settled."""
-    if not named:
-        return
+def _unfinished(workspace: Workspace) -> dict[str, str]:
+    """Everything without an outcome, by its id: what kind of request it is."""
     with workspace.store.reading() as connection:
-        known = {claimed.key.key for claimed in unfinished(connection, "task")}
-    for task_id in named:
-        if task_id not in known:
+        return {claimed.key.key: scope for scope in SCOPES for claimed in unfinished(connection, scope)}
+
+
+def _require_unfinished(known: Collection[str], named: Collection[str]) -> None:
+    """A mistyped id must not read as a task that was settled."""
+    for name in named:
+        if name not in known:
             raise Refused(
                 Reason.STATE_MISSING,
-                "no unfinished task has this id; nothing was done",
-                where=f"--dead {task_id}",
+                "no unfinished task has this id, and no plan or rollback; nothing was done",
+                where=f"--dead {name}",
                 next_step="`remit recover` alone shows what it cannot settle by itself.",
             )
 
 
-def _state(report: Recovered[ExecutionResult]) -> str:
+def _state(report: Recovered[Any]) -> str:
     if report.outcome is None:
         return "unsettled"
     return "finished" if report.took_effect else "cleared"
 
 
-def _what(report: Recovered[ExecutionResult]) -> str:
+def _what(report: Recovered[Any]) -> str:
     if report.problem is not None:
         return str(report.problem)
     outcome = report.outcome
-    if outcome is not None and outcome.error is not None:
-        return f"{outcome.capability_id}: {outcome.error.message}"
-    return f"{outcome.capability_id}: had taken effect; its result is recorded" if outcome else ""
+    match outcome:
+        case ExecutionResult(error=None):
+            return f"{outcome.capability_id}: had taken effect; its result is recorded"
+        case ExecutionResult(error=error):
+            return f"{outcome.capability_id}: {error.message if error else ''}"
+        case PlanOutcome():
+            status = outcome.report.status
+            return f"{outcome.report.plan_id}: {LEFT_AS.get(status) or 'had taken effect; its outcome is recorded'}"
+        case RollbackOutcome():
+            return f"{outcome.envelope_id}: {outcome.status}"
+        case _:
+            return ""
 
 
-def _as_document(report: Recovered[ExecutionResult]) -> dict[str, Any]:
+def _as_document(report: Recovered[Any], kind: str) -> dict[str, Any]:
+    outcome = report.outcome
     return {
+        "kind": kind,
         "task_id": report.key,
         "begun_at": report.began_at,
         "state": _state(report),
-        "result": report.outcome.tree() if report.outcome else None,
+        "result": _as_tree(outcome),
         "problem": report.problem.as_json() if report.problem else None,
     }
+
+
+def _as_tree(outcome: Contract | None) -> dict[str, Any] | None:
+    """Of a plan its signed status; the report is in its folder."""
+    if isinstance(outcome, PlanOutcome):
+        return outcome.status.tree()
+    return outcome.tree() if outcome else None

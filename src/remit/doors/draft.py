@@ -1,0 +1,108 @@
+"""A plan that nobody has approved: it travels as far as the preview, and never further.
+
+Its type is not the approved plan's, so nothing that acts takes it; and its consent is always a no.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Never
+
+from remit.contracts.plan import Plan
+from remit.doors.drafting import needs_parsers
+from remit.doors.plan import PlanDoor
+from remit.doors.previewing import PlanPreview, preview_plan
+from remit.doors.task import DEFAULT_TENANT
+from remit.errors import Reason, Refused, RemitError
+from remit.ids import render_time
+from remit.journal import Trace
+from remit.policy.decision import Decision
+from remit.policy.plan import decide_plan
+from remit.road import Door, Note, Notes, Preview
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlan:
+    """A plan as somebody wrote it."""
+
+    plan: Plan
+    digest: str
+
+
+@dataclass(frozen=True)
+class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
+    """For `remit preview` and `remit approve`: the same road as an approved plan's, stopped after the preview."""
+
+    door: PlanDoor
+    name: str = field(default="draft", init=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> DraftPlan:
+        (document,) = raw
+        plan = Plan.parse(document)
+        return DraftPlan(plan, plan.digest())
+
+    def trace(self, request: DraftPlan) -> Trace:
+        return Trace(DEFAULT_TENANT, request.digest, self.name, request.digest, request.digest)
+
+    def verify_authority(self, request: DraftPlan, now: datetime) -> DraftPlan:
+        """There is none to verify, and none is given."""
+        return request
+
+    def decide(self, request: DraftPlan) -> Decision:
+        rules = self.door.rules
+        return decide_plan(request.plan, rules.config(), rules.root(), None)
+
+    def preview(self, granted: DraftPlan) -> PlanPreview:
+        rules = self.door.rules
+        return preview_plan(
+            granted.plan,
+            rules.config(),
+            rules.root(),
+            self.door.runner("draft", rich=needs_parsers(granted.plan)),
+            plan_digest=granted.digest,
+            at=render_time(rules.clock()),
+            diffs="full",
+        )
+
+    def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:
+        raise _unapproved()
+
+    def checkpoint(self, granted: DraftPlan, preview: Preview) -> str:
+        raise _unapproved()
+
+    def require_alive(self, granted: DraftPlan, now: datetime) -> None:
+        raise _unapproved()
+
+    def recall(self, checkpoint: str) -> Never:
+        raise _unapproved()
+
+    def effect(self, granted: DraftPlan, begun: Never, note: Note) -> Never:
+        raise _unapproved()
+
+    def settle(self, begun: Never, notes: Notes, note: Note) -> Never:
+        raise _unapproved()
+
+    def undo(self, begun: Never, notes: Notes, note: Note) -> Never:
+        raise _unapproved()
+
+    def verify_effect(self, begun: Never, made: Never) -> Never:
+        raise _unapproved()
+
+    def succeed(self, request: DraftPlan, begun: Never, made: Never) -> Never:
+        raise _unapproved()
+
+    def fail(self, request: DraftPlan, problem: RemitError, begun: Any = None) -> Never:
+        raise problem
+
+    def store_outcome(self, outcome: Never) -> Never:
+        raise _unapproved()
+
+    def load_outcome(self, stored: str, recorded_at: str) -> Never:
+        raise _unapproved()
+
+
+def _unapproved() -> Refused:
+    return Refused(
+        Reason.SIGNATURE_INVALID,
+        "nobody has approved this plan",
+        next_step="Approve it: remit approve",
+    )

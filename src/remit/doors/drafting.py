@@ -1,0 +1,138 @@
+"""The actions of a plan as steps: in their order, on numbered paths, each with its time. Nothing is looked at here."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from remit.canonical import MAX_SAFE_INTEGER
+from remit.confine.names import Located, locate_below
+from remit.contracts.config import SystemConfig
+from remit.contracts.plan import Action, FileRename, Plan, SchemaUpdate
+from remit.contracts.validation_rules import JsonPathEquals, MatchesJsonSchema
+from remit.doors.folders import Parents
+from remit.doors.running import Times
+from remit.effects.plan_steps import Move, Step, StepPlan
+from remit.policy.graph import levels, needs_of, order_actions
+
+_MOVES: Final[dict[str, Move]] = {
+    "FILE_CREATE": "create",
+    "FILE_MODIFY": "modify",
+    "SCHEMA_UPDATE": "modify",
+    "FILE_DELETE": "delete",
+    "FILE_RENAME": "rename",
+}
+_PARSED: Final = ("json_", "yaml_")
+
+
+def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> tuple[StepPlan, dict[int, Located]]:
+    """The actions in their order, on numbered paths. Nothing was looked at yet."""
+    numbered: dict[tuple[Parents, str], int] = {}
+    places: dict[int, Located] = {}
+
+    def number(path: str) -> int:
+        place = locate_below(root, path)
+        known = numbered.setdefault((place.parents, place.name), len(numbered))
+        places[known] = place
+        return known
+
+    actions, needs = plan.action_plan, needs_of(plan.action_plan)
+    order = order_actions(actions)
+    turn = {index: step for step, index in enumerate(order)}
+    steps = tuple(
+        _step(turn[index], actions[index], tuple(sorted(turn[need] for need in needs[index])), number)
+        for index in order
+    )
+    rules = tuple(_rule(rule.tree(), number, places) for rule in plan.validation_rules)
+    instructions = plan.execution_instructions
+    drafted = StepPlan(
+        prefix=secrets.token_hex(10),
+        paths=tuple(_relative(places[path]) for path in range(len(places))),
+        steps=steps,
+        waves=(tuple(range(len(steps))),),
+        stop_on_error=instructions.stop_on_error,
+        keep_permissions=instructions.preserve_permissions,
+        max_file_bytes=config.limits.max_file_bytes,
+        diffs="full" if diffs == "full" else "summary",
+        rules=rules,
+    )
+    return drafted, places
+
+
+def _step(number: int, action: Action, needs: tuple[int, ...], path_number: Callable[[str], int]) -> Step:
+    return Step(
+        number=number,
+        action_id=action.action_id,
+        action_type=action.action_type,
+        move=_MOVES[action.action_type],
+        path=path_number(action.target or ""),
+        new_path=path_number(action.operation.new_path) if isinstance(action, FileRename) else None,
+        operation=operation_of(action),
+        needs=needs,
+        expected_before=action.expected_hash_before,
+        expected_after=action.expected_hash_after,
+    )
+
+
+def operation_of(action: Action) -> dict[str, Any]:
+    """As a step has it. 2.0 and 2 have one digest, and so one approval: they must write the same bytes, too."""
+    tree = action.operation.tree()
+    return {**tree, "value": _plain_numbers(tree["value"])} if "value" in tree else tree
+
+
+def _plain_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain_numbers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain_numbers(item) for item in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
+        return int(value)
+    return value
+
+
+def _rule(tree: dict[str, Any], path_number: Callable[[str], int], places: Mapping[int, Located]) -> dict[str, Any]:
+    """With its paths in their one spelling, as the plan's list of paths has them."""
+    named = {name: tree[name] for name in ("path", "schema_file") if tree.get(name) is not None}
+    return {**tree, **{name: _relative(places[path_number(path)]) for name, path in named.items()}}
+
+
+def needs_parsers(plan: Plan) -> bool:
+    """Whether edits or rules need more than the standard library; then so does the process that makes them."""
+
+    def is_rich(action: Action) -> bool:
+        operation: Any = action.operation
+        paths = (action.target or "", getattr(operation, "new_path", ""))
+        return (
+            isinstance(action, SchemaUpdate)
+            or operation.type.startswith(_PARSED)
+            or getattr(operation, "regex", False)
+            or any(path.casefold().endswith((".yaml", ".yml")) for path in paths)
+        )
+
+    rules = (isinstance(rule, MatchesJsonSchema | JsonPathEquals) for rule in plan.validation_rules)
+    return any(map(is_rich, plan.action_plan)) or any(rules)
+
+
+def times_of(plan: Plan, config: SystemConfig) -> Times:
+    """Seconds for each step, in the order of the steps, and for the whole plan."""
+    actions, timeouts = plan.action_plan, config.timeouts
+    paces = tuple(
+        float(
+            actions[index].timeout_seconds
+            or (timeouts.schema_update if isinstance(actions[index], SchemaUpdate) else timeouts.file_operation)
+        )
+        for index in order_actions(actions)
+    )
+    return Times(paces, float(plan.execution_instructions.timeout_seconds or timeouts.task))
+
+
+def levels_of(plan: Plan) -> list[list[int]] | None:
+    """Which steps may run at the same time; None: none."""
+    if plan.execution_instructions.execution_order == "sequential":
+        return None
+    order = order_actions(plan.action_plan)
+    turn = {index: step for step, index in enumerate(order)}
+    return [[turn[index] for index in level] for level in levels(order, needs_of(plan.action_plan))]
+
+
+def _relative(place: Located) -> str:
+    return "/".join((*place.parents, place.name))

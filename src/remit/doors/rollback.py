@@ -1,0 +1,424 @@
+"""The rollback door: the run of a plan taken back later, by a signed order, from its backups.
+
+The same engine as the plan's, with steps that lead the other way: stage, switch, verify, clear. What the plan left is
+found in the stored outcome, never in a file of the project; a backup is used only if it has the hash recorded there.
+"""
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from remit.authority.rollback_order import AllowedRollback, verify_rollback
+from remit.authority.signing import Keyring, Signer
+from remit.authority.statuses import sign_rollback_outcome
+from remit.canonical import canonical_bytes, digest_bytes
+from remit.checkpoint.backups import backup_name, keep_drifted, open_backups, verify_backups
+from remit.checkpoint.drift import judge, paths_of, see, select
+from remit.checkpoint.manifest import fold, inverse_steps, made_folders
+from remit.checkpoint.outputs import MANIFEST, ReportFolder, render_paper
+from remit.confine.names import locate_below
+from remit.contracts.outcome import Kept, PlanOutcome, RollbackOutcome
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.contracts.rollback_order import RollbackOrder
+from remit.doors.folders import clear_aside, look_at_folders, make_folders, needed_folders, opened, remove_folders
+from remit.doors.going import Ran, require_as_planned, stuck, take_back
+from remit.doors.plan import PlanDoor
+from remit.doors.rollback_papers import (
+    BegunRollback,
+    digest_of_order,
+    load_rollback_outcome,
+    parse_begun,
+    render_begun,
+)
+from remit.doors.running import Carried, Times
+from remit.doors.task import DEFAULT_TENANT
+from remit.effects.plan_steps import (
+    Progress,
+    Result,
+    State,
+    StepPlan,
+    note_back,
+    note_wave,
+    read_progress,
+)
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
+from remit.ids import render_time
+from remit.journal import Trace
+from remit.policy.decision import Decision, Denial
+from remit.reports.report import refusal_of
+from remit.road import Door, Note, Notes, Preview, Unpublished
+
+_LOG: Final = logging.getLogger("remit.plans")
+_DRIFTED_FROM: Final = 5_000
+"""Numbers of copies of drifted files: no backup has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A run as the ledger vouches for it, and its manifest as earlier rollbacks left it."""
+
+    outcome: PlanOutcome
+    manifest: RollbackManifest
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRequest:
+    """Nobody has vouched for the order. One that was read back from a checkpoint counts for nothing any more."""
+
+    order: RollbackOrder
+    digest: str
+    begun: BegunRollback | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPreview(Preview):
+    """What is there now, and the steps from it to what was there before the plan."""
+
+    steps: StepPlan
+    first: tuple[State | None, ...]
+    folders: tuple[str, ...]
+    """Gone since, and needed again."""
+    states: Mapping[str, State | None]
+
+
+@dataclass(frozen=True)
+class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, RollbackOutcome]):
+    """`plans` lends its rules and its sandbox; `taken` finds a run by its envelope's id."""
+
+    keyring: Callable[[], Keyring]
+    signer: Callable[[], Signer]
+    plans: PlanDoor
+    taken: Callable[[str], Taken]
+    name: str = field(default="rollback", init=False)
+    _cleared: set[str] = field(default_factory=set, init=False, repr=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> RollbackRequest:
+        (document,) = raw
+        order = RollbackOrder.parse(document)
+        return RollbackRequest(order, digest_of_order(order))
+
+    def trace(self, request: RollbackRequest) -> Trace:
+        order = request.order
+        return Trace(
+            tenant_id=DEFAULT_TENANT,
+            correlation_id=order.envelope_id,
+            door=self.name,
+            key=order.order_id,
+            request_digest=request.digest,
+            task_id=order.envelope_id,
+        )
+
+    def verify_authority(self, request: RollbackRequest, now: datetime) -> AllowedRollback:
+        return verify_rollback(request.order, self.keyring(), now)
+
+    def decide(self, request: RollbackRequest) -> Decision:
+        if request.begun is not None:
+            return self._decide_begun(request.begun)
+        order, taken = request.order, self.taken(request.order.envelope_id)
+        denials: list[Denial] = []
+        if taken.manifest.manifest_id != order.manifest_id:
+            denials.append(Denial(Reason.BINDING_MISMATCH, "the order is for another run", where=order.manifest_id))
+        if taken.manifest.status == "EXPIRED" and not order.force:
+            denials.append(
+                Denial(
+                    Reason.ROLLBACK_EXPIRED,
+                    f"this run could be taken back until {taken.manifest.expires_at}",
+                    where=f"envelope {order.envelope_id}",
+                    next_step="If its backups are still there: --force",
+                )
+            )
+        if not denials and not select(taken.manifest, order.checkpoints):
+            denials.append(Denial(Reason.MISUSE, "there is nothing left to restore", where=order.envelope_id))
+        return Decision((f"rollback order {order.order_id}",), tuple(denials))
+
+    def preview(self, granted: AllowedRollback) -> RollbackPreview:
+        order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.plans.rules.root()
+        checkpoints = select(taken.manifest, order.checkpoints)
+        with ReportFolder.open(root, _folder_of(taken)) as folder:
+            verify_backups(folder, checkpoints)
+        states = see(root, paths_of(checkpoints))
+        steps = inverse_steps(
+            taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force
+        )._replace(max_file_bytes=self.plans.rules.config().limits.max_file_bytes)
+        places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
+        looks = look_at_folders(places.values())
+        made = [places[_made(step)] for step in steps.steps if step.move in {"create", "rename"}]
+        seen = {path: list(state) if state else None for path, state in states.items()}
+        return RollbackPreview(
+            summary=f"take back envelope {order.envelope_id}: {len(checkpoints):,} checkpoints",
+            digest=digest_bytes(canonical_bytes({"order": digest_of_order(order), "states": seen})),
+            steps=steps,
+            first=tuple(states[path] for path in steps.paths),
+            folders=needed_folders(looks, made),
+            states=states,
+        )
+
+    def consent(self, granted: AllowedRollback, preview: Preview, now: datetime) -> str:
+        return f"rollback order {granted.order.order_id}"
+
+    def checkpoint(self, granted: AllowedRollback, preview: Preview) -> str:
+        if not isinstance(preview, RollbackPreview):
+            raise Misuse(Reason.MISUSE, "a rollback's preview was made by another door")
+        order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.plans.rules.root()
+        with ReportFolder.open(root, _folder_of(taken)) as folder:
+            self._keep_drifted(root, folder, order, select(taken.manifest, order.checkpoints), preview.states)
+        begun = BegunRollback(
+            order, root, _folder_of(taken), taken.manifest, preview.steps, preview.first, preview.folders
+        )
+        return render_begun(begun)
+
+    def _keep_drifted(
+        self,
+        root: str,
+        folder: ReportFolder,
+        order: RollbackOrder,
+        checkpoints: Sequence[Checkpoint],
+        states: Mapping[str, State | None],
+    ) -> None:
+        """What somebody made of a file since is his: it is copied before it is replaced."""
+        files = [checkpoint for checkpoint in checkpoints if checkpoint.file_kind == "file"]
+        drifted = [checkpoint for checkpoint in files if judge(checkpoint, states) == "drifted"]
+        if not drifted:
+            return
+        attempt = order.attempt
+        taken = os.listdir(folder.backups)
+        while any(name.endswith(f".drifted-{attempt}.bak") for name in taken):
+            attempt += 1
+        paths = [path for checkpoint in drifted for path in (checkpoint.file_path, checkpoint.new_path) if path]
+        for number, path in enumerate(path for path in paths if states[path] is not None):
+            place = locate_below(root, path)
+            location = folder.location(f"backups/{backup_name(_DRIFTED_FROM + number, place.name)}")
+            keep_drifted(place, folder, drifted[0].model_copy(update={"backup_location": location}), attempt)
+
+    def require_alive(self, granted: AllowedRollback, now: datetime) -> None:
+        verify_rollback(granted.order, self.keyring(), now)
+
+    def recall(self, checkpoint: str) -> tuple[RollbackRequest, BegunRollback]:
+        begun = parse_begun(checkpoint)
+        return RollbackRequest(begun.order, digest_of_order(begun.order), begun), begun
+
+    # --- 8 ------------------------------------------------------------------------------------------------------------
+
+    def effect(self, granted: AllowedRollback, begun: BegunRollback, note: Note) -> Ran:
+        reached = _Waves(note)
+        try:
+            return self._all_or_error(begun, reached)
+        except BaseException as problem:
+            self._back_in_doubt(begun, reached, note, problem)
+            if isinstance(problem, Exception):
+                raise as_remit_error(problem) from problem
+            raise
+
+    def _all_or_error(self, begun: BegunRollback, reached: "_Waves") -> Ran:
+        carried = self._carry_out(begun, reached)
+        failed = next((result for result in carried.results if result.state != "done"), None)
+        if carried.problem is not None:
+            raise carried.problem
+        if failed is not None:  # the process came to its end, so what it says was not done is not
+            reached.note_not_done(carried.results)
+            raise _error_of(failed)
+        return Ran("SUCCESS", carried.results, used=carried.used)
+
+    def _back_in_doubt(self, begun: BegunRollback, reached: "_Waves", note: Note, problem: BaseException) -> None:
+        try:
+            note(note_back("FAILED", ()))
+            self._back(begun, Progress(reached.wave, reached.not_done), note)
+        except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
+            raise stuck(begun.course(), second) from problem
+
+    def _carry_out(self, begun: BegunRollback, reached: "_Waves") -> Carried:
+        config = self.plans.rules.config()
+        times = Times((float(config.timeouts.file_operation),) * len(begun.steps.steps), float(config.timeouts.task))
+        make_folders(begun.root, begun.folders)
+        used = {step.source for step in begun.steps.steps if step.source}
+        checkpoints = [checkpoint for checkpoint in begun.chosen() if checkpoint.checkpoint_id in used]
+        with ExitStack() as stack:
+            folder = stack.enter_context(ReportFolder.open(begun.root, begun.folder))
+            given = open_backups(folder, checkpoints)
+            for descriptor in given.values():
+                stack.callback(os.close, descriptor)
+            runner = self.plans.runner(begun.order.order_id, rich=False)
+            places = begun.course().places_there()
+            return runner.carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
+
+    def settle(self, begun: BegunRollback, notes: Notes, note: Note) -> Ran | None:
+        progress = read_progress(notes)
+        if progress.verdict is None and progress.undone is None:
+            runner = self.plans.runner(begun.order.order_id, rich=False)
+            course = begun.course()
+            found = runner.finish(begun.steps, course.places_there(), progress.wave, progress.not_done)
+            if found.forward:
+                now = render_time(self.plans.rules.clock())
+                done = tuple(Result(step.number, "done", now, now) for step in begun.steps.steps)
+                return Ran("SUCCESS", done, verified=found.cleared)
+        self._back(begun, progress, note)
+        if notes:
+            note(note_wave(0, []))
+        return None
+
+    def undo(self, begun: BegunRollback, notes: Notes, note: Note) -> None:
+        if begun.order.order_id in self._cleared:
+            raise EnvironmentFailed(
+                Reason.ROLLBACK_FAILED,
+                "the files that the plan had left were removed already, so the rollback stands",
+                where=f"rollback {begun.order.order_id}",
+                next_step="Run `remit recover`: it will record what was done.",
+            )
+        note(note_back("FAILED", ()))
+        progress = read_progress(notes)
+        self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
+
+    def _back(self, begun: BegunRollback, progress: Progress, note: Note) -> None:
+        take_back(begun.course(), self.plans.runner(begun.order.order_id, rich=False), progress, note)
+
+    # --- 9, 10 --------------------------------------------------------------------------------------------------------
+
+    def verify_effect(self, begun: BegunRollback, made: Ran) -> None:
+        if not made.verified:
+            require_as_planned(begun.course(), made.done, {}, hashed=True)
+
+    def succeed(self, request: RollbackRequest, begun: BegunRollback, made: Ran) -> RollbackOutcome:
+        kept = self._kept_folders(begun)
+        restored = [item.checkpoint_id for item in begun.chosen() if item.checkpoint_id not in kept]
+        status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if kept else "EXECUTED"
+        reasons = [Kept(checkpoint_id=checkpoint_id, reason=why) for checkpoint_id, why in kept.items()]
+        draft = self._signed(begun.order, begun.manifest, status, restored, reasons, ())
+        manifest = fold(begun.manifest, (draft,), self.plans.rules.clock())
+        return self._signed(begun.order, manifest, status, restored, reasons, (), at=draft.executed_at)
+
+    def fail(
+        self, request: RollbackRequest, problem: RemitError, begun: BegunRollback | None = None
+    ) -> RollbackOutcome:
+        manifest = begun.manifest if begun is not None else self.taken(request.order.envelope_id).manifest
+        error = refusal_of(problem, request.order.order_id, self.plans.rules.clock)
+        if begun is not None:
+            error = error.model_copy(update={"recovery_action": "ROLLED_BACK"})
+        return self._signed(request.order, manifest, "FAILED" if begun else "REFUSED", (), (), (error,))
+
+    def publish(self, begun: BegunRollback, outcome: RollbackOutcome) -> None:
+        if outcome.status == "FAILED":
+            return
+        try:
+            with ReportFolder.open(begun.root, begun.folder) as folder:
+                folder.write({MANIFEST: render_paper(outcome.manifest)})
+        except (RemitError, OSError) as problem:
+            told = as_remit_error(problem)
+            raise Unpublished(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
+
+    def clear_up(self, begun: BegunRollback, outcome: RollbackOutcome) -> None:
+        if outcome.status == "FAILED":
+            return
+        self._cleared.add(begun.order.order_id)
+        clear_aside(begun.root, begun.course().places(), begun.steps)
+        folders = made_folders(begun.manifest, begun.order.checkpoints)
+        remove_folders(begun.root, [path for item, path in folders.items() if item in outcome.restored])
+
+    def store_outcome(self, outcome: RollbackOutcome) -> str:
+        return outcome.canonical().decode()
+
+    def show_outcome(self, outcome: RollbackOutcome, stored: str) -> Mapping[str, Any]:
+        return {
+            "manifest_id": outcome.manifest_id,
+            "status": outcome.status,
+            "restored": list(outcome.restored),
+            "kept": [item.tree() for item in outcome.kept],
+            "key_id": outcome.key_id,
+            "signature": outcome.signature,
+        }
+
+    def load_outcome(self, stored: str, recorded_at: str) -> RollbackOutcome:
+        return load_rollback_outcome(stored, self.keyring())
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _kept_folders(self, begun: BegunRollback) -> dict[str, str]:
+        """Folders that the plan had made and that will not be empty, with the reason; the deepest are looked at first.
+
+        Looked at before the files of the plan are cleared away, so its own names in them do not count.
+        """
+        kept: dict[str, str] = {}
+        folders = made_folders(begun.manifest, begun.order.checkpoints)
+        going = set()
+        for checkpoint_id, path in folders.items():
+            inside = _names_in(begun.root, path)
+            others = [name for name in inside if begun.steps.prefix not in name and f"{path}/{name}" not in going]
+            if others:
+                kept[checkpoint_id] = f"The folder {path} is not empty, and stays"
+            else:
+                going.add(path)
+        return kept
+
+    def _signed(
+        self,
+        order: RollbackOrder,
+        manifest: RollbackManifest,
+        status: str,
+        restored: Collection[str],
+        kept: Collection[Kept],
+        errors: Collection[Any],
+        at: str = "",
+    ) -> RollbackOutcome:
+        unsigned = {
+            "order_id": order.order_id,
+            "envelope_id": order.envelope_id,
+            "manifest_id": manifest.manifest_id,
+            "status": status,
+            "restored": list(restored),
+            "kept": [item.tree() for item in kept],
+            "manifest": manifest.tree(),
+            "errors": [error.tree() for error in errors],
+            "executed_at": at or render_time(self.plans.rules.clock()),
+        }
+        return sign_rollback_outcome(self.signer(), unsigned)
+
+    def _decide_begun(self, begun: BegunRollback) -> Decision:
+        if begun.root == self.plans.rules.root():
+            return Decision((f"begun under rollback order {begun.order.order_id}",))
+        return Decision(denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=begun.root),))
+
+
+class _Waves:
+    """How far a rollback came. It is not cancelled half-way: it is as quick as going back would be."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self.wave = 0
+        self.not_done: frozenset[int] = frozenset()
+
+    def may_go_on(self, wave: int, not_done: Collection[int]) -> RemitError | None:
+        if wave > 0:
+            self._note(note_wave(wave, sorted(not_done)))
+            self.wave, self.not_done = wave, frozenset(not_done)
+        return None
+
+    def note_not_done(self, results: Collection[Result]) -> None:
+        self.not_done = frozenset(result.number for result in results if result.state != "done")
+        self._note(note_wave(self.wave, sorted(self.not_done)))
+
+
+def _folder_of(taken: Taken) -> str:
+    return taken.outcome.status.folder.rpartition("/")[2]
+
+
+def _made(step: Any) -> int:
+    made: int = step.path if step.new_path is None else step.new_path
+    return made
+
+
+def _names_in(root: str, path: str) -> list[str]:
+    try:
+        with opened(root, tuple(path.split("/"))) as folder:
+            return os.listdir(folder)
+    except Refused:  # gone already
+        return []
+
+
+def _error_of(result: Result) -> RemitError:
+    error = result.error or {"reason": Reason.EFFECT_FAILED.value, "what": result.reason}
+    words = {name: error.get(name, "") for name in ("where", "next_step")}
+    return EnvironmentFailed(Reason(error["reason"]), error.get("what", ""), **words)

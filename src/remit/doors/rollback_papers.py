@@ -1,0 +1,108 @@
+"""What the rollback door writes down before it acts, and how its outcome is read back."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.authority.signing import Keyring
+from remit.authority.statuses import verify_rollback_outcome
+from remit.canonical import canonical_bytes, digest_bytes
+from remit.checkpoint.drift import select
+from remit.contracts.outcome import RollbackOutcome
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.contracts.rollback_order import RollbackOrder
+from remit.doors.going import Course
+from remit.effects.plan_steps import State, StepPlan, as_json, step_of
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRollback:
+    """A rollback as its checkpoint knows it."""
+
+    order: RollbackOrder
+    root: str
+    folder: str
+    manifest: RollbackManifest
+    """As it was before."""
+    steps: StepPlan
+    first: tuple[State | None, ...]
+    folders: tuple[str, ...]
+
+    def course(self) -> Course:
+        return Course(self.root, self.steps, dict(enumerate(self.first)), self.folders)
+
+    def chosen(self) -> list[Checkpoint]:
+        return select(self.manifest, self.order.checkpoints)
+
+
+def digest_of_order(order: RollbackOrder) -> str:
+    """What is asked for, whoever signed it when: a second order for the same is the same request."""
+    said = {"order_id": order.order_id, "checkpoints": list(order.checkpoints), "force": order.force}
+    return digest_bytes(canonical_bytes({**said, "envelope_id": order.envelope_id, "manifest_id": order.manifest_id}))
+
+
+def load_rollback_outcome(stored: str, keyring: Keyring) -> RollbackOutcome:
+    try:
+        outcome = RollbackOutcome.parse(stored.encode(), source="stored outcome")
+        verify_rollback_outcome(outcome, keyring)
+    except Refused as problem:
+        raise EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            f"the stored outcome cannot be vouched for: {problem.what}",
+            where=problem.where,
+            next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+        ) from None
+    return outcome
+
+
+def render_begun(begun: BegunRollback) -> str:
+    tree = {
+        "version": _VERSION,
+        "order": begun.order.tree(),
+        "root": begun.root,
+        "folder": begun.folder,
+        "manifest": begun.manifest.tree(),
+        "prefix": begun.steps.prefix,
+        "paths": list(begun.steps.paths),
+        "steps": [as_json(step) for step in begun.steps.steps],
+        "waves": [list(wave) for wave in begun.steps.waves],
+        "max_file_bytes": begun.steps.max_file_bytes,
+        "first": [list(state) if state else None for state in begun.first],
+        "folders": list(begun.folders),
+    }
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"))
+
+
+def parse_begun(text: str) -> BegunRollback:
+    try:
+        return _parse(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
+        raise EnvironmentFailed(
+            Reason.STORE_OUTDATED,
+            f"a checkpoint cannot be read ({type(problem).__name__})",
+            next_step="Use the version of Remit that began this rollback.",
+        ) from None
+
+
+def _parse(tree: Any) -> BegunRollback:
+    if tree["version"] != _VERSION:
+        raise ValueError("another version")
+    steps = StepPlan(
+        prefix=tree["prefix"],
+        paths=tuple(tree["paths"]),
+        steps=tuple(map(step_of, tree["steps"])),
+        waves=tuple(map(tuple, tree["waves"])),
+        max_file_bytes=tree["max_file_bytes"],
+    )
+    return BegunRollback(
+        order=RollbackOrder.from_tree(tree["order"]),
+        root=tree["root"],
+        folder=tree["folder"],
+        manifest=RollbackManifest.from_tree(tree["manifest"]),
+        steps=steps,
+        first=tuple(State(*state) if state else None for state in tree["first"]),
+        folders=tuple(tree["folders"]),
+    )

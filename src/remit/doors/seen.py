@@ -1,0 +1,121 @@
+"""What a sandboxed process saw in a simulation, read with care: of the agreed shape, bounded, masked and printable."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.change_log import DiffSummary
+from remit.effects.plan_steps import State
+from remit.errors import EnvironmentFailed, Reason, render_line
+from remit.masking import mask_text
+from remit.printable import printable
+
+MAX_PREVIEW: Final = 500
+MAX_DIFF: Final = 512 << 10
+MAX_FINDINGS: Final = 50
+_LONGEST: Final = 2_000
+_HASH: Final = 71
+
+
+class FoundIn(NamedTuple):
+    """Something in the new content of a step that needs an approval of its own."""
+
+    rule: str
+    where: str
+    what: str
+
+
+class Seen(NamedTuple):
+    """What one step would do."""
+
+    number: int
+    before: State | None
+    after: State | None
+    said: str
+    unchanged: bool
+    diff: DiffSummary
+    left_out: int
+    text: str
+    """The whole diff, if it was asked for."""
+    findings: tuple[FoundIn, ...]
+    problem: Mapping[str, str] | None
+
+
+def read_seen(frame: Mapping[str, Any], text: str) -> Seen:
+    """A `seen` frame; its number and its problem were checked when it came in."""
+    try:
+        return _read(frame, text)
+    except (KeyError, TypeError, ValueError):
+        raise not_as_agreed("what it saw of a step cannot be read") from None
+
+
+def _read(frame: Mapping[str, Any], text: str) -> Seen:
+    diff = frame["diff"] or {}
+    added, removed = (_count(diff.get(name, 0)) for name in ("added", "removed"))
+    preview = show_text(_text(diff.get("preview", "")))[:MAX_PREVIEW]
+    findings = frame.get("findings") or []
+    problem = frame.get("problem")
+    return Seen(
+        number=frame["number"],
+        before=_state(frame["before"]),
+        after=_state(frame["after"]),
+        said=render_line(_text(frame["said"])[:_LONGEST]),
+        unchanged=_flag(frame["unchanged"]),
+        diff=DiffSummary(lines_added=added, lines_removed=removed, preview=preview),
+        left_out=_count(diff.get("left_out", 0)),
+        text=show_text(text[: 2 * MAX_DIFF]),
+        findings=tuple(_finding(finding) for finding in findings[:MAX_FINDINGS]),
+        problem=None if problem is None else error_of(problem),
+    )
+
+
+def error_of(error: Mapping[str, str]) -> dict[str, str]:
+    """What a process says of a failure, masked and printable. Its reason was checked when it came in."""
+    words = {name: error.get(name, "") for name in ("what", "where", "next_step")}
+    return EnvironmentFailed(Reason(error["reason"]), **words).as_json()
+
+
+def show_text(text: str) -> str:
+    """Masked as a whole, since a key may have many lines; then made printable, line by line. Tabs stay."""
+    lines = mask_text(text).split("\n")
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+
+
+def _state(values: Any) -> State | None:
+    if values is None:
+        return None
+    digest, size, mode = values
+    if not isinstance(digest, str) or len(digest) != _HASH or not digest.startswith("sha256:"):
+        raise ValueError("no digest")
+    return State(digest, _count(size), _count(mode) & 0o777)
+
+
+def _finding(finding: Any) -> FoundIn:
+    rule, where, what = (render_line(_text(finding[name])) for name in ("rule", "where", "what"))
+    return FoundIn(rule[:64], where[:500], what)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 53:
+        raise ValueError("no count")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("no flag")
+    return value
+
+
+def not_as_agreed(what: str, where: Sequence[str] = ()) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"the plan's process did not answer as agreed: {what}",
+        where=", ".join(where),
+        next_step="This is a bug in Remit; nothing that it said is believed.",
+    )

@@ -1,0 +1,355 @@
+"""Plans of one workspace: previewed, approved, applied, cancelled, recovered, taken back, and cleaned up after."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from remit.authority.envelope import digest_of_envelope, issue_envelope
+from remit.authority.rollback_order import issue_rollback
+from remit.authority.signing import Keyring, Signer
+from remit.checkpoint.drift import select
+from remit.checkpoint.pruning import prunable, prune
+from remit.confine.names import plain_spelling
+from remit.contracts.envelope import Approvals, Envelope
+from remit.contracts.error_response import ErrorResponse
+from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
+from remit.doors.draft import DraftDoor
+from remit.doors.past_runs import PastRuns
+from remit.doors.plan import PlanDoor, PlanRules
+from remit.doors.previewing import PlanPreview
+from remit.doors.rollback import RollbackDoor
+from remit.doors.running import NO_HOOKS, PlanHooks
+from remit.doors.task import DEFAULT_TENANT
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.ids import Clock
+from remit.ledger.append import Ledger
+from remit.ledger.entry import Event
+from remit.policy.decision import Decision
+from remit.policy.findings import uncovered
+from remit.recovery import Recovered, recover
+from remit.reports.archive import archive
+from remit.reports.executor_log import ExecutorLog
+from remit.reports.report import refusal_of
+from remit.road import Preview, Site, Unsettled, travel
+from remit.sandbox.fleet import Fleet
+from remit.state import StateDirectory
+from remit.store.claims import Done
+from remit.store.owners import remove_stale_locks
+
+CANCELLED: Final = "envelope.cancelled"
+CANCEL_PATIENCE: Final = 60.0
+"""Seconds that `cancel` waits for the outcome of a plan that runs."""
+_CANCEL_LOOK: Final = 0.25
+_LOG: Final = logging.getLogger("remit.plans")
+
+
+@dataclass(frozen=True)
+class PlanKeys:
+    """Each asked for when it is needed, and as it is then."""
+
+    keyring: Callable[[], Keyring]
+    executor: Callable[[], Signer]
+    protocol: Callable[[], Signer]
+
+
+class Pruned(NamedTuple):
+    """What was removed, or would be."""
+
+    folder: str
+    what: str
+    size: int
+    why: str
+
+
+class Plans:
+    """`rules` and `fleet` are shared by all plans of the workspace."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        rules: PlanRules,
+        keys: PlanKeys,
+        ledger: Callable[[], Ledger],
+        fleet: Fleet,
+    ) -> None:
+        self._state = state
+        self._rules = rules
+        self._keys = keys
+        self._ledger = ledger
+        self._fleet = fleet
+        self._clock = rules.clock
+        self._runs = PastRuns(ledger, keys.keyring, rules, state.hosts)
+        self._recovering = threading.Lock()
+        self._recovered = False
+
+    def preview(self, plan: bytes) -> PlanPreview:
+        """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `Refused`."""
+        found = travel(DraftDoor(self._door()), (plan,), self._site(), dry_run=True)
+        if not isinstance(found, PlanPreview):
+            raise Misuse(Reason.MISUSE, "a dry run ended in something else than a preview")
+        return found
+
+    def approve(self, plan: bytes, approvals: Approvals, life: timedelta, actor: str | None = None) -> Envelope:
+        """Sign an envelope for this plan on the files as they are now, and record it. Refuses one that would fail."""
+        seen = self.preview(plan)
+        _require_feasible(seen)
+        denials = uncovered(seen.findings, seen.needs, approvals)
+        Decision(() if denials else ("the approval names all that it must",), denials).require()
+        _require_meant(seen, approvals)
+        envelope = issue_envelope(
+            self._keys.protocol(),
+            seen.plan,
+            seen.config_digest,
+            seen.inputs,
+            approvals,
+            self._clock(),
+            life,
+        )
+        self._ledger().append(
+            Event(
+                DEFAULT_TENANT,
+                "envelope.issued",
+                envelope.envelope_id,
+                {
+                    "envelope_id": envelope.envelope_id,
+                    "envelope_digest": digest_of_envelope(envelope),
+                    "plan_id": envelope.plan.plan_id,
+                    "plan_digest": envelope.plan_digest,
+                    "config_digest": envelope.config_digest,
+                    "inputs": len(envelope.inputs),
+                    "approvals": approvals.tree(),
+                    "expires_at": envelope.expires_at,
+                },
+                task_id=envelope.envelope_id,
+                actor=actor,
+            )
+        )
+        return envelope
+
+    def apply(self, envelope: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
+        """Carry out an approved plan, once. Whatever is wrong with the envelope comes back as a refusal."""
+        try:
+            request = self._door().parse((envelope,))
+            if not self._recovered:
+                self._recover_once(spare=(request.envelope_id,))
+            outcome = travel(
+                self._door(hooks), (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=hooks.on_stored
+            )
+        except Unsettled as problem:
+            error = unsettled_error(problem, self._clock).tree()
+            ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
+            raise
+        except Refused as problem:  # only what could not be parsed: all else is recorded
+            hooks.on_refusal(problem)
+            return PlanRefusal(envelope_id="unknown", errors=(refusal_of(problem, "unknown", self._clock),))
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        self._report(outcome)
+        return outcome
+
+    def recover(
+        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[PlanOutcome]]:
+        """Finish or take back what processes that died had begun."""
+        settled = recover(self._door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
+        remove_stale_locks(self._state.hosts)
+        return [_as_ran(report) for report in settled]
+
+    def cancel(self, envelope_id: str, actor: str | None = None) -> PlanOutcome | None:
+        """Have a plan that runs taken back, or void an approval that was not used yet.
+
+        Gives the outcome of a plan that ran, or had run; None if it was never begun. Refuses an unknown id.
+        """
+        if not self._runs.is_recorded(envelope_id, "envelope.issued") and self._runs.claim(envelope_id) is None:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "no envelope of this id was issued here",
+                where=f"envelope {envelope_id}",
+                next_step="`remit ledger list` shows those that were.",
+            )
+        if not isinstance(self._runs.claim(envelope_id), Done):
+            event = Event(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
+            self._ledger().append(event)
+        return self._outcome_in_time(envelope_id)
+
+    def rollback(
+        self, report: str, *, checkpoints: Collection[str] = (), force: bool = False, hooks: PlanHooks = NO_HOOKS
+    ) -> RollbackOutcome:
+        """Take back a run. `report` is `last`, a report folder, or the id of an envelope or a report."""
+        self._recover_once(spare=())
+        taken = self._runs.taken(self._runs.find(report))
+        select(taken.manifest, checkpoints)  # refuses an id that is not there
+        earlier = self._runs.rollbacks_of(taken.outcome)
+        if not select(taken.manifest, checkpoints) and earlier:
+            hooks.on_stored()
+            return earlier[-1]
+        order = issue_rollback(
+            self._keys.protocol(),
+            taken.outcome.status.envelope_id,
+            taken.manifest.manifest_id,
+            len(earlier) + 1,
+            tuple(dict.fromkeys(checkpoints)),
+            self._clock(),
+            force=force,
+        )
+        outcome = travel(
+            self._rollback_door(),
+            (order.canonical(),),
+            self._site(),
+            on_refusal=hooks.on_refusal,
+            on_stored=hooks.on_stored,
+        )
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        log = ExecutorLog(self._rules.root(), self._clock)
+        log.write("rollback.ended", order_id=outcome.order_id, status=outcome.status, restored=list(outcome.restored))
+        return outcome
+
+    def recover_rollbacks(
+        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[RollbackOutcome]]:
+        """Finish or take back the rollbacks that processes that died had begun."""
+        return recover(self._rollback_door(), self._site(), presumed_dead=presumed_dead, abandoned=abandoned)
+
+    def prune(self, *, dry_run: bool = False) -> list[Pruned]:
+        """Remove backups of runs that were taken back or can no longer be, and folders of runs that never began."""
+        root, known = self._rules.root(), self._runs.known_folders()
+        pruned = []
+        for item in prunable(root, known, self._clock()):
+            size = item.size if dry_run else prune(root, item)
+            if not dry_run:
+                payload = {"folder": item.name, "bytes": size, "why": item.why}
+                self._ledger().append(Event(DEFAULT_TENANT, "plan.pruned", item.name[:200], payload))
+            pruned.append(Pruned(item.name, item.what, size, item.why))
+        return pruned
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _outcome_in_time(self, envelope_id: str) -> PlanOutcome | None:
+        deadline = time.monotonic() + CANCEL_PATIENCE
+        while True:
+            found = self._runs.claim(envelope_id)
+            if found is None:
+                return None
+            if isinstance(found, Done):
+                return self._runs.outcome_of(found)
+            if time.monotonic() > deadline:
+                raise _still_running(envelope_id)
+            time.sleep(_CANCEL_LOOK)
+
+    def _rollback_door(self) -> RollbackDoor:
+        return RollbackDoor(self._keys.keyring, self._keys.executor, self._door(), self._runs.taken)
+
+    def _door(self, hooks: PlanHooks = NO_HOOKS) -> PlanDoor:
+        return PlanDoor(
+            self._keys.keyring,
+            self._keys.executor,
+            self._rules,
+            self._fleet,
+            is_cancelled=_EveryNowAndThen(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED)),
+            hooks=hooks,
+        )
+
+    def _site(self) -> Site:
+        return Site(self._ledger(), self._clock, self._state.hosts)
+
+    def _recover_once(self, spare: Collection[str]) -> None:
+        with self._recovering:
+            if self._recovered:
+                return
+            reports: list[Recovered[Any]] = [*self.recover(spare=spare), *self.recover_rollbacks()]
+            for report in reports:
+                if report.problem is not None:
+                    _LOG.warning("a plan could not be settled", extra={"key": report.key, "why": str(report.problem)})
+            self._recovered = True
+
+    def _report(self, outcome: PlanOutcome | PlanRefusal) -> None:
+        """Derived, and written when everything that counts is: that it cannot be is only logged."""
+        root = self._rules.root()
+        log = ExecutorLog(root, self._clock)
+        if isinstance(outcome, PlanRefusal):
+            errors = [error.tree() for error in outcome.errors]
+            log.write("plan.refused", level="warning", envelope_id=outcome.envelope_id, errors=errors)
+            return
+        status = outcome.status
+        level = "info" if status.status == "SUCCESS" else "error"
+        errors = [error.tree() for error in outcome.errors]
+        log.write("plan.ended", level=level, status=status.tree(), errors=errors)
+        try:
+            archive(root, outcome)
+        except RemitError as problem:
+            _LOG.warning("a report could not be archived", extra={"why": str(problem)})
+
+
+class _EveryNowAndThen:
+    """Asks the ledger at most every quarter of a second; a yes is for ever."""
+
+    def __init__(self, ask: Callable[[str], bool]) -> None:
+        self._ask = ask
+        self._next: dict[str, float] = {}
+        self._yes: set[str] = set()
+
+    def __call__(self, envelope_id: str) -> bool:
+        now = time.monotonic()
+        if now >= self._next.get(envelope_id, 0.0):
+            self._next[envelope_id] = now + _CANCEL_LOOK
+            if self._ask(envelope_id):
+                self._yes.add(envelope_id)
+        return envelope_id in self._yes
+
+
+def _as_ran(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutcome]:
+    """What was begun has an outcome; only what was not can be refused."""
+    outcome = report.outcome
+    if isinstance(outcome, PlanRefusal):
+        raise Misuse(Reason.MISUSE, "a plan that was begun ended in a refusal")
+    return Recovered(report.key, report.began_at, outcome, report.took_effect, report.problem)
+
+
+def unsettled_error(problem: Unsettled, clock: Clock) -> ErrorResponse:
+    """For whoever has to go on by hand."""
+    error = refusal_of(problem, problem.where or "plan", clock)
+    return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
+
+
+def _require_feasible(seen: PlanPreview) -> None:
+    """A plan that would stop at an error is not worth an approval."""
+    problem = next((step.problem for step in seen.steps.steps if step.problem is not None), None)
+    if seen.doomed and problem is not None:
+        words = {name: problem[name] for name in ("where", "next_step")}
+        raise Refused(Reason(problem["reason"]), f"the plan would fail: {problem['what']}", **words)
+
+
+def _require_meant(seen: PlanPreview, approvals: Approvals) -> None:
+    """What is allowed and not needed is a mistake: most likely a name that was mistyped."""
+    executable = {found.path for found in seen.findings if found.rule == "executable"}
+    content = {found.path for found in seen.findings if found.rule != "executable"}
+    known = {
+        "protected": set(seen.needs.protected),
+        "executable": executable,
+        "content": content,
+        "irreversible": set(seen.needs.irreversible),
+    }
+    for kind, names in approvals.tree().items():
+        for name in names:
+            spelled = name if kind == "irreversible" else plain_spelling(name)
+            if spelled not in known[kind]:
+                raise Refused(
+                    Reason.MISUSE,
+                    f"the plan needs no approval of this kind ({kind}) for that",
+                    where=name,
+                    next_step="`remit preview` lists what it needs.",
+                )
+
+
+def _still_running(envelope_id: str) -> RemitError:
+    return EnvironmentFailed(
+        Reason.IN_PROGRESS,
+        "the plan has not ended yet",
+        where=f"envelope {envelope_id}",
+        next_step="It ends at the next chance; ask again. If its process is dead: remit recover",
+    )
