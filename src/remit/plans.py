@@ -3,8 +3,8 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from remit.confine.names import plain_spelling
 from remit.contracts.envelope import Approvals, Envelope
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
+from remit.contracts.status import StatusUpdate
 from remit.doors.draft import DraftDoor
 from remit.doors.past_runs import PastRuns
 from remit.doors.plan import PlanDoor, PlanRules
@@ -132,13 +133,18 @@ class Plans:
 
     def apply(self, envelope: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
         """Carry out an approved plan, once. Whatever is wrong with the envelope comes back as a refusal."""
+        phases: dict[str, str] = {}
+
+        def on_status(update: StatusUpdate) -> None:
+            phases.setdefault(update.phase, update.at)
+            hooks.on_status(update)
+
         try:
             request = self._door().parse((envelope,))
             if not self._recovered:
                 self._recover_once(spare=(request.envelope_id,))
-            outcome = travel(
-                self._door(hooks), (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=hooks.on_stored
-            )
+            door = self._door(replace(hooks, on_status=on_status))
+            outcome = travel(door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=hooks.on_stored)
         except Unsettled as problem:
             error = unsettled_error(problem, self._clock).tree()
             ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
@@ -148,7 +154,7 @@ class Plans:
             return PlanRefusal(envelope_id="unknown", errors=(refusal_of(problem, "unknown", self._clock),))
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
-        self._report(outcome)
+        self._report(outcome, phases)
         return outcome
 
     def recover(
@@ -267,7 +273,7 @@ class Plans:
                     _LOG.warning("a plan could not be settled", extra={"key": report.key, "why": str(report.problem)})
             self._recovered = True
 
-    def _report(self, outcome: PlanOutcome | PlanRefusal) -> None:
+    def _report(self, outcome: PlanOutcome | PlanRefusal, phases: Mapping[str, str]) -> None:
         """Derived, and written when everything that counts is: that it cannot be is only logged."""
         root = self._rules.root()
         log = ExecutorLog(root, self._clock)
@@ -278,7 +284,7 @@ class Plans:
         status = outcome.status
         level = "info" if status.status == "SUCCESS" else "error"
         errors = [error.tree() for error in outcome.errors]
-        log.write("plan.ended", level=level, status=status.tree(), errors=errors)
+        log.write("plan.ended", level=level, status=status.tree(), phases=dict(phases), errors=errors)
         try:
             archive(root, outcome)
         except RemitError as problem:

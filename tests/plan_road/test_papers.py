@@ -77,6 +77,7 @@ def test_the_log_is_json_lines_without_secrets(project: Project) -> None:
     events = [json.loads(line) for line in log.read_text().splitlines()]
     assert events[-1]["event"] == "plan.ended"
     assert events[-1]["status"]["status"] == "SUCCESS"
+    assert list(events[-1]["phases"]) == ["CHECKING", "CHECKPOINT", "RUNNING", "VERIFYING", "REPORTING"]
     told = [path.read_text() for path in (log, *project.report_folder(outcome).glob("*.json"))]
     assert not any("hunter" in text for text in told)
     with project.workspace.store.reading() as connection:
@@ -129,3 +130,13 @@ def test_an_edit_that_changes_nothing_is_a_success_without_a_change(project: Pro
     outcome = project.apply(plan_of(replace("a", "a.txt", "two", "two")))
     assert (outcome.status.status, outcome.change_log.changes) == ("SUCCESS", ())
     assert file.stat().st_mtime_ns == 1_500_000_000_987_654_321
+
+
+def test_a_run_without_walls_says_so_wherever_it_is_named(tmp_path: Path) -> None:
+    project = Project(tmp_path, sandbox="unsafe-none")
+    project.write("a.txt")
+    outcome = project.apply(plan_of(replace("a", "a.txt")))
+    assert outcome.status.status == "SUCCESS"
+    assert outcome.status.executor_id == "remit.plan+unsafe-none"
+    assert any("not confined" in warning for warning in outcome.report.warnings)
+    project.close()

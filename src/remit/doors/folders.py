@@ -94,12 +94,19 @@ def remove_folders(root: str, folders: Sequence[str]) -> None:
 
 
 def clear_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -> None:
-    """Remove the old files that the way back needed, by their part names, and make that durable."""
+    """Remove the old files that the way back needed, by their part names, and make that durable.
+
+    A folder that is gone has none: a rollback removes those that the plan had made, and may be cut short right then.
+    """
     for parents, names in _set_aside(places, plan).items():
-        with opened(root, parents) as folder:
-            for name in names:
-                _unlink(folder, name)
-            sync_folder(folder, "/".join(parents) or ".")
+        try:
+            with opened(root, parents) as folder:
+                for name in names:
+                    _unlink(folder, name)
+                sync_folder(folder, "/".join(parents) or ".")
+        except Refused as problem:
+            if problem.reason is not Reason.FILE_MISSING:
+                raise
     reach("plan.cleared")
 
 

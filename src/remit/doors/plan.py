@@ -304,7 +304,11 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         progress = read_progress(notes)
         if progress.verdict == "back":
             warnings = self._back(begun, progress, note)
-            return self._remember(begun, Ran(_status(progress.status), progress.results, warnings=warnings))
+            known = any(result.state == "failed" for result in progress.results)
+            ran = Ran(
+                _status(progress.status), progress.results, problem=None if known else _cut_off(), warnings=warnings
+            )
+            return self._remember(begun, ran)
         course = _course(begun)
         if progress.verdict == "keep":
             cleared = is_any_cleared(begun.root, course.places(), begun.steps, progress.kept)
@@ -493,6 +497,11 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
 
 _PARSERS: Final = ("ruamel", "jsonpath", "jsonschema_rs", "re2")
 """What the edits of structured files import."""
+
+
+def _cut_off() -> RemitError:
+    """Why it was taken back died with the process that knew."""
+    return EnvironmentFailed(Reason.EFFECT_FAILED, "it was being taken back when its process ended")
 
 
 def _plan_id(request: PlanRequest) -> str:
