@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from remit.effects.edits.splice import Edited, Splice
+from remit.printable import printable
 
 MAX_TEXT: Final = 512 << 10
 """Characters of one file's diff. A line that does not fit is counted instead."""
@@ -67,7 +68,7 @@ def diff_whole(
 
 
 def diff_rename(path: str, new_path: str, *, full: bool = True) -> Diff:
-    text = f"rename from {path}\nrename to {new_path}\n"
+    text = f"rename from {printable(path)}\nrename to {printable(new_path)}\n"
     return Diff(0, 0, text, text if full else "")
 
 
@@ -243,8 +244,9 @@ def _header(names: tuple[str, str], changes: Sequence[_Change], modes: Modes | N
         yield b"old mode %06o\n" % (_REGULAR_FILE | old)
         yield b"new mode %06o\n" % (_REGULAR_FILE | new)
     if changes:
-        yield f"--- {names[0]}\n".encode()
-        yield f"+++ {names[1]}\n".encode()
+        # A name may hold a line end, and the line after it would pass for one of the diff.
+        yield f"--- {printable(names[0])}\n".encode()
+        yield f"+++ {printable(names[1])}\n".encode()
 
 
 class _Hunk(NamedTuple):
