@@ -14,7 +14,7 @@ import stat
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from remit.confine.beneath import already_there, failure, make_folder, open_base, open_file, open_folder
 from remit.contracts.base import Contract
@@ -48,7 +48,20 @@ def folder_name(at: datetime, envelope_id: str) -> str:
 
 def render_paper(paper: Contract) -> bytes:
     """As people read it. Its digest is of the canonical form, never of these bytes."""
-    return json.dumps(paper.tree(), ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
+    return render_tree(paper.tree())
+
+
+def render_tree(tree: Mapping[str, Any]) -> bytes:
+    """A line for each field, and for each item of a list. (An indent throughout costs ten times as much to write.)"""
+    fields = ",\n  ".join(f"{json.dumps(name)}: {_render_field(value)}" for name, value in tree.items())
+    return f"{{\n  {fields}\n}}\n".encode()
+
+
+def _render_field(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    items = ",\n    ".join(json.dumps(item, ensure_ascii=False) for item in value)
+    return f"[\n    {items}\n  ]"
 
 
 def make_folders(root: str, parents: Sequence[str]) -> tuple[int, list[int]]:

@@ -23,7 +23,7 @@ def archive(root: str, outcome: PlanOutcome) -> str | None:
         return None
     name = outcome.status.folder.rpartition("/")[2] + ".json"
     tree = outcome.tree()
-    content = json.dumps({key: tree[key] for key in ("status", "report", "change_log", "manifest")}, indent=2)
+    content = json.dumps({key: tree[key] for key in ("status", "report", "change_log", "manifest")})
     folder, unsynced = make_folders(root, PLACE)
     with contextlib.ExitStack() as stack:
         for descriptor in (folder, *unsynced):
