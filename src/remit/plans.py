@@ -175,7 +175,7 @@ class Plans:
                 Reason.STATE_MISSING,
                 "no envelope of this id was issued here",
                 where=f"envelope {envelope_id}",
-                next_step="`remit ledger list` shows those that were.",
+                next_step="`remit ledger show` shows those that were.",
             )
         if not isinstance(self._runs.claim(envelope_id), Done):
             event = Event(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
