@@ -29,7 +29,7 @@ def test_a_wild_id_becomes_one_plain_name_that_no_other_id_has(wild: str) -> Non
 
 
 @pytest.mark.req("PX-12")
-def test_papers_stand_where_the_spec_says_and_can_be_read_by_others(tmp_path: Path) -> None:
+def test_papers_stand_where_the_spec_says_and_are_for_nobody_else(tmp_path: Path) -> None:
     with ReportFolder.make(str(tmp_path), "run") as folder:
         folder.write({"execution_report.json": b"{}\n"})
         assert folder.location("execution_report.json") == "agent_outputs/reports/run/execution_report.json"
@@ -37,7 +37,7 @@ def test_papers_stand_where_the_spec_says_and_can_be_read_by_others(tmp_path: Pa
         assert folder.read("change_log.json") is None
     paper = tmp_path / "agent_outputs/reports/run/execution_report.json"
     assert paper.read_bytes() == b"{}\n"
-    assert paper.stat().st_mode & 0o777 == 0o644
+    assert paper.stat().st_mode & 0o777 == 0o600  # a diff quotes files that may be closed to others
     assert (paper.parent / "backups").stat().st_mode & 0o777 == 0o700, "a backup is for nobody but its owner"
     assert (tmp_path / "agent_outputs/.gitignore").read_text() == "*\n"
 

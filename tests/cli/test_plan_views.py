@@ -103,6 +103,7 @@ def previewed(**changes: Any) -> PlanPreviewDocument:
         "needs": NOTHING | changes.pop("needs", {}),
         "findings": [],
         "problems": [],
+        "rules": [],
         "folders": [],
         "backup_bytes": 1_234,
     }
@@ -249,9 +250,17 @@ def test_findings_and_problems_are_named() -> None:
     assert "  problem   a1 x: 1101 NO_MATCH, the text does not occur" in shown
 
 
+def test_what_will_be_checked_is_shown_one_line_for_each_rule() -> None:
+    rules = ["file_exists docs/a.txt", "json_schema a.json against a.schema.json"]
+    shown = text(render_preview(previewed(rules=rules)))
+    assert "  checks    file_exists docs/a.txt\n  checks    json_schema a.json against a.schema.json\n" in shown
+    assert "checks" not in text(render_preview(previewed()))
+
+
 def test_a_name_cannot_write_a_line_of_its_own() -> None:
     evil = "x\n  risk      LOW\x1b[2K"
-    shown = list(render_preview(previewed(file={"path": evil}, needs={"protected": [evil]}, folders=[evil])))
+    changes: dict[str, Any] = {"rules": [f"hash {evil}"], "folders": [evil]}
+    shown = list(render_preview(previewed(file={"path": evil}, needs={"protected": [evil]}, **changes)))
     assert all(click.unstyle(line).isprintable() for line in shown)
     assert sum(line.startswith("  risk ") for line in map(click.unstyle, shown)) == 1
 

@@ -264,6 +264,7 @@ _OUTCOMES: dict[str, dict[str, Any]] = {
         "needs": {"protected": [".env"], "executable": [], "content": ["docs/a.txt"], "irreversible": []},
         "findings": [{"path": "docs/a.txt", "rule": "credential", "where": "line 1", "what": "a key"}],
         "problems": [_REPORTS["error-response"]],
+        "rules": ["file_exists docs/a.txt", "json_schema a.json against a.schema.json"],
         "folders": ["docs/new"],
         "backup_bytes": 12,
     },

@@ -1,5 +1,6 @@
 """The rules of a plan: each kind holds where it should and not where it should not."""
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -69,15 +70,21 @@ HOLDS_NOT = [
     (rule("file_absent", "link"), "something of this name"),
     (rule("hash", "a.json", digest="sha256:" + "0" * 64), "the file has sha256:"),
     (rule("hash", "no", digest="sha256:" + "0" * 64), "does not exist"),
-    (rule("json_schema", "a.json", schema_file="strict.yaml"), "missing"),
-    (rule("json_schema", "a.json", schema=False), "/"),
+    (
+        rule("json_schema", "a.json", schema_file="strict.yaml"),
+        "at the top it breaks the keyword required of its schema",
+    ),
+    (rule("json_schema", "a.json", schema=False), "at the top"),
     (rule("json_schema", "a.json", schema_file="no"), "no does not exist"),
     (rule("json_schema", "broken.json", schema=True), "JSON"),
     (rule("json_schema", "a.json", schema_file="far.json"), "the schema cannot be used"),
     (rule("json_schema", "a.json", schema={"type": "no such type"}), "the schema cannot be used"),
-    (rule("json_schema", "a.json", schema={"properties": {"n": {"minimum": 2}}}), "at /n"),
-    (rule("json_path", "a.json", expression="$.n", expected="1"), "another value"),
-    (rule("json_path", "a.json", expression="$.yes", expected=1), "another value"),
+    (
+        rule("json_schema", "a.json", schema={"properties": {"n": {"minimum": 2}}}),
+        "at /n it breaks the keyword minimum",
+    ),
+    (rule("json_path", "a.json", expression="$.n", expected="1"), "what $.n selects is not as expected"),
+    (rule("json_path", "a.json", expression="$.yes", expected=1), "what $.yes selects is not as expected"),
     (rule("json_path", "a.json", expression="$.list[*].x", expected="1"), "more than one"),
     (rule("json_path", "a.json", expression="$.no", expected=None), "selects nothing"),
     (rule("json_path", "no", expression="$.no", expected=None), "does not exist"),
@@ -99,6 +106,55 @@ def test_rules_that_do_not(place: PlanPlace, one: Mapping[str, Any], why: str) -
     assert f"rule 2 of 2 ({one['type']})" in problem.value.what
     assert why in problem.value.what
     assert problem.value.where == one["path"]
+
+
+SECRET = "hunter2"
+TELLING = [
+    ("s.json", f'{{"a/b": {{"k~": "{SECRET}"}}}}', {"properties": {"a/b": {"properties": {"k~": {"type": "null"}}}}}),
+    ("s.json", f'["{SECRET}"]', {"items": {"enum": [1]}}),
+    ("s.json", f'["{SECRET}"]', {"items": False}),
+    ("s.json", f'{{"a": "{SECRET}"}}', {"additionalProperties": False}),
+    ("s.json", f'["{SECRET}"]', {"contains": {"const": 1}}),
+    ("s.json", f'["{SECRET}", "{SECRET}"]', {"uniqueItems": True}),
+    ("s.json", f'"{SECRET}"', {"anyOf": [{"maxLength": 1}, {"pattern": "^x"}]}),
+    ("s.json", f'{{"a": {SECRET}}}', True),
+    ("s.yaml", f"a: *{SECRET}\n", True),
+    ("s.yaml", f"a: !{SECRET}!x y\n", True),
+    ("s.yaml", f"a: [{SECRET}\n", True),
+]
+
+
+@pytest.mark.req("PX-06")
+@pytest.mark.parametrize("name, content, schema", TELLING)
+def test_a_rule_that_fails_quotes_nothing_of_the_document(
+    place: PlanPlace, name: str, content: str, schema: Any
+) -> None:
+    place.file(name, content)
+    with pytest.raises(Refused) as problem:
+        check(place, rule("json_schema", name, schema=schema))
+    assert problem.value.reason is Reason.RULE_FAILED
+    assert SECRET not in repr(problem.value.as_json())
+    if "k~" in content:
+        assert "at /a~1b/k~0 it breaks the keyword type of its schema" in problem.value.what
+
+
+@pytest.mark.req("PX-06")
+@pytest.mark.parametrize(
+    "schema", [{"type": SECRET}, {"$ref": f"https://x/{SECRET}"}, {"pattern": f"({SECRET}"}, SECRET]
+)
+def test_nor_of_a_file_that_was_named_as_the_schema(place: PlanPlace, schema: Any) -> None:
+    place.file("s.json", json.dumps(schema))
+    with pytest.raises(Refused, match="schema") as problem:
+        check(place, rule("json_schema", "a.json", schema_file="s.json"))
+    assert SECRET not in repr(problem.value.as_json())
+
+
+@pytest.mark.req("PX-06")
+def test_nor_does_a_path_that_finds_another_value(place: PlanPlace) -> None:
+    place.file("s.json", f'{{"a": "{SECRET}"}}')
+    with pytest.raises(Refused, match=r"\$\.a selects is not as expected") as problem:
+        check(place, rule("json_path", "s.json", expression="$.a", expected="guess"))
+    assert SECRET not in repr(problem.value.as_json())
 
 
 def test_a_pattern_in_a_schema_does_not_backtrack(place: PlanPlace) -> None:

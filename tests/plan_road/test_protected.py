@@ -155,3 +155,25 @@ def test_what_is_unclear_or_unknown_is_refused(project: Project, step: dict[str,
     project.write("a.txt")
     with pytest.raises(Refused, match=reason):
         project.workspace.preview(plan_of(step))
+
+
+@pytest.mark.req("PX-06")
+def test_a_rule_that_reads_a_protected_file_is_shown_and_needs_its_approval(project: Project) -> None:
+    project.write("secrets.yaml", "a: 1\n")
+    rules = [
+        {"type": "json_path", "path": "./secrets.yaml", "expression": "$.a", "expected": 1},
+        {"type": "json_schema", "path": "new.json", "schema": {"type": "object"}},
+        {"type": "file_exists", "path": "new.json"},
+    ]
+    plan = plan_of(create("a", "new.json", "{}\n"), rules=rules)
+    document = project.workspace.preview(plan).document
+    assert (document.status, document.needs.protected) == ("NEEDS_APPROVAL", ("secrets.yaml",))
+    assert document.rules == (
+        "json_path secrets.yaml at $.a",
+        "json_schema new.json against a schema in the plan",
+        "file_exists new.json",
+    )
+    with pytest.raises(Refused, match="protected"):
+        project.approve(plan)
+    envelope = project.approve(plan, protected=["secrets.yaml"])
+    assert ran(project.workspace.apply(envelope.canonical())).status.status == "SUCCESS"

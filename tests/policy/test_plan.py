@@ -91,6 +91,53 @@ def test_a_protected_file_needs_an_approval_of_its_own(path: str) -> None:
         assert reasons(built, None) == [], "a draft is looked at first"
 
 
+RULES: dict[str, dict[str, Any]] = {
+    "exists": {"type": "file_exists", "path": ".env"},
+    "absent": {"type": "file_absent", "path": "./.env"},
+    "hash": {"type": "hash", "path": ".env", "digest": HASH},
+    "document": {"type": "json_schema", "path": ".env", "schema": {}},
+    "schema": {"type": "json_schema", "path": "a.json", "schema_file": ".//.env"},
+    "value": {"type": "json_path", "path": ".env", "expression": "$.a", "expected": 1},
+}
+
+
+@pytest.mark.req("PX-06", "PX-34")
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_does_not_read_a_protected_file_without_its_approval(name: str) -> None:
+    built = plan(create("a", "x"), validation_rules=[RULES[name]])
+    assert needed_approvals(built, CONFIG).protected == (".env",)
+    [denial] = denials(built, NO_APPROVALS)
+    assert (denial.reason, denial.where) == (Reason.PROTECTED, ".env")
+    assert "changed or read" in denial.next_step
+    assert reasons(built, approvals(protected=["x/.env"])) == [Reason.PROTECTED]
+    assert reasons(built, approvals(protected=[".env"])) == []
+    assert reasons(built, None) == []
+
+
+def test_a_protected_file_is_named_once_though_changed_and_read() -> None:
+    rules = [{"type": "file_exists", "path": path} for path in ("./.env", "secrets.yaml", ".env")]
+    built = plan(modify("a", ".env"), validation_rules=rules)
+    assert needed_approvals(built, CONFIG).protected == (".env", "secrets.yaml")
+
+
+@pytest.mark.req("PX-06", "PX-32")
+@pytest.mark.parametrize("path", ["agent_outputs/reports/r/backups/0-.env.bak", "AGENT_LOGS/x", "remit.yaml"])
+def test_a_rule_does_not_read_what_remit_keeps_of_files(path: str) -> None:
+    rule = {"type": "hash", "path": path, "digest": HASH}
+    built = plan(create("a", "x"), validation_rules=[RULES["exists"], rule])
+    [denial] = denials(built, approvals(protected=[".env", path]))
+    assert (denial.reason, denial.where) == (Reason.PATH_REFUSED, f"validation_rules, 1: {path}")
+
+
+@pytest.mark.req("PX-26")
+def test_what_rules_read_is_bounded_as_what_is_changed() -> None:
+    long = [{"type": "file_exists", "path": "/".join("d" * 250 for _ in range(15)) + f"/{n}"} for n in range(80)]
+    assert reasons(plan(create("a", "x"), validation_rules=long)) == [Reason.LIMIT_EXCEEDED]
+    rules = [{"type": "file_exists", "path": f"{number}/.env"} for number in range(1000)]
+    assert reasons(plan(create("a", "x"), validation_rules=rules)) == []
+    assert reasons(plan(create("a", ".env"), validation_rules=rules)) == [Reason.LIMIT_EXCEEDED]
+
+
 def test_an_approval_may_spell_the_file_another_way_but_not_with_another_case() -> None:
     assert reasons(plan(modify("a", "sub/.env")), approvals(protected=["./sub//.env"])) == []
     assert reasons(plan(modify("a", "sub/.ENV")), approvals(protected=["sub/.env"])) == [Reason.PROTECTED]

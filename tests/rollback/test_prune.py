@@ -56,6 +56,13 @@ def test_an_active_manifest_is_never_pruned_whatever_its_file_says(project: Proj
 
 
 @pytest.mark.req("PX-32")
+def test_what_a_forced_rollback_put_aside_is_somebodys_work_and_stays(project: Project, done: Done) -> None:
+    kept = project.root / "agent_outputs/reports" / done.name / "backups" / "0000-a.txt.drifted-1.bak"
+    kept.write_bytes(b"my only copy")
+    assert prunable(str(project.root), {done.name: "EXECUTED"}, datetime.now(UTC)) == []
+
+
+@pytest.mark.req("PX-32")
 def test_a_folder_without_a_run_goes_after_an_hour(project: Project, done: Done) -> None:
     assert prunable(project.base, {}, now() + timedelta(minutes=59)) == []
     [item] = prunable(project.base, {}, now() + timedelta(minutes=61))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from remit.checkpoint.manifest import read_script
 from remit.contracts.rollback_manifest import RollbackManifest
 from remit.contracts.schemas import load_schema
+from tests.access_lists import DEFAULT_ACL, give_default_acl
 from tests.checkpoint.project import Action, Done, Project
 from tests.disks import only_root
 
@@ -222,7 +224,7 @@ def test_a_forged_manifest_leads_nowhere_outside(project: Project, tmp_path: Pat
     assert (project.root / "a.txt").read_bytes() == b"a after"
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"checkpoints": 1}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"checkpoints": 1}', b"\xff", b"[" * 200_000])
 def test_what_is_no_manifest_is_refused(project: Project, content: bytes) -> None:
     done = project.carry_out(ACTIONS)
     (project.report(done) / "rollback_manifest.json").write_bytes(content)
@@ -230,6 +232,70 @@ def test_what_is_no_manifest_is_refused(project: Project, content: bytes) -> Non
     ended = run(project, done)
     assert (ended.returncode, ended.stderr) == (2, "")
     assert project.tree() == after
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"original_mtime_ns": "9" * 40},
+        {"original_mtime_ns": "-" + "9" * 40},
+        {"original_mtime_ns": "9" * 5000},
+        {"original_owner": f"{1 << 64}:0"},
+        {"original_owner": "0:-5"},
+        {"original_owner": "0"},
+        {"original_attributes": {"user.x": "no base64"}},
+        {"original_attributes": {"user.x": 1}},
+        {"original_attributes": ["user.x"]},
+        {"original_mode": "9"},
+    ],
+    ids="".join,
+)
+def test_what_no_file_can_have_is_refused_before_anything_is_touched(project: Project, forged: dict[str, Any]) -> None:
+    done = project.carry_out(ACTIONS)
+    file = project.report(done) / "rollback_manifest.json"
+    manifest = json.loads(file.read_bytes())
+    for checkpoint in manifest["checkpoints"]:
+        if checkpoint["file_path"] == "a.txt":  # restored last
+            checkpoint.update(forged)
+    file.write_text(json.dumps(manifest))
+    after = project.tree()
+    ended = run(project, done)
+    assert (ended.returncode, ended.stderr) == (2, "")
+    assert project.tree() == after
+
+
+@pytest.mark.req("PX-15", "PX-16")
+@pytest.mark.parametrize("folder", [".", "deep"])
+def test_a_folder_that_gives_rights_of_its_own_gets_no_file(project: Project, folder: str) -> None:
+    before = project.tree()
+    done = project.carry_out(ACTIONS)
+    give_default_acl(project.root / folder)
+    after = project.tree()
+    for option in ("--dry-run", "--force"):
+        ended = run(project, done, option)
+        assert (ended.returncode, ended.stderr) == (2, "")
+        assert "default ACL" in ended.stdout
+        assert project.tree() == after
+    os.removexattr(project.root / folder, DEFAULT_ACL)
+    assert run(project, done).returncode == 0
+    assert project.tree() == before
+
+
+def test_nor_does_one_that_would_be_made_in_it(project: Project) -> None:
+    done = project.carry_out([("delete", "deep/b", None)])
+    (project.root / "deep").rmdir()
+    give_default_acl(project.root)
+    assert run(project, done).returncode == 2
+    assert not (project.root / "deep").exists()
+
+
+def test_what_only_gets_its_name_back_or_is_removed_needs_no_rights(project: Project) -> None:
+    before = project.tree()
+    done = project.carry_out([("rename", "d", "e"), ("create", "new", b"n")])
+    give_default_acl(project.root)
+    ended = run(project, done)
+    assert ended.returncode == 0, ended.stdout
+    assert project.tree() == before
 
 
 @pytest.mark.req("PX-17")

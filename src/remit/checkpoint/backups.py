@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
-from remit.checkpoint.outputs import BACKUPS, ReportFolder
+from remit.checkpoint.outputs import BACKUPS, DRIFTED, ReportFolder
 from remit.confine.beneath import Identity, failure, identify, open_base, open_file, open_folder
 from remit.confine.names import Located
 from remit.contracts.config import Limits
@@ -138,7 +138,7 @@ def backup_name(index: int, name: str) -> str:
 def keep_drifted(located: Located, folder: ReportFolder, checkpoint: Checkpoint, attempt: int) -> str:
     """Copy what somebody made of a file since the run, before a forced rollback replaces it. Where the copy lies."""
     stem = (checkpoint.backup_location or f"{BACKUPS}/{backup_name(0, located.name)}").rpartition("/")[2]
-    name = f"{stem.removesuffix('.bak')}.drifted-{attempt}.bak"
+    name = f"{stem.removesuffix('.bak')}{DRIFTED}{attempt}.bak"
     with _Folders() as folders, _closing(open_file(folders.of(located), located.name, where=located.path)) as source:
         _, copy = _copy(source, None, folder, name, located.path)
         with _closing(copy):

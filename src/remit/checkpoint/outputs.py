@@ -30,7 +30,11 @@ EXECUTION_REPORT: Final = "execution_report.json"
 CHANGE_LOG: Final = "change_log.json"
 MANIFEST: Final = "rollback_manifest.json"
 STATUS: Final = "status.json"
+PAPER_MODE: Final = 0o600
+"""Diffs quote files that may be closed to others, so the papers are closed too."""
 SCRIPT: Final = "rollback.py"
+DRIFTED: Final = ".drifted-"
+"""In the name of a file that a forced rollback put aside."""
 
 MAX_PAPER_BYTES: Final = 64 << 20
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
@@ -201,7 +205,7 @@ class ReportFolder:
 
     def write(self, papers: Mapping[str, bytes]) -> None:
         """All of them, durably; each is whole at every moment. EnvironmentFailed if they cannot be written."""
-        write_together(self._folder, papers)
+        write_together(self._folder, papers, mode=PAPER_MODE)
         try:
             while self._unsynced:
                 os.fsync(self._unsynced[-1])

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
-from remit.checkpoint.outputs import BACKUPS, REPORTS, SCRIPT, remove_files
+from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS, SCRIPT, remove_files
 from remit.confine.beneath import failure, open_base, open_folder
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
@@ -67,11 +67,17 @@ def _judge(name: str, folder: int, status: KnownStatus | None, now: datetime) ->
     if status is None:
         changed = datetime.fromtimestamp(os.fstat(folder).st_mtime, UTC)
         return [Prunable(name, "folder", _size(folder), "no run was recorded")] if now - changed > STRAY_AGE else []
-    if status == "ACTIVE":
+    if status == "ACTIVE" or _holds_somebodys_work(folder):
         return []
     parts = {BACKUPS, PRUNED + BACKUPS, SCRIPT} & set(os.listdir(folder))
     size = sum(_size_of(folder, part) for part in parts)
     return [Prunable(name, "backups", size, status.lower())] if parts else []
+
+
+def _holds_somebodys_work(folder: int) -> bool:
+    """What a forced rollback put aside was changed by somebody after the plan, and may be the only copy."""
+    with _opened(folder, BACKUPS) as inner:
+        return inner is not None and any(DRIFTED in name for name in os.listdir(inner))
 
 
 def _remove_folder(reports: int, name: str) -> int:

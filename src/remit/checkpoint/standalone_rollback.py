@@ -16,6 +16,7 @@ import argparse
 import base64
 import contextlib
 import datetime as dt
+import errno
 import hashlib
 import json
 import os
@@ -29,13 +30,18 @@ NAME = "rollback.py"
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NOBODY_AT_ALL = (1 << 32) - 1
 NEW_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+# What comes of a manifest that is not one of Remit's.
+BROKEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 if TYPE_CHECKING:
     Checkpoint = dict[str, Any]
     State = tuple[str, int] | None
     """Hash and permissions; None: there is no such file."""
     Prepared = tuple[dict[str, Any], list[Checkpoint], dict[str, str], int]
+    Dress = tuple[tuple[int, int] | None, dict[str, bytes], int, int | None]
+    """Owner, attributes, permissions and time of modification."""
 
 
 class RefusalError(Exception):
@@ -167,6 +173,74 @@ def verify_backups(backups: int, checkpoints: Sequence[Checkpoint]) -> None:
             raise RefusalError(f"this backup is damaged, nothing was restored: {shown}")
 
 
+def nearest_folder(root: int, path: str) -> tuple[int, bool]:
+    """The folder that holds the path, or the deepest one on the way to it, open; and whether it is the former."""
+    current = os.dup(root)
+    try:
+        for parent in components(path)[:-1]:
+            try:
+                inner = os.open(parent, FOLDER_FLAGS, dir_fd=current)
+            except FileNotFoundError:
+                return current, False
+            os.close(current)
+            current = inner
+    except BaseException:
+        os.close(current)
+        raise
+    return current, True
+
+
+def has_default_acl(folder: int) -> bool:
+    try:
+        return "system.posix_acl_default" in os.listxattr(folder)
+    except OSError as problem:
+        if problem.errno == errno.ENOTSUP:
+            return False
+        raise
+
+
+def is_renamed_back(root: int, checkpoint: Checkpoint) -> bool:
+    """Whether the file itself is still there under its new name: then no other is made of its backup."""
+    moved = checkpoint.get("new_path")
+    if not moved or state_of(root, checkpoint["file_path"]) is not None:
+        return False
+    return state_of(root, moved) == original_of(checkpoint)
+
+
+def require_restorable(root: int, checkpoint: Checkpoint) -> None:
+    """What it had can be given back, and nothing else will be given to it."""
+    if checkpoint["operation_to_reverse"] == "CREATE":  # also every folder: nothing is made
+        return
+    dress_of(checkpoint)
+    folder, is_its_own = nearest_folder(root, checkpoint["file_path"])
+    try:
+        gives_rights = has_default_acl(folder)
+    finally:
+        os.close(folder)
+    if gives_rights and not (is_its_own and is_renamed_back(root, checkpoint)):
+        raise RefusalError(
+            "this folder gives new files access rights of its own (a default ACL), so what is restored there would"
+            " not have its permissions; remove it with setfacl -k, or restore by hand: " + checkpoint["file_path"]
+        )
+
+
+def dress_of(checkpoint: Checkpoint) -> Dress:
+    """ValueError for what no file can have."""
+    owner, modified = None, None
+    if checkpoint.get("original_owner"):
+        user, group = map(int, checkpoint["original_owner"].split(":"))
+        if not (0 <= user < NOBODY_AT_ALL and 0 <= group < NOBODY_AT_ALL):
+            raise ValueError("no file has such an owner")
+        owner = user, group
+    if checkpoint.get("original_mtime_ns"):
+        modified = int(checkpoint["original_mtime_ns"])
+        if abs(modified) >= 1 << 63:
+            raise ValueError("no file has such a time")
+    attributes = checkpoint.get("original_attributes") or {}
+    values = {name: base64.b64decode(value, validate=True) for name, value in attributes.items()}
+    return owner, values, int(checkpoint.get("original_mode") or "0644", 8) & 0o777, modified
+
+
 # --- restoring --------------------------------------------------------------------------------------------------------
 
 
@@ -184,22 +258,20 @@ def copy_bytes(source: int, target: int) -> None:
 def dress(descriptor: int, checkpoint: Checkpoint) -> None:
     """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
     path = checkpoint["file_path"]
-    if checkpoint.get("original_owner"):
-        user, group = map(int, checkpoint["original_owner"].split(":"))
-        found = os.fstat(descriptor)
-        if (found.st_uid, found.st_gid) != (user, group):
-            try:
-                os.fchown(descriptor, user, group)
-            except OSError:
-                say(f"note: its owner {user}:{group} could not be given back: {path}")
-    for name, value in (checkpoint.get("original_attributes") or {}).items():
+    owner, attributes, mode, modified = dress_of(checkpoint)
+    found = os.fstat(descriptor)
+    if owner is not None and owner != (found.st_uid, found.st_gid):
         try:
-            os.setxattr(descriptor, name, base64.b64decode(value))
+            os.fchown(descriptor, owner[0], owner[1])
+        except OSError:
+            say(f"note: its owner {owner[0]}:{owner[1]} could not be given back: {path}")
+    for name, value in attributes.items():
+        try:
+            os.setxattr(descriptor, name, value)
         except OSError:
             say(f"note: its attribute {name} could not be given back: {path}")
-    os.fchmod(descriptor, int(checkpoint.get("original_mode") or "0644", 8) & 0o777)
-    if checkpoint.get("original_mtime_ns"):
-        modified = int(checkpoint["original_mtime_ns"])
+    os.fchmod(descriptor, mode)
+    if modified is not None:
         os.utime(descriptor, ns=(modified, modified))
 
 
@@ -282,7 +354,7 @@ def restore(root: int, backups: int, checkpoint: Checkpoint, look: str) -> bool:
                 keep_aside(root, backups, drifted)
     if checkpoint["operation_to_reverse"] == "CREATE":
         remove(root, path)
-    elif moved and state_of(root, path) is None and state_of(root, moved) == original_of(checkpoint):
+    elif is_renamed_back(root, checkpoint):
         rename_back(root, checkpoint)
     else:
         put_back(root, backups, checkpoint)
@@ -319,6 +391,10 @@ def require_alive(manifest: dict[str, Any], *, force: bool) -> None:
         raise RefusalError(f"this manifest expired at {expires}; give --force to restore all the same")
 
 
+def render(manifest: dict[str, Any]) -> bytes:
+    return json.dumps(manifest, ensure_ascii=False, indent=2).encode("utf-8") + b"\n"
+
+
 def write_manifest(here: int, manifest: dict[str, Any]) -> None:
     if all(checkpoint.get("restored_at") for checkpoint in manifest["checkpoints"]):
         manifest["status"] = "EXECUTED"
@@ -327,7 +403,7 @@ def write_manifest(here: int, manifest: dict[str, Any]) -> None:
     try:
         descriptor = os.open(part, NEW_FLAGS, 0o644, dir_fd=here)
         with open(descriptor, "wb") as file:
-            file.write(json.dumps(manifest, ensure_ascii=False, indent=2).encode("utf-8") + b"\n")
+            file.write(render(manifest))
             file.flush()
             os.fsync(descriptor)
         os.rename(part, MANIFEST, src_dir_fd=here, dst_dir_fd=here)
@@ -340,7 +416,8 @@ def read_manifest(here: int) -> dict[str, Any]:
     try:
         with open(os.open(MANIFEST, READ_FLAGS, dir_fd=here), "rb") as file:
             manifest: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):
+            render(manifest)  # it must be written again in the end
+    except (OSError, ValueError, RecursionError):
         raise RefusalError(f"there is no readable {MANIFEST} beside this script") from None
     return manifest
 
@@ -371,9 +448,11 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
         needed = "drifted" in looks.values() or any(checkpoint["backup_location"] for checkpoint in due)
         backups = os.open("backups", FOLDER_FLAGS, dir_fd=here) if needed else here
         verify_backups(backups, due)
+        for checkpoint in due:
+            require_restorable(root, checkpoint)
     except OSError as problem:
         raise RefusalError(f"{problem.strerror}: {problem.filename}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+    except BROKEN as problem:
         raise RefusalError(f"the manifest is not one of Remit's ({type(problem).__name__}: {problem})") from None
     return manifest, checkpoints, looks, backups
 
@@ -424,7 +503,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         carry_out(root, here, prepared)
-    except (RefusalError, OSError, KeyError, TypeError, ValueError, AttributeError) as problem:
+    except (RefusalError, OSError, *BROKEN) as problem:
         say(f"failed: {problem}. Mend that and run this again: it goes on where it stopped.")
         return 1
     return 0

@@ -15,7 +15,9 @@ from remit.contracts.change_log import Change
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
+from remit.contracts.report import ExecutionReport
 from remit.contracts.rollback_manifest import RollbackManifest
+from remit.doors.going import NOT_AS_BEFORE
 from remit.printable import printable
 
 DIFF_LINES: Final = 40
@@ -28,6 +30,14 @@ LEFT_AS: Final = {
     "FAILED": "Nothing was changed.",
     "CANCELLED": "Cancelled: everything is as before.",
 }
+
+
+def left_as(report: ExecutionReport) -> str:
+    """What a run that did not succeed has left, in one sentence; empty where something of it stands."""
+    sentence = LEFT_AS.get(report.status, "")
+    if sentence and any(NOT_AS_BEFORE in warning for warning in report.warnings):
+        return f"{sentence.partition(':')[0]}: everything of the plan's is gone; see what others changed meanwhile."
+    return sentence
 
 
 # --- before ----------------------------------------------------------------------------------------------------------
@@ -50,6 +60,8 @@ def render_verdict(document: PlanPreviewDocument) -> Iterator[str]:
     for kind, names in needed(document).items():
         for name in names:
             yield _row("needs", f"{kind}: {printable(name)}   give: {flag_for(kind)} {quoted(name)}")
+    for rule in document.rules:
+        yield _row("checks", printable(rule))
     for finding in document.findings:
         place = ", ".join(printable(word) for word in (finding.path, finding.where) if word)
         yield _row("found", f"{place}: {finding.rule}: {printable(finding.what)}")
@@ -121,9 +133,9 @@ def _failures(outcome: PlanOutcome) -> Iterator[str]:
     for action in skipped[:LISTED]:
         yield _row("skipped", f"{printable(action.action_id)}: {printable(action.reason)}")
     if len(skipped) > LISTED:
-        yield _row("", f"and {counted(len(skipped) - LISTED, 'more')}")
-    if outcome.report.status in LEFT_AS:
-        yield _row("left", LEFT_AS[outcome.report.status])
+        yield _row("", f"and {len(skipped) - LISTED:,} more")
+    if sentence := left_as(outcome.report):
+        yield _row("left", sentence)
     elif outcome.report.status == "PARTIAL":
         yield _row("left", "What was done stays, as the plan asks for: rollback_on_failure is false.")
 
@@ -132,7 +144,7 @@ def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
     room = DIFF_LINES
     for number, change in enumerate(changes):
         if number == LISTED and not diffs:
-            yield _row("", f"and {counted(len(changes) - number, 'more')}; the change log has all")
+            yield _row("", f"and {len(changes) - number:,} more; the change log has all")
             return
         to = f" -> {printable(change.new_path)}" if change.new_path else ""
         yield _row(f"{WORDS[change.operation]}d", f"{printable(change.file_path)}{to}")
@@ -161,7 +173,7 @@ def render_rollback(outcome: RollbackOutcome) -> Iterator[str]:
         made = name in paths and paths[name].operation_to_reverse == "CREATE"
         yield _row("removed" if made else "restored", printable(paths[name].file_path) if name in paths else name)
     if len(outcome.restored) > LISTED:
-        yield _row("", f"and {counted(len(outcome.restored) - LISTED, 'more')}")
+        yield _row("", f"and {len(outcome.restored) - LISTED:,} more")
     for kept in outcome.kept:
         path = paths[kept.checkpoint_id].file_path if kept.checkpoint_id in paths else kept.checkpoint_id
         yield _row("kept", f"{printable(path)}: {printable(kept.reason)}")

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from remit.cli.plan_summary import LEFT_AS
+from remit.cli.plan_summary import left_as
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.base import Contract
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
@@ -99,8 +99,7 @@ def _what(report: Recovered[Any]) -> str:
         case ExecutionResult(error=error):
             return f"{outcome.capability_id}: {error.message if error else ''}"
         case PlanOutcome():
-            status = outcome.report.status
-            return f"{outcome.report.plan_id}: {LEFT_AS.get(status) or 'had taken effect; its outcome is recorded'}"
+            return f"{outcome.report.plan_id}: {left_as(outcome.report) or 'had taken effect; its outcome is recorded'}"
         case RollbackOutcome():
             return f"{outcome.envelope_id}: {outcome.status}"
         case _:

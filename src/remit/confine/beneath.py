@@ -24,6 +24,7 @@ _NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
 _CONFINED: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
 # The kernel answers EAGAIN when a rename elsewhere disturbed its walk; one who renames without end must not hold us.
 _TRIES: Final = 200
+_DEFAULT_ACL: Final = "system.posix_acl_default"
 
 _openat2: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
 _renameat2: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong)
@@ -261,6 +262,19 @@ def may_write(folder: int) -> bool:
     Limit: in a folder with the sticky bit somebody else's file stays out of reach all the same.
     """
     return os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
+
+
+def gives_rights_of_its_own(folder: int) -> bool:
+    """Whether what is made in this folder has access rights that its maker did not ask for: a default ACL.
+
+    The folder is open for reading. Limit: rights that a server adds on its side are not seen.
+    """
+    try:
+        return _DEFAULT_ACL in os.listxattr(folder)
+    except OSError as problem:
+        if problem.errno == errno.ENOTSUP:
+            return False
+        raise failure(problem, "a folder", "could not be asked for its default ACL") from None
 
 
 def already_there(where: str) -> Refused:

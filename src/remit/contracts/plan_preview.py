@@ -74,5 +74,6 @@ class PlanPreviewDocument(Contract):
     needs: NeededApprovals
     findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=5_000)]
     problems: Many[ErrorResponse]
+    rules: Many[Text] = Field(description="What would be checked after the run, one sentence for each rule.")
     folders: Many[RelativePath] = Field(description="Folders that would be made.")
     backup_bytes: Count

@@ -27,6 +27,8 @@ class FolderLook(NamedTuple):
     """For one that does not exist: whether it could be made."""
     missing: tuple[Parents, ...] = ()
     """The folders to be made before files can be in it, parents first."""
+    gives_rights: bool = False
+    """To what is made in it. One that does not exist would inherit that from the folder above."""
 
 
 @contextmanager
@@ -58,7 +60,12 @@ def _look(place: Located) -> FolderLook:
         parents = place.parents[:depth]
         try:
             with opened(place.base, parents, where=place.path) as folder:
-                return FolderLook(not missing, beneath.may_write(folder), tuple(reversed(missing)))
+                return FolderLook(
+                    not missing,
+                    beneath.may_write(folder),
+                    tuple(reversed(missing)),
+                    beneath.gives_rights_of_its_own(folder),
+                )
         except Refused as problem:
             if problem.reason is not Reason.FILE_MISSING or not parents:
                 raise
@@ -172,6 +179,25 @@ def closed_folder(place: Located) -> RemitError:
         "names can be neither made nor removed in this folder",
         where=place.path,
         next_step="Check who owns the folder and what its mode allows; Remit acts as the user it runs as.",
+    )
+
+
+def given_rights(step: Step, looks: Mapping[Parents, FolderLook], places: Mapping[int, Located]) -> RemitError | None:
+    """Why the step would leave a file, or a folder, with access rights that nobody asked for; or None.
+
+    The process that writes may not change permissions, so what the folder gives could not be taken away again.
+    """
+    place = places[step.path if step.new_path is None else step.new_path]
+    look = looks[place.parents]
+    makes = step.move in {"create", "modify"} or (step.move == "rename" and look.missing)
+    if not (makes and look.gives_rights):
+        return None
+    return EnvironmentFailed(
+        Reason.PERMISSION_DENIED,
+        "this folder gives new files access rights of its own (a default ACL), "
+        "so what is written there would not keep its permissions",
+        where=place.path,
+        next_step="Remove the default ACL of the folder with `setfacl -k`, or make the change by hand.",
     )
 
 

@@ -20,6 +20,7 @@ from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remi
 from remit.road import Contradicted, Note, Unsettled
 from remit.sandbox.orders import Usage
 
+NOT_AS_BEFORE: Final = "is not as before the run"
 _PERMISSIONS: Final = 0o777
 
 
@@ -179,7 +180,7 @@ def _require_as_before(course: Course, left: Collection[int]) -> tuple[str, ...]
                 where=places[path].path,
                 next_step="Its backup lies in the report folder: rollback_manifest.json names it.",
             )
-        others.append(f"{course.plan.paths[path]} is not as before the run: somebody else has changed it, and it stays")
+        others.append(f"{course.plan.paths[path]} {NOT_AS_BEFORE}: somebody else has changed it, and it stays")
     return tuple(others)
 
 

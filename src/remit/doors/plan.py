@@ -9,14 +9,15 @@ from typing import Any, Final
 
 from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_envelope
 from remit.authority.signing import Keyring, Signer
+from remit.authority.statuses import verify_status
 from remit.checkpoint.backups import take_all
 from remit.checkpoint.manifest import write_way_back
-from remit.checkpoint.outputs import REPORTS, ReportFolder, folder_name
+from remit.checkpoint.outputs import REPORTS, STATUS, ReportFolder, folder_name
 from remit.confine import beneath
 from remit.contracts.config import SystemConfig
 from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.contracts.status import PlanStatus, StatusUpdate
+from remit.contracts.status import CompletionStatus, PlanStatus, StatusUpdate
 from remit.doors.drafting import needs_parsers, times_of
 from remit.doors.folders import clear_aside, is_any_cleared, make_folders, opened, remove_folders, sync_folders
 from remit.doors.going import Course, FileLook, Ran, as_contradiction, require_as_planned, stuck, take_back
@@ -87,7 +88,8 @@ class _Lives:
 
     ran: dict[str, Ran] = field(default_factory=dict)
     looks: dict[str, dict[int, FileLook]] = field(default_factory=dict)
-    went_back: set[str] = field(default_factory=set)
+    went_back: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """With what is not as before all the same, in words."""
     cleared: set[str] = field(default_factory=set)
 
 
@@ -314,17 +316,34 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             cleared = is_any_cleared(begun.root, course.places(), begun.steps, progress.kept)
             kept = paths_of(step for step in begun.steps.steps if step.number in progress.kept)
             sync_folders(begun.root, (place for path, place in course.places().items() if path in kept))
-            return self._remember(begun, Ran("PARTIAL", progress.results, verified=cleared))
+            verified = cleared and self._is_published(begun)
+            return self._remember(begun, Ran("PARTIAL", progress.results, verified=verified))
         if progress.undone is None:
             runner = self.runner(begun.envelope_id, rich=begun.rich)
             found = runner.finish(begun.steps, course.places_there(), progress.wave, progress.not_done)
             if found.forward:
                 done = tuple(Result(step.number, "done", begun.started_at, now) for step in begun.steps.steps)
-                return self._remember(begun, Ran("SUCCESS", done, verified=found.cleared))
+                verified = found.cleared and self._is_published(begun)
+                return self._remember(begun, Ran("SUCCESS", done, verified=verified))
         self._back(begun, progress, note)
         if notes:
             note(note_wave(0, []))  # what was noted holds no longer: whoever runs it again begins with the first wave
         return None
+
+    def _is_published(self, begun: BegunPlan) -> bool:
+        """Whether the signed status of this very run lies in its folder.
+
+        It is written when the world was verified, and before an old file is removed. That such a file is missing proves
+        nothing: anybody can have removed it.
+        """
+        try:
+            with ReportFolder.open(begun.root, begun.folder) as folder:
+                status = CompletionStatus.parse(folder.read(STATUS) or b"", source=STATUS)
+            verify_status(status, self.keyring())
+        except RemitError:
+            return False
+        ids = (begun.envelope_id, begun.ids.report_id)
+        return (status.envelope_id, status.report_id) == ids and status.status in STANDS
 
     def undo(self, begun: BegunPlan, notes: Notes, note: Note) -> None:
         if begun.envelope_id in self._lives.cleared:
@@ -344,7 +363,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         self._tell(begun.envelope_id, begun.plan_id, "ROLLING_BACK", 0, len(begun.steps.steps))
         runner = self.runner(begun.envelope_id, rich=begun.rich)
         warnings = take_back(_course(begun), runner, progress, note)
-        self._lives.went_back.add(begun.envelope_id)
+        self._lives.went_back[begun.envelope_id] = warnings
         return warnings
 
     # --- 9 ------------------------------------------------------------------------------------------------------------
@@ -376,11 +395,13 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         ran = self._lives.ran.get(begun.envelope_id)
         if ran is not None and ran.status == "CANCELLED":
             return self._outcome(begun, ran)
-        went_back = begun.envelope_id in self._lives.went_back
+        warnings = self._lives.went_back.get(begun.envelope_id)
+        went_back = warnings is not None
         if not went_back:  # somebody closed it as it is
             problem = left_to_a_person(problem, begun)
         results = ran.results if ran is not None else unknown_results(begun, went_back=went_back)
-        failed = Ran("ROLLED_BACK" if went_back else "FAILED", results, problem=problem)
+        status: PlanStatus = "ROLLED_BACK" if went_back else "FAILED"
+        failed = Ran(status, results, problem=problem, warnings=warnings or ())
         return self._outcome(begun, failed)
 
     def publish(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal) -> None:

@@ -28,7 +28,15 @@ from remit.contracts.plan_preview import (
     PreviewedFinding,
 )
 from remit.doors.drafting import draft_steps, levels_of, times_of
-from remit.doors.folders import FolderLook, Parents, closed_folder, look_at_folders, needed_folders, opened
+from remit.doors.folders import (
+    FolderLook,
+    Parents,
+    closed_folder,
+    given_rights,
+    look_at_folders,
+    needed_folders,
+    opened,
+)
 from remit.doors.running import Runner, paths_of
 from remit.doors.seen import FoundIn, Seen
 from remit.effects.plan_steps import Ids, Move, Result, State, Step, StepPlan, make_waves
@@ -137,7 +145,8 @@ def _simulated(step: Step, seen: Seen, looks: Mapping[Parents, FolderLook], plac
     problem = seen.problem
     if problem is None and not seen.unchanged:
         closed = [places[path] for path in paths_of([step]) if not looks[places[path].parents].writable]
-        problem = closed_folder(closed[0]).as_json() if closed else None
+        found = closed_folder(closed[0]) if closed else given_rights(step, looks, places)
+        problem = found.as_json() if found else None
     return step._replace(
         before=seen.before, after=seen.after, said=seen.said, unchanged=seen.unchanged, problem=problem
     )
@@ -264,6 +273,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "needs": needed.tree(),
             "findings": [_finding(found).tree() for found in preview.findings],
             "problems": [problem.tree() for problem in problems],
+            "rules": [_sentence(rule) for rule in preview.steps.rules],
             "folders": list(preview.folders),
             "backup_bytes": sum(state.size for state in preview.kept.values() if state),
         }
@@ -297,6 +307,14 @@ def _finding(found: PathFinding) -> PreviewedFinding:
     return PreviewedFinding.from_tree(
         {"path": found.path, "rule": found.rule, "where": found.where, "what": found.what}
     )
+
+
+def _sentence(rule: Mapping[str, Any]) -> str:
+    """What a rule reads. What it compares with stands in the plan, and may be long."""
+    told = f"{rule['type']} {rule['path']}"
+    if rule["type"] == "json_schema":
+        return f"{told} against {rule.get('schema_file') or 'a schema in the plan'}"
+    return f"{told} at {rule['expression']}" if rule["type"] == "json_path" else told
 
 
 def _files(preview: PlanPreview) -> list[dict[str, Any]]:

@@ -25,7 +25,15 @@ from remit.confine.names import locate_below
 from remit.contracts.outcome import Kept, PlanOutcome, RollbackOutcome
 from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
 from remit.contracts.rollback_order import RollbackOrder
-from remit.doors.folders import clear_aside, look_at_folders, make_folders, needed_folders, opened, remove_folders
+from remit.doors.folders import (
+    clear_aside,
+    given_rights,
+    look_at_folders,
+    make_folders,
+    needed_folders,
+    opened,
+    remove_folders,
+)
 from remit.doors.going import Ran, require_as_planned, stuck, take_back
 from remit.doors.plan import PlanDoor
 from remit.doors.rollback_papers import (
@@ -147,6 +155,9 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         )._replace(max_file_bytes=self.plans.rules.config().limits.max_file_bytes)
         places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
         looks = look_at_folders(places.values())
+        for step in steps.steps:
+            if problem := given_rights(step, looks, places):
+                raise problem
         made = [places[_made(step)] for step in steps.steps if step.move in {"create", "rename"}]
         seen = {path: list(state) if state else None for path, state in states.items()}
         return RollbackPreview(
@@ -255,7 +266,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             if found.forward:
                 now = render_time(self.plans.rules.clock())
                 done = tuple(Result(step.number, "done", now, now) for step in begun.steps.steps)
-                return Ran("SUCCESS", done, verified=found.cleared)
+                return Ran("SUCCESS", done)
         self._back(begun, progress, note)
         if notes:
             note(note_wave(0, []))
@@ -279,8 +290,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     # --- 9, 10 --------------------------------------------------------------------------------------------------------
 
     def verify_effect(self, begun: BegunRollback, made: Ran) -> None:
-        if not made.verified:
-            require_as_planned(begun.course(), made.done, {}, hashed=True)
+        require_as_planned(begun.course(), made.done, {}, hashed=True)
 
     def succeed(self, request: RollbackRequest, begun: BegunRollback, made: Ran) -> RollbackOutcome:
         kept = self._kept_folders(begun)

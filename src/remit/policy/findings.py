@@ -46,7 +46,7 @@ def _uncovered_paths(needed: Needed, approvals: Approvals) -> list[Denial]:
             Reason.PROTECTED,
             "this file is protected, and the approval does not name it",
             where=path,
-            next_step=f"Approve the plan with --allow-protected {path!r} if it is meant to be changed.",
+            next_step=f"Approve the plan with --allow-protected {path!r} if it is meant to be changed or read.",
         )
         for path in needed.protected
         if path not in given

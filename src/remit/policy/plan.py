@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from remit.confine.names import Located, locate_below
+from remit.confine.names import Located, locate_below, plain_spelling
 from remit.contracts.config import SystemConfig
 from remit.contracts.envelope import Approvals
 from remit.contracts.operations import ReplaceContent
@@ -18,6 +18,8 @@ from remit.policy.protected import group_of, is_forbidden
 
 MAX_PLAN_PATH_BYTES: Final = 256 << 10
 """All paths together, each time one is named: they stand in the ledger's entry of the plan."""
+MAX_PROTECTED: Final = 1_000
+"""As many as an approval can name."""
 
 _NOT_BUILT: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
 _NEVER_UNDONE: Final = frozenset({"PIPELINE_RUN"})
@@ -28,8 +30,18 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
     if too_much := tuple(_too_much(plan, config)):
         return Decision(denials=too_much)  # and no more work for one who asks for too much
     denials = [*_unsupported(plan), *_unclear(plan), *_wrong_paths(plan, config, root), *_wrong_order(plan)]
-    if approvals is not None:
-        denials += uncovered((), needed_approvals(plan, config), approvals)
+    needed = needed_approvals(plan, config)
+    if len(needed.protected) > MAX_PROTECTED:
+        denials.append(
+            Denial(
+                Reason.LIMIT_EXCEEDED,
+                f"the plan names {len(needed.protected):,} protected files, and an approval at most {MAX_PROTECTED:,}",
+                where="validation_rules",
+                next_step="Make several plans of it.",
+            )
+        )
+    elif approvals is not None:
+        denials += uncovered((), needed, approvals)
     if denials:
         return Decision(denials=tuple(denials))
     return Decision((f"each of {len(plan.action_plan)} actions is known here, and every path lies below the root",))
@@ -37,7 +49,10 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
 
 def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
     """What the approval must name, in the order of the plan."""
-    named = dict.fromkeys(path for action in plan.action_plan for path in paths_of_action(action))
+    changed = (path for action in plan.action_plan for path in paths_of_action(action))
+    # A rule only reads; but whether it holds tells something of what is in the file.
+    read = (plain_spelling(path) for _, path in _rule_paths(plan))
+    named = dict.fromkeys(itertools.chain(changed, read))
     return Needed(
         protected=tuple(path for path in named if group_of(path, config.protected)),
         irreversible=tuple(action.action_id for action in plan.action_plan if action.action_type in _NEVER_UNDONE),
@@ -101,25 +116,32 @@ def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial
                 where=_place(action, "new_path"),
                 next_step="Name another path.",
             )
-    yield from _wrong_rule_paths(plan, root)
+    yield from _wrong_rule_paths(plan, config, root)
     yield from _files_as_folders(located)
 
 
-def _wrong_rule_paths(plan: Plan, root: str) -> Iterator[Denial]:
-    """Rules only read; but they too name nothing outside of the root."""
+def _wrong_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
+    """Rules only read; but they too name nothing outside of the root, nor the copies that Remit keeps of files."""
+    for number, path in _rule_paths(plan):
+        try:
+            place = locate_below(root, path)
+        except Refused as problem:
+            where = f"validation_rules, {number}: {problem.where}"
+            yield Denial(problem.reason, problem.what, where, problem.next_step)
+            continue
+        if why := is_forbidden(place.below, config):
+            where = f"validation_rules, {number}: {path}"
+            yield Denial(Reason.PATH_REFUSED, why, where=where, next_step="Leave this rule out.")
+
+
+def _rule_paths(plan: Plan) -> Iterator[tuple[int, str]]:
+    """The files that the rules read, as the plan spells them, each with the number of its rule."""
     for number, rule in enumerate(plan.validation_rules):
         if isinstance(rule, SqlExpect):
             continue
-        named = [rule.path]
+        yield number, rule.path
         if isinstance(rule, MatchesJsonSchema) and rule.schema_file is not None:
-            named.append(rule.schema_file)
-        for path in named:
-            try:
-                locate_below(root, path)
-            except Refused as problem:
-                yield Denial(
-                    problem.reason, problem.what, f"validation_rules, {number}: {problem.where}", problem.next_step
-                )
+            yield number, rule.schema_file
 
 
 def _files_as_folders(located: Mapping[tuple[str, ...], str]) -> Iterator[Denial]:
@@ -144,7 +166,9 @@ def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             where="action_plan",
             next_step="Make several plans of it.",
         )
-    size = sum(len(path.encode("utf-8", "replace")) for action in plan.action_plan for path in _written_paths(action))
+    written = (path for action in plan.action_plan for path in _written_paths(action))
+    read = (path for _, path in _rule_paths(plan))
+    size = sum(len(path.encode("utf-8", "replace")) for path in itertools.chain(written, read))
     if size > MAX_PLAN_PATH_BYTES:
         yield Denial(
             Reason.LIMIT_EXCEEDED,

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Final
 
-from remit.checkpoint.outputs import OUTPUTS, make_folders
+from remit.checkpoint.outputs import OUTPUTS, PAPER_MODE, make_folders
 from remit.confine.beneath import failure
 from remit.contracts.outcome import PlanOutcome
 from remit.durable import write_all
@@ -30,7 +30,7 @@ def archive(root: str, outcome: PlanOutcome) -> str | None:
             stack.callback(os.close, descriptor)
         temporary = f".{os.urandom(8).hex()}.tmp"
         try:
-            file = os.open(temporary, _NEW_FILE, 0o644, dir_fd=folder)
+            file = os.open(temporary, _NEW_FILE, PAPER_MODE, dir_fd=folder)
             try:
                 write_all(file, content.encode("ascii") + b"\n")
             finally:
