@@ -73,3 +73,18 @@ def test_papers_that_found_no_room_are_written_later(project: Project) -> None:
     assert project.workspace.apply(envelope) == outcome
     report = json.loads((project.report_folder(outcome) / "execution_report.json").read_text())
     assert report == outcome.report.tree()
+
+
+def test_a_rollback_without_room_touches_nothing_and_works_later(project: Project) -> None:
+    project.write("a.txt", LARGE)
+    project.apply(plan_of(replace("a", "a.txt"), create("c", "c.txt")))
+    after = project.tree()
+    fill(project)
+    refusal = project.workspace.rollback("last")
+    assert refusal.status == "REFUSED"
+    assert [error.error_code for error in refusal.errors] == [2004]
+    assert tree_of(project) == after
+    assert not list(project.root.rglob(".remit-*"))
+    (project.root / "filler").unlink()
+    assert project.workspace.rollback("last").status == "EXECUTED"
+    assert project.read("a.txt") == LARGE

@@ -229,9 +229,14 @@ def _require_room(wanted: Mapping[int, State], folder: ReportFolder, limits: Lim
     if sum(sizes) > limits.max_backup_bytes:
         what = f"the backups would have {sum(sizes):,} bytes, and may have {limits.max_backup_bytes:,}"
         raise _too_large(what, "limits.max_backup_bytes", folder)
+    require_space(folder, sum(sizes) + new_bytes)
+
+
+def require_space(folder: ReportFolder, wanted: int) -> None:
+    """As many bytes are free on the project's disk, and some to spare; asked before anything is begun."""
     space = os.fstatvfs(folder.descriptor)
     free = (space.f_bavail if os.geteuid() else space.f_bfree) * space.f_frsize
-    needed = sum(sizes) + new_bytes + SPARE_BYTES
+    needed = wanted + SPARE_BYTES
     if space.f_blocks and free < needed:
         raise EnvironmentFailed(
             Reason.DISK_FULL,

@@ -17,10 +17,10 @@ from remit.authority.rollback_order import AllowedRollback, verify_rollback
 from remit.authority.signing import Keyring, Signer
 from remit.authority.statuses import sign_rollback_outcome
 from remit.canonical import canonical_bytes, digest_bytes
-from remit.checkpoint.backups import backup_name, keep_drifted, open_backups, verify_backups
+from remit.checkpoint.backups import backup_name, keep_drifted, open_backups, require_space, verify_backups
 from remit.checkpoint.drift import judge, paths_of, see, select
 from remit.checkpoint.manifest import fold, inverse_steps, made_folders
-from remit.checkpoint.outputs import MANIFEST, ReportFolder, render_paper
+from remit.checkpoint.outputs import DRIFTED, MANIFEST, ReportFolder, render_paper
 from remit.confine.names import locate_below
 from remit.contracts.outcome import Kept, PlanOutcome, RollbackOutcome
 from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
@@ -177,6 +177,9 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             raise Misuse(Reason.MISUSE, "a rollback's preview was made by another door")
         order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.plans.rules.root()
         with ReportFolder.open(root, _folder_of(taken)) as folder:
+            made = (step.after for step in preview.steps.steps if step.source)
+            aside = (state.size for state in preview.states.values() if state is not None) if order.force else ()
+            require_space(folder, sum(state.size for state in made if state is not None) + sum(aside))
             self._keep_drifted(root, folder, order, select(taken.manifest, order.checkpoints), preview.states)
         begun = BegunRollback(
             order, root, _folder_of(taken), taken.manifest, preview.steps, preview.first, preview.folders
@@ -198,7 +201,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             return
         attempt = order.attempt
         taken = os.listdir(folder.backups)
-        while any(name.endswith(f".drifted-{attempt}.bak") for name in taken):
+        while any(name.endswith(f"{DRIFTED}{attempt}.bak") for name in taken):
             attempt += 1
         paths = [path for checkpoint in drifted for path in (checkpoint.file_path, checkpoint.new_path) if path]
         for number, path in enumerate(path for path in paths if states[path] is not None):
