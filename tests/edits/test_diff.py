@@ -64,7 +64,7 @@ def edits(draw: st.DrawFn) -> tuple[bytes, Edited]:
     return before, spliced(before, splices, "")
 
 
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(edits())
 def test_a_diff_leads_from_the_old_content_to_the_new_one(case: tuple[bytes, Edited]) -> None:
     before, edited = case
