@@ -75,8 +75,9 @@ class Choice:
 
 
 def points_in(ended: Ended, place: str) -> tuple[int, ...]:
-    """The points of a run that were to change this: `files`, `ledger`, `snapshot`."""
-    return tuple(point.number for point in ended.points if _place(point.paths[0]) == place)
+    """The points of a run that were to change this: `files`, `ledger`, `snapshot`; or one of several, with commas."""
+    places = place.split(",")
+    return tuple(point.number for point in ended.points if _place(point.paths[0]) in places)
 
 
 def unharmed(lab: Laboratory) -> Ended:
