@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,10 @@ from psycopg import sql
 
 from scripts.conformance import read_promises
 from tests.postgres_server import ServerUnavailableError, shared_server_url, stop_server
+
+# A shell starts what runs in the background with Ctrl-C ignored, and every child of it would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SERVER_DIRECTORY = pytest.StashKey[Path]()
 OWNER_PID = pytest.StashKey[int]()
