@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from remit.errors import RemitError
 from remit.ids import Clock
 from tests.effects.test_swap_race import SECONDS, SWAPPER
 from tests.plan_road.hostile_ground import SECRET, Ground, action, plan_of
+from tests.road.conftest import Hand
 
 CHAIN: Final = [
     action("modify", "sub/ok.txt", "a1"),
@@ -30,16 +31,6 @@ CHAIN: Final = [
     | {"operation": {"type": "text_replace", "pattern": "t", "replacement": "T"}, "depends_on": ["a1"]},
     action("create", "sub/new.txt", "a3") | {"depends_on": ["a2"]},
 ]
-
-
-class Hand:
-    """A clock that can be set."""
-
-    def __init__(self) -> None:
-        self.offset = timedelta(0)
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.offset
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from tests.plan_road.conftest import Hand
 from tests.plan_road.project import Project, create, delete, plan_of, ran, refused, replace
+from tests.road.conftest import Hand
 
 Tree = dict[str, Any]
 OTHER = "sha256:" + "0" * 64

@@ -8,8 +8,8 @@ import pytest
 
 from remit.founding import initialise
 from remit.workspace import Workspace
-from tests.plan_road.conftest import Hand
 from tests.plan_road.project import Project, create, delete, plan_of, ran, replace
+from tests.road.conftest import Hand
 
 
 def waves() -> bytes:

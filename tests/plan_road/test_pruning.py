@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from remit.testing.children import Fault
-from tests.plan_road.conftest import Hand
 from tests.plan_road.project import Project, plan_of, replace
 from tests.plan_road.test_recovery import edits, killed, seed
+from tests.road.conftest import Hand
 
 
 def applied(project: Project) -> str:

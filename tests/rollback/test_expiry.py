@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from remit.ids import parse_time
-from tests.plan_road.conftest import Hand
 from tests.plan_road.project import Project, plan_of, replace
+from tests.road.conftest import Hand
 
 
 @pytest.mark.req("PX-15")

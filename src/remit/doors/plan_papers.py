@@ -13,9 +13,9 @@ from remit.checkpoint.backups import Original
 from remit.confine.names import Located, locate_below
 from remit.contracts.change_log import DiffSummary
 from remit.contracts.plan import ExecutionInstructions, Plan
+from remit.doors.checkpoint_text import read_checkpoint
 from remit.doors.drafting import operation_of
 from remit.effects.plan_steps import Ids, Result, State, Step, StepPlan, as_json, step_of
-from remit.errors import EnvironmentFailed, Reason, RemitError
 
 _VERSION: Final = 1
 _SHORT: Final = 200
@@ -105,15 +105,8 @@ def render_begun(begun: BegunPlan) -> str:
 
 
 def parse_begun(text: str) -> BegunPlan:
-    """The inverse. The text was compared with the ledger before; what cannot be read is of another version of Remit."""
-    try:
-        return _parse(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
-        raise EnvironmentFailed(
-            Reason.STORE_OUTDATED,
-            f"a checkpoint cannot be read ({type(problem).__name__})",
-            next_step="Use the version of Remit that began this plan.",
-        ) from None
+    """The inverse of `render_begun`."""
+    return read_checkpoint(text, _parse, "plan")
 
 
 def _parse(tree: Any) -> BegunPlan:

@@ -11,9 +11,10 @@ from remit.checkpoint.drift import select
 from remit.contracts.outcome import RollbackOutcome
 from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
 from remit.contracts.rollback_order import RollbackOrder
+from remit.doors.checkpoint_text import read_checkpoint
 from remit.doors.going import Course
 from remit.effects.plan_steps import State, StepPlan, as_json, step_of
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.errors import EnvironmentFailed, Reason, Refused
 
 _VERSION: Final = 1
 
@@ -77,14 +78,8 @@ def render_begun(begun: BegunRollback) -> str:
 
 
 def parse_begun(text: str) -> BegunRollback:
-    try:
-        return _parse(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
-        raise EnvironmentFailed(
-            Reason.STORE_OUTDATED,
-            f"a checkpoint cannot be read ({type(problem).__name__})",
-            next_step="Use the version of Remit that began this rollback.",
-        ) from None
+    """The inverse of `render_begun`."""
+    return read_checkpoint(text, _parse, "rollback")
 
 
 def _parse(tree: Any) -> BegunRollback:

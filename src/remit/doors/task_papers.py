@@ -1,16 +1,16 @@
 """What the task door writes down before it acts: the sentence for people, and the checkpoint for whoever takes over."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from remit.canonical import canonical_bytes
 from remit.confine.beneath import Identity
 from remit.confine.names import Located
 from remit.contracts.task import TaskManifest
+from remit.doors.checkpoint_text import read_checkpoint
 from remit.effects.registry import Capability, PathUse
-from remit.errors import EnvironmentFailed, Reason, RemitError, render_line
+from remit.errors import render_line
 
 _VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "take away", PathUse.MAKE: "make"}
 
@@ -47,14 +47,10 @@ def render_checkpoint(begun: BegunTask) -> str:
 
 
 def parse_checkpoint(text: str) -> BegunTask:
-    """The inverse. The text was compared with the ledger before; what cannot be read is of another version of Remit."""
-    try:
-        tree = json.loads(text)
-        before = {name: Identity.from_json(halves) for name, halves in tree["before"].items()}
-        return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"], tree["part"])
-    except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
-        raise EnvironmentFailed(
-            Reason.STORE_OUTDATED,
-            f"a checkpoint cannot be read ({type(problem).__name__})",
-            next_step="Use the version of Remit that began this task.",
-        ) from None
+    """The inverse of `render_checkpoint`."""
+    return read_checkpoint(text, _parse, "task")
+
+
+def _parse(tree: Any) -> BegunTask:
+    before = {name: Identity.from_json(halves) for name, halves in tree["before"].items()}
+    return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"], tree["part"])
