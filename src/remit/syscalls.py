@@ -9,7 +9,7 @@ import sys
 from typing import Any, Final
 
 # Sorted by what they are for; None where an architecture never had the call.
-_NUMBERS: Final[dict[str, tuple[int, int | None]]] = {
+_NUMBERS: Final[dict[str, tuple[int | None, int | None]]] = {
     "brk": (12, 214),
     "capset": (126, 91),
     "clock_getres": (229, 114),
@@ -79,8 +79,10 @@ _NUMBERS: Final[dict[str, tuple[int, int | None]]] = {
     "sched_yield": (24, 124),
     "seccomp": (317, 277),
     "sigaltstack": (131, 132),
+    "stat": (4, None),
     "statx": (332, 291),
     "sync_file_range": (277, 84),
+    "unlink": (87, None),
     "unlinkat": (263, 35),
     "utimensat": (280, 88),
     "write": (1, 64),

@@ -27,6 +27,8 @@ class Build:
 
     exchanges: bool = False
     """Whether two files of a folder may change places (RENAME_EXCHANGE). Needs no right that making one does not."""
+    engine: bool = False
+    """Whether a database engine runs in them: it opens files by name, within their folders, and locks them."""
     open_files: int = 64
     packages: tuple[str, ...] = ()
     """What the effects import beside Remit and the standard library, by the names of the topmost packages."""

@@ -135,6 +135,7 @@ class Zygote:
                 "memory_bytes": quotas.memory_bytes,
                 "write_bytes": quotas.write_bytes,
                 "exchanges": build.exchanges,
+                "engine": build.engine,
                 "open_files": build.open_files,
                 "announces": build.announces or faultpoints.is_announcing(),
                 "paths": [_PACKAGES, *import_paths],

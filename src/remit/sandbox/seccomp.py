@@ -42,6 +42,12 @@ PRELUDE: Final = (
 )
 """What the trusted code needs between birth and order; the second program takes them away."""
 
+ENGINE: Final = ("stat", "unlink")
+"""What a database engine needs beyond: it names its files by their whole paths, and not from an open folder.
+
+Landlock governs what is removed. An engine would also read links, and does without if it may not.
+"""
+
 RESTORES: Final = ("fchmod", "fchown", "fsetxattr", "fremovexattr")
 """Owner, mode and attributes, on a descriptor: only for an effect that gives back what a snapshot kept."""
 
@@ -52,6 +58,8 @@ _SYNC_FILE_RANGE_WRITE: Final = 2
 _SET_ID_BITS: Final = 0o6000
 _FIONCLEX, _FIOCLEX = 0x5450, 0x5451
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC = 0, 1, 2, 3, 4, 1030
+_F_GETLK, _F_SETLK = 5, 6
+_COMMANDS: Final = (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)
 
 
 class Instruction(NamedTuple):
@@ -91,7 +99,7 @@ CHECKED: Final[dict[str, tuple[Check, ...]]] = {
     "prlimit64": (Check("in", 0, (0,)), Check("null", 2)),
     "ioctl": (Check("in", 1, (_FIOCLEX, _FIONCLEX)),),
     # Not among them: leases, locks and owners, with which a descriptor can trouble other processes.
-    "fcntl": (Check("in", 1, (_F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL, _F_DUPFD_CLOEXEC)),),
+    "fcntl": (Check("in", 1, _COMMANDS),),
     "close": (Check("not_in", 0, (LOCK_DESCRIPTOR,)),),
     "dup2": (Check("not_in", 1, (LOCK_DESCRIPTOR,)),),
     "dup3": (Check("not_in", 1, (LOCK_DESCRIPTOR,)),),
@@ -114,18 +122,24 @@ _deny: Final = Instruction(_RETURN, 0, 0, _FAIL | errno.EPERM)
 _allow: Final = Instruction(_RETURN, 0, 0, _ALLOW)
 
 
-def checks_of(*, exchanges: bool) -> dict[str, tuple[Check, ...]]:
-    """What is allowed in part. An exchange loses neither file; without it a rename can only go where nothing is."""
-    if not exchanges:
-        return CHECKED
-    return {**CHECKED, "renameat2": (Check("in", 4, (_RENAME_NOREPLACE, _RENAME_EXCHANGE)),)}
+def checks_of(*, exchanges: bool, engine: bool) -> dict[str, tuple[Check, ...]]:
+    """What is allowed in part. An exchange loses neither file; without it a rename can only go where nothing is.
+
+    An engine locks its database, so that no other one writes to it meanwhile. It may not wait for a lock.
+    """
+    checked = dict(CHECKED)
+    if exchanges:
+        checked["renameat2"] = (Check("in", 4, (_RENAME_NOREPLACE, _RENAME_EXCHANGE)),)
+    if engine:
+        checked["fcntl"] = (Check("in", 1, (*_COMMANDS, _F_GETLK, _F_SETLK)),)
+    return checked
 
 
-def allow_list(machine: str, *, exchanges: bool = False) -> list[Instruction]:
+def allow_list(machine: str, *, exchanges: bool = False, engine: bool = False) -> list[Instruction]:
     """The program from birth on. A balanced tree over the numbers: the kernel walks it for every call there is."""
     blocks: dict[int, list[Instruction]] = {}
-    checked = checks_of(exchanges=exchanges)
-    for name in (*PLAIN, *PRELUDE, *RESTORES, *checked):
+    checked = checks_of(exchanges=exchanges, engine=engine)
+    for name in (*PLAIN, *PRELUDE, *RESTORES, *(ENGINE if engine else ()), *checked):
         if (number := number_of(name, machine)) is not None:
             checks = [instruction for check in checked.get(name, ()) for instruction in compile_check(check)]
             blocks[number] = [*checks, _allow]
@@ -233,10 +247,10 @@ class Filters(NamedTuple):
     order_to_restore: Filter
 
 
-def prepare_filters(*, exchanges: bool = False) -> Filters:
+def prepare_filters(*, exchanges: bool = False, engine: bool = False) -> Filters:
     machine = os.uname().machine
     return Filters(
-        Filter(allow_list(machine, exchanges=exchanges)),
+        Filter(allow_list(machine, exchanges=exchanges, engine=engine)),
         Filter(take_away(machine, restores=False)),
         Filter(take_away(machine, restores=True)),
     )

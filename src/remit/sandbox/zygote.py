@@ -91,7 +91,7 @@ def _prepare(settings: dict[str, Any]) -> Cell:
     if confined:
         Privileges(ON_FILES).keep_only_these()
         promise_no_new_privileges()
-    filters = prepare_filters(exchanges=settings["exchanges"])
+    filters = prepare_filters(exchanges=settings["exchanges"], engine=settings["engine"])
     walls = Walls(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS)) if confined else None
     cell = settle_code(Cell(effects=effects, zygote=os.getpid(), walls=walls))
     _settle_memory()

@@ -1,0 +1,31 @@
+"""The engine without the look at the text that comes before it: what is left are the engine's settings and the walls.
+
+With `bare` the settings are left out as well: only the walls. Loaded by the zygote, as an effect of its own.
+"""
+
+from typing import Any, Final
+
+from remit.effects.sql.engine import Asked, run_statements
+from remit.effects.sql.instance import ENGINE
+from remit.effects.sql.statements import Statement
+from remit.effects.work import Effect, Work
+
+
+class Unchecked:
+    """Takes the text apart, and runs every statement as it is."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        asked = Asked(work.inputs["text"], {}, False, work.inputs["alias"], False, None, 100_000_000, 20)
+        if work.inputs.get("bare"):
+            return {"seen": str(ENGINE.cursor().execute(asked.text).fetchall())}
+        statements = [
+            Statement(number, "CALL", one.query, (), (), (), False, False, "")
+            for number, one in enumerate(ENGINE.extract_statements(asked.text), start=1)
+        ]
+        return run_statements(work, asked, statements)
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+        return None
+
+
+UNCHECKED: Final[Effect] = Unchecked()
