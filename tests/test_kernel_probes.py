@@ -18,6 +18,7 @@ from remit.sandbox.kernel import (
     Probe,
     clock_is_synchronised,
     missing_support,
+    probe_exchange,
     probe_kernel,
     unsupported,
 )
@@ -108,6 +109,26 @@ def test_a_kernel_without_the_calls_is_reported_and_not_guessed(monkeypatch: pyt
         probe = getattr(features, name)
         assert not probe.works
         assert "ENOSYS" in probe.found
+
+
+@on_linux
+def test_whether_two_files_can_change_places_is_tried_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    assert probe_exchange(str(tmp_path)) == Probe(True, "two files can change places in one step")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@on_linux
+def test_a_file_system_that_cannot_exchange_is_told_from_a_folder_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = probe_exchange(str(tmp_path / "nowhere"))
+    assert (nowhere.works, nowhere.tried) == (False, False)
+    monkeypatch.setattr(kernel, "_RENAME_EXCHANGE", 1 << 7)  # a flag that no file system knows: EINVAL, as of NFS
+    refused = probe_exchange(str(tmp_path))
+    assert (refused.works, refused.tried) == (False, True)
+    assert "EINVAL" in refused.found
+    assert not list(tmp_path.iterdir())
 
 
 @on_linux

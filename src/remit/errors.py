@@ -58,6 +58,9 @@ class Reason(StrEnum):
     NOT_TEXT = "not_text"
     SYNTAX_BROKEN = "syntax_broken"
     SCHEMA_INVALID = "schema_invalid"
+    SQL_REFUSED = "sql_refused"
+    SQL_FAILED = "sql_failed"
+    DATABASE_BUSY = "database_busy"
     RULE_FAILED = "rule_failed"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
@@ -117,6 +120,9 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.NOT_TEXT: "a text edit was asked for, and the file is not UTF-8 text",
     Reason.SYNTAX_BROKEN: "the file that an edit is for is not valid JSON or YAML",
     Reason.SCHEMA_INVALID: "after the edit the file would not be a valid JSON Schema",
+    Reason.SQL_REFUSED: "a statement is not for a plan: only reading and changing the tables of one database is",
+    Reason.SQL_FAILED: "a statement was run on a copy and did not succeed, or gave no rows where some were expected",
+    Reason.DATABASE_BUSY: "another program has the database open",
     Reason.RULE_FAILED: "a rule of the plan does not hold after it was carried out",
     Reason.TIMED_OUT: "it took longer than it may",
     Reason.CANCELLED: "somebody cancelled it",

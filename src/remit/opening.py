@@ -9,6 +9,7 @@ from pydantic import Field
 from remit.contracts.base import Contract, Timestamp, VersionOne
 from remit.contracts.config import CONFIG_NAME, EnvironmentName, SystemConfig
 from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.policy.protected import is_own_folder
 from remit.state import StateDirectory, locate_state, require_private
 from remit.store.connection import Store
 from remit.store.sqlite import SqliteStore
@@ -69,12 +70,20 @@ def read_config(root: Path) -> SystemConfig:
     with path.open("rb") as stream:
         raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
     config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
-    if not (root / config.root).resolve().is_relative_to(root):
+    narrowed = (root / config.root).resolve()
+    if not narrowed.is_relative_to(root):
         raise Refused(
             Reason.STATE_UNSAFE,
             "the root lies outside the folder of remit.yaml",
             where=f"{path}, $.root",
             next_step="Put a remit.yaml into the folder that agents shall work in, with `root: .`",
+        )
+    if is_own_folder(narrowed.relative_to(root).parts):
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            "the root is a folder where Remit keeps reports and backups, which no plan may touch",
+            where=f"{path}, $.root",
+            next_step="Name the folder with the files of the project, or `root: .`",
         )
     return config
 

@@ -20,10 +20,11 @@ from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
 from remit.contracts.status import StatusUpdate
 from remit.doors.draft import DraftDoor
 from remit.doors.past_runs import PastRuns
-from remit.doors.plan import PlanDoor, PlanRules
-from remit.doors.previewing import PlanPreview
+from remit.doors.plan import PlanDoor
+from remit.doors.plan_preview import PlanPreview
+from remit.doors.plan_setting import CANCEL_LOOK, Cancellations, PlanRules, PlanSetting
 from remit.doors.rollback import RollbackDoor
-from remit.doors.running import NO_HOOKS, PlanHooks
+from remit.doors.running import NO_HOOKS, PlanHooks, TakenBack
 from remit.doors.task import DEFAULT_TENANT
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.ids import Clock
@@ -44,7 +45,6 @@ from remit.store.owners import remove_stale_locks
 CANCELLED: Final = "envelope.cancelled"
 CANCEL_PATIENCE: Final = 60.0
 """Seconds that `cancel` waits for the outcome of a plan that runs."""
-_CANCEL_LOOK: Final = 0.25
 _LOG: Final = logging.getLogger("remit.plans")
 
 
@@ -89,7 +89,7 @@ class Plans:
 
     def preview(self, plan: bytes) -> PlanPreview:
         """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `Refused`."""
-        found = travel(DraftDoor(self._door()), (plan,), self._site(), dry_run=True)
+        found = travel(DraftDoor(self._setting()), (plan,), self._site(), dry_run=True)
         if not isinstance(found, PlanPreview):
             raise Misuse(Reason.MISUSE, "a dry run ended in something else than a preview")
         return found
@@ -134,6 +134,11 @@ class Plans:
     def apply(self, envelope: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
         """Carry out an approved plan, once. Whatever is wrong with the envelope comes back as a refusal."""
         phases: dict[str, str] = {}
+        stored: list[bool] = []
+
+        def on_stored() -> None:
+            stored.append(True)
+            hooks.on_stored()
 
         def on_status(update: StatusUpdate) -> None:
             phases.setdefault(update.phase, update.at)
@@ -144,7 +149,7 @@ class Plans:
             if not self._recovered:
                 self._recover_once(spare=(request.envelope_id,))
             door = self._door(replace(hooks, on_status=on_status))
-            outcome = travel(door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=hooks.on_stored)
+            outcome = travel(door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored)
         except Unsettled as problem:
             error = unsettled_error(problem, self._clock).tree()
             ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
@@ -155,7 +160,17 @@ class Plans:
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
         self._report(outcome, phases)
+        if stored and isinstance(outcome, PlanOutcome) and (taken_back := self.taken_back(outcome)) is not None:
+            hooks.on_taken_back(taken_back)
         return outcome
+
+    def taken_back(self, outcome: PlanOutcome) -> TakenBack | None:
+        """The last rollback that restored anything of this run, if there was one. The outcome itself never changes."""
+        rollbacks = [one for one in self._runs.rollbacks_of(outcome) if one.status in {"EXECUTED", "PARTIAL"}]
+        if not rollbacks:
+            return None
+        last = rollbacks[-1]
+        return TakenBack(last.order_id, last.executed_at, whole=last.manifest.status == "EXECUTED")
 
     def recover(
         self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
@@ -245,20 +260,17 @@ class Plans:
                 return self._runs.outcome_of(found)
             if time.monotonic() > deadline:
                 raise _still_running(envelope_id)
-            time.sleep(_CANCEL_LOOK)
+            time.sleep(CANCEL_LOOK)
 
     def _rollback_door(self) -> RollbackDoor:
-        return RollbackDoor(self._keys.keyring, self._keys.executor, self._door(), self._runs.taken)
+        return RollbackDoor(self._keys.keyring, self._keys.executor, self._setting(), self._runs.taken)
 
     def _door(self, hooks: PlanHooks = NO_HOOKS) -> PlanDoor:
-        return PlanDoor(
-            self._keys.keyring,
-            self._keys.executor,
-            self._rules,
-            self._fleet,
-            is_cancelled=_EveryNowAndThen(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED)),
-            hooks=hooks,
-        )
+        return PlanDoor(self._keys.keyring, self._keys.executor, self._setting(hooks))
+
+    def _setting(self, hooks: PlanHooks = NO_HOOKS) -> PlanSetting:
+        cancellations = Cancellations(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED))
+        return PlanSetting(self._rules, self._fleet, cancellations, hooks)
 
     def _site(self) -> Site:
         return Site(self._ledger(), self._clock, self._state.hosts)
@@ -289,23 +301,6 @@ class Plans:
             archive(root, outcome)
         except RemitError as problem:
             _LOG.warning("a report could not be archived", extra={"why": str(problem)})
-
-
-class _EveryNowAndThen:
-    """Asks the ledger at most every quarter of a second; a yes is for ever."""
-
-    def __init__(self, ask: Callable[[str], bool]) -> None:
-        self._ask = ask
-        self._next: dict[str, float] = {}
-        self._yes: set[str] = set()
-
-    def __call__(self, envelope_id: str) -> bool:
-        now = time.monotonic()
-        if now >= self._next.get(envelope_id, 0.0):
-            self._next[envelope_id] = now + _CANCEL_LOOK
-            if self._ask(envelope_id):
-                self._yes.add(envelope_id)
-        return envelope_id in self._yes
 
 
 def _as_ran(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutcome]:

@@ -232,9 +232,7 @@ def _enter(
                 if dry_run:
                     return preview
                 consent = door.consent(granted, preview, clock())  # 5. consent
-                checkpoint = door.checkpoint(granted, preview)  # 6. checkpoint
-                _, begun = door.recall(checkpoint)
-                door.stand_by(granted, begun)
+                checkpoint, begun = _make_checkpoint(door, granted, preview)  # 6. checkpoint
             except (Refused, EnvironmentFailed) as problem:
                 if journal.look() is None:
                     raise _as_refusal(problem) from None
@@ -243,6 +241,20 @@ def _enter(
             entered = _record_intent(door, journal, _intent(decision, preview, consent), checkpoint, still_alive)
         if entered is not None:
             return entered, begun
+
+
+def _make_checkpoint(
+    door: Door[Request, Granted, Begun, Made, Outcome], granted: Granted, preview: Preview
+) -> tuple[str, Begun]:
+    """With everything ready for the effect. If that fails, or is interrupted, nothing of the checkpoint stays."""
+    checkpoint = door.checkpoint(granted, preview)
+    try:
+        _, begun = door.recall(checkpoint)
+        door.stand_by(granted, begun)
+    except BaseException:
+        door.discard(checkpoint)
+        raise
+    return checkpoint, begun
 
 
 def _record_intent(
@@ -336,6 +348,8 @@ def record(
     try:
         stored = door.store_outcome(outcome)
         journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored))  # 10. outcome
+    except EnvironmentFailed as problem:
+        raise _unrecorded(problem, door.trace(request)) from problem
     except Refused as problem:
         if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
             raise
@@ -365,6 +379,16 @@ def _unsettled(problem: RemitError, trace: Trace) -> Unsettled:
         f"the effect was begun, and whether it is done could not be told: {problem.what}",
         where=problem.where or f"{trace.door} {trace.key}",
         next_step="Mend what stands in the way, then call again; or end this process and run: remit recover",
+    )
+
+
+def _unrecorded(problem: EnvironmentFailed, trace: Trace) -> Unsettled:
+    """The world is as the outcome says, and nobody can read it there."""
+    return Unsettled(
+        problem.reason,
+        f"it came to its end, and how it ended could not be recorded: {problem.what}",
+        where=problem.where or f"{trace.door} {trace.key}",
+        next_step="Mend what stands in the way, then call again; or run: remit recover",
     )
 
 

@@ -22,9 +22,9 @@ from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
 from remit.contracts.result import ExecutionResult
 from remit.contracts.status import StatusUpdate
 from remit.contracts.task import LeaseToken
-from remit.doors.plan import PlanRules
-from remit.doors.previewing import PlanPreview
-from remit.doors.running import NO_HOOKS, PlanHooks
+from remit.doors.plan_preview import PlanPreview
+from remit.doors.plan_setting import PlanRules
+from remit.doors.running import NO_HOOKS, PlanHooks, TakenBack
 from remit.doors.task import DEFAULT_TENANT
 from remit.effects.registry import Registry
 from remit.errors import Reason, Refused
@@ -256,14 +256,17 @@ class Workspace:
         on_progress: Callable[[int, int], None] = NO_HOOKS.on_progress,
         on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status,
         is_cancelled: Callable[[], bool] = NO_HOOKS.is_cancelled,
+        on_taken_back: Callable[[TakenBack], None] = NO_HOOKS.on_taken_back,
     ) -> PlanOutcome | PlanRefusal:
-        """Carry out an approved plan, once. A second call gives the stored outcome, and tells `on_stored`.
+        """Carry out an approved plan, once. A second call gives the stored outcome, and tells `on_stored`; and
+        `on_taken_back` too, if what the plan did was taken back since.
 
         A refusal says that nothing was claimed or touched. Only where neither success nor failure could be recorded it
         raises: then the plan stays claimed, and the next call, or `recover`, goes on with it. `is_cancelled` is asked
         every few milliseconds; a yes has everything taken back.
         """
-        return self.plans.apply(envelope, PlanHooks(on_refusal, on_stored, on_progress, on_status, is_cancelled))
+        hooks = PlanHooks(on_refusal, on_stored, on_progress, on_status, is_cancelled, on_taken_back)
+        return self.plans.apply(envelope, hooks)
 
     def cancel(self, envelope_id: str, *, actor: str | None = None) -> PlanOutcome | None:
         """Have a running plan taken back, or void an approval that was not used. The outcome, if the plan ever ran."""

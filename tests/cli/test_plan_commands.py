@@ -116,7 +116,8 @@ def test_an_approved_plan_is_applied_once_and_reported(remit: Remit, project: Pa
     assert f"  report    agent_outputs/reports/{folder.name}/\n" in done.out
     again = remit("apply", "envelope.json", "--json")
     assert again.code == 0
-    assert set(again.document) == {"status", "report", "errors"}
+    assert set(again.document) == {"status", "report", "errors", "taken_back"}
+    assert again.document["taken_back"] is None
     assert CompletionStatus.from_tree(again.document["status"]).status == "SUCCESS"
     assert ExecutionReport.from_tree(again.document["report"]).actions_summary.completed == 1
     told = remit("apply", "envelope.json")
@@ -309,11 +310,11 @@ main(["apply", "envelope.json"])
 """
 
 
-def test_ctrl_c_takes_everything_back(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update(), create("new/file.txt")), "-o", "envelope.json")
+def interrupted(project: Path, program: str) -> tuple[int, str, str]:
+    """The program says when it has come to the point where somebody presses Ctrl-C."""
     environ = {**os.environ, "REMIT_STATE": str(project.parent / "state")}
     with subprocess.Popen(
-        [sys.executable, "-c", SLOW],
+        [sys.executable, "-c", program],
         cwd=project,
         env=environ,
         stdout=subprocess.PIPE,
@@ -324,11 +325,35 @@ def test_ctrl_c_takes_everything_back(remit: Remit, project: Path) -> None:
         assert applying.stderr.readline() == "running\n"
         applying.send_signal(signal.SIGINT)
         out, err = applying.communicate(timeout=60)
-    assert applying.returncode == 1, (out, err)
+    return applying.returncode, out, err
+
+
+def test_ctrl_c_takes_everything_back(remit: Remit, project: Path) -> None:
+    remit("approve", put(project, update(), create("new/file.txt")), "-o", "envelope.json")
+    code, out, err = interrupted(project, SLOW)
+    assert code == 1, (out, err)
     assert "Cancelling; everything will be taken back." in err
     assert out.startswith("CANCELLED  plan-1")
     assert (project / "settings.json").read_text() == BEFORE
     assert not (project / "new").exists()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_ctrl_c_before_anything_was_begun_leaves_the_approval_unused(
+    remit: Remit, project: Path, *, as_json: bool
+) -> None:
+    remit("approve", put(project, update()), "-o", "envelope.json")
+    early = SLOW.replace('"RUNNING"', '"CHECKING"')
+    code, out, err = interrupted(project, early.replace('.json"]', '.json", "--json"]') if as_json else early)
+    assert code == 1, (out, err)
+    if as_json:
+        document = json.loads(out)
+        assert (document["status"], document["errors"][0]["error_code"]) == ("CANCELLED", 5006)
+    else:
+        assert out.startswith("CANCELLED  envelope ")
+        assert "The approval was not used" in out
+    assert (project / "settings.json").read_text() == BEFORE
+    assert remit("apply", "envelope.json").code == 0
 
 
 @pytest.mark.req("PX-28")

@@ -14,7 +14,8 @@ import pytest
 
 from remit.cli.diff_view import parse_diff, render_diff
 from remit.cli.meaning import render_meaning
-from remit.cli.plan_summary import quoted, render_outcome, render_preview, render_rollback, render_size
+from remit.cli.plan_summary import lines_not_shown, render_outcome, render_preview, render_rollback
+from remit.cli.plan_words import quoted, render_size
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.ledger.entry import Entry
@@ -248,6 +249,29 @@ def test_findings_and_problems_are_named() -> None:
     assert "  found     x, line 3: credential: a password" in shown
     assert "  found     x: executable: a program" in shown
     assert "  problem   a1 x: 1101 NO_MATCH, the text does not occur" in shown
+
+
+def test_a_plan_that_would_fail_says_what_then_and_promises_no_way_back() -> None:
+    problem = error(1101, "NO_MATCH", "the text does not occur", action_id="a1", target="x")
+    failing = {"problems": [problem], "status": "WOULD_FAIL", "doomed": True, "would_end": "FAILED"}
+    shown = text(render_preview(previewed(consequence="a1 would fail, so nothing would be changed.", **failing)))
+    assert "  then      a1 would fail, so nothing would be changed." in shown
+    assert "can be undone" not in shown
+    remarked = text(render_preview(previewed(remarks=[{"path": "a.csv", "what": "a formula\x1b"}])))
+    assert "  remark    a.csv: a formula\\x1b\n" in remarked
+    assert "can be undone" in remarked
+
+
+def test_a_preview_is_cut_by_file_and_counts_what_is_not_shown() -> None:
+    diff = "@@ -0,0 +1,100 @@\n" + "".join(f"+{number}\n" for number in range(100))
+    document = previewed(file={"diff": diff, "diff_left_out": 7})
+    assert "... 68 more lines: --full" in text(render_preview(document))
+    assert lines_not_shown(document, 40) == 68
+    assert lines_not_shown(document, None) == 7
+    assert "... 7 more lines\n" in text(render_preview(document, most=None))
+    listed = text(render_preview(document, most=0))
+    assert "  a1: change x  +1  -2\n" in listed
+    assert "@@" not in listed
 
 
 def test_what_will_be_checked_is_shown_one_line_for_each_rule() -> None:

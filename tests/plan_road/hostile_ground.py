@@ -102,7 +102,11 @@ class Ground:
     def inputs(self, *paths: str) -> list[ApprovedInput]:
         """The files as they are now, the way an approval lists them."""
         return [
-            ApprovedInput(path=path, digest=f"sha256:{hashlib.sha256((self.root / path).read_bytes()).hexdigest()}")
+            ApprovedInput(
+                path=path,
+                digest=f"sha256:{hashlib.sha256((self.root / path).read_bytes()).hexdigest()}",
+                mode=f"{(self.root / path).stat().st_mode & 0o777:04o}",
+            )
             for path in paths
         ]
 

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from remit.authority.envelope import ApprovedPlan
+from remit.contracts.outcome import PlanRefusal
+from remit.doors.plan import PlanDoor
 from remit.errors import Refused
+from remit.road import Preview
 from tests.plan_road.project import Project, at_phase, create, plan_of, ran, refused, replace
 
 pytestmark = pytest.mark.req("PX-13")
@@ -50,6 +54,65 @@ def test_before_the_first_switch(project: Project) -> None:
     outcome = ran(project.workspace.apply(envelope, on_status=on_status, is_cancelled=asked.is_set))
     assert (outcome.status.status, outcome.report.rollback_performed) == ("CANCELLED", False)
     assert project.tree() == before
+
+
+@pytest.mark.parametrize("phase", ["CHECKING", "CHECKPOINT"])
+def test_by_the_caller_before_anything_is_begun(project: Project, phase: str) -> None:
+    asked = threading.Event()
+    project.write("a.txt")
+    envelope = project.approve(plan_of(replace("a", "a.txt"))).canonical()
+    before = project.tree()
+    outcome = project.workspace.apply(envelope, on_status=at_phase(phase, asked.set), is_cancelled=asked.is_set)
+    assert refused(outcome)[0] == 5006
+    assert isinstance(outcome, PlanRefusal)
+    assert outcome.status == "CANCELLED"
+    assert "before anything was changed" in outcome.errors[0].message
+    assert "The approval was not used" in outcome.errors[0].message
+    assert project.tree() == before
+    assert_nothing_was_begun(project)
+    assert ran(project.workspace.apply(envelope)).status.status == "SUCCESS", "the approval was not used up"
+
+
+@pytest.mark.parametrize("phase", ["CHECKPOINT"])
+def test_by_command_before_anything_is_begun(project: Project, phase: str) -> None:
+    """It comes while the plan is on its way, so whoever applies it is told that it was cancelled meanwhile."""
+    envelope = project.approve(plan_of(create("a", "a.txt")))
+    answered: list[object] = []
+
+    def cancel() -> None:
+        answered.append(project.workspace.cancel(envelope.envelope_id))
+
+    outcome = project.workspace.apply(envelope.canonical(), on_status=at_phase(phase, cancel))
+    assert isinstance(outcome, PlanRefusal)
+    assert (outcome.status, refused(outcome)[0], answered) == ("CANCELLED", 5006, [None])
+    assert "its approval with it" in outcome.errors[0].message
+    assert_nothing_was_begun(project)
+    again = project.workspace.apply(envelope.canonical())
+    assert isinstance(again, PlanRefusal)
+    assert (again.status, refused(again)[0]) == ("REFUSED", 1002)
+
+
+def test_by_command_at_the_very_last_moment(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever cancels before the intent stands is told that the plan will not run; and so it does not."""
+    envelope = project.approve(plan_of(create("a", "a.txt")))
+    answered: list[object] = []
+    at_checkpoint = PlanDoor.checkpoint
+
+    def then_cancel(self: PlanDoor, granted: ApprovedPlan, preview: Preview) -> str:
+        made = at_checkpoint(self, granted, preview)
+        answered.append(project.workspace.cancel(envelope.envelope_id))
+        return made
+
+    monkeypatch.setattr(PlanDoor, "checkpoint", then_cancel)
+    outcome = ran(project.workspace.apply(envelope.canonical()))
+    assert (outcome.status.status, answered) == ("CANCELLED", [None])
+    assert not (project.root / "a.txt").exists()
+
+
+def assert_nothing_was_begun(project: Project) -> None:
+    assert "plan.intent" not in project.kinds()
+    reports = project.root / "agent_outputs/reports"
+    assert not reports.exists() or not list(reports.iterdir())
 
 
 def test_an_envelope_that_was_not_used_is_void(project: Project) -> None:

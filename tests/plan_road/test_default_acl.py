@@ -10,7 +10,7 @@ from remit.confine import beneath
 from remit.contracts.outcome import PlanOutcome
 from remit.errors import EnvironmentFailed, Refused
 from tests.access_lists import ACCESS_ACL, DEFAULT_ACL, give_default_acl
-from tests.plan_road.project import Project, create, delete, plan_of, ran, rename, replace
+from tests.plan_road.project import Project, at_phase, create, delete, plan_of, ran, rename, replace
 
 NEW_FILES: dict[str, dict[str, Any]] = {
     "create": create("b", "shared/new.txt"),
@@ -78,6 +78,23 @@ def test_a_plan_that_would_write_there_fails_before_it_begins(shared: Project, k
     assert outcome.status.status == "FAILED"
     assert [failed.error_code for failed in outcome.report.actions_failed] == [3001]
     assert shared.tree() == before
+
+
+@pytest.mark.req("PX-22", "PX-29")
+@pytest.mark.parametrize("phase", ["CHECKPOINT", "RUNNING"])
+@pytest.mark.parametrize("kind", NEW_FILES)
+def test_a_folder_that_became_so_at_the_last_moment_is_noticed(project: Project, kind: str, phase: str) -> None:
+    project.write("shared/old.txt", mode=0o640)
+    project.write("free.txt")
+    before = project.tree()
+    envelope = project.approve(plan_of(create("a", "first.txt"), NEW_FILES[kind])).canonical()
+    spoil = at_phase(phase, lambda: give_default_acl(project.root / "shared"))
+    outcome = ran(project.workspace.apply(envelope, on_status=spoil))
+    assert outcome.status.status in {"FAILED", "ROLLED_BACK"}
+    (error,) = outcome.errors
+    assert (error.error_code, "default ACL" in error.message) == (3001, True)
+    assert project.tree() == before
+    assert not list(project.root.rglob(".remit-*"))
 
 
 @pytest.mark.req("PX-22")

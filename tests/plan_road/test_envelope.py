@@ -12,7 +12,7 @@ import pytest
 
 from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from tests.plan_road.project import Project, create, delete, plan_of, ran, refused, replace
+from tests.plan_road.project import Project, action, create, delete, plan_of, ran, refused, rename, replace
 from tests.road.conftest import Hand
 
 Tree = dict[str, Any]
@@ -26,6 +26,8 @@ CHANGES: dict[str, tuple[Callable[[Tree], object], int]] = {
     "config digest": (lambda tree: tree.update(config_digest=OTHER), 1002),
     "plan digest": (lambda tree: tree.update(plan_digest=OTHER), 1002),
     "inputs": (lambda tree: tree["inputs"][0].update(digest=OTHER), 1002),
+    "the mode of an input": (lambda tree: tree["inputs"][0].update(mode="0777"), 1002),
+    "no mode of an input": (lambda tree: tree["inputs"][0].pop("mode"), 1002),
     "no inputs": (lambda tree: tree.update(inputs=[]), 1002),
     "approvals": (lambda tree: tree["approvals"]["protected"].append(".env"), 1002),
     "issued": (lambda tree: tree.update(issued_at="2020-01-01T00:00:00.000000Z"), 1002),
@@ -98,6 +100,41 @@ def test_a_file_that_is_not_as_it_was_approved_is_refused(project: Project, edit
     before = project.tree()
     assert refused(project.workspace.apply(approved))[0] == 1003
     assert project.tree() == before
+
+
+MODES = {
+    "modified": replace("a", "a.txt"),
+    "deleted": delete("a", "a.txt"),
+    "renamed": rename("a", "a.txt", "b.txt"),
+}
+
+
+@pytest.mark.req("PX-02", "PX-29")
+@pytest.mark.parametrize("how", MODES)
+@pytest.mark.parametrize("mode", [0o600, 0o755])
+def test_a_file_whose_permissions_are_others_by_now_is_refused(project: Project, how: str, mode: int) -> None:
+    file = project.write("a.txt", mode=0o644)
+    approved = project.approve(plan_of(MODES[how])).canonical()
+    file.chmod(mode)
+    before = project.tree()
+    code, message = refused(project.workspace.apply(approved))
+    assert (code, f"{mode:04o}" in message, "0644" in message) == (1003, True, True)
+    assert project.tree() == before
+    assert "plan.intent" not in project.kinds()
+    file.chmod(0o644)
+    assert ran(project.workspace.apply(approved)).status.status == "SUCCESS", "the approval was not used up"
+
+
+@pytest.mark.req("PX-02")
+def test_a_file_that_is_only_read_may_get_other_permissions(project: Project) -> None:
+    project.write("a.json", '{"n": 0}\n')
+    schema = project.write("schema.json", '{"type": "object"}\n')
+    rule = {"type": "json_schema", "path": "a.json", "schema_file": "schema.json"}
+    edit = action("a", "FILE_MODIFY", "a.json", {"type": "json_update_value", "path": "$.n", "value": 1})
+    approved = project.approve(plan_of(edit, rules=[rule]))
+    assert {item.path: item.mode for item in approved.inputs} == {"a.json": "0644", "schema.json": None}
+    schema.chmod(0o600)
+    assert ran(project.workspace.apply(approved.canonical())).status.status == "SUCCESS"
 
 
 @pytest.mark.req("PX-02")

@@ -32,6 +32,30 @@ def test_a_protected_file_needs_an_approval_by_name(project: Project, path: str)
     assert project.read(path) == content
 
 
+OWN_ROOTS = ["agent_outputs", "agent_outputs/reports", "agent_logs", "./Agent_Outputs", "link"]
+
+
+@pytest.mark.req("PX-32")
+@pytest.mark.parametrize("root", OWN_ROOTS)
+def test_the_root_of_a_project_is_none_of_remits_own_folders(project: Project, root: str) -> None:
+    project.apply(plan_of(create("a", "a.txt")))
+    (project.root / "Agent_Outputs").mkdir()
+    (project.root / "link").symlink_to("agent_outputs/reports")
+    (project.root / "remit.yaml").write_text(f"version: 1\nroot: {root}\n")
+    with pytest.raises(Refused, match="where Remit keeps reports and backups") as caught:
+        project.workspace.preview(plan_of(create("b", "b.txt")))
+    assert caught.value.reason is Reason.STATE_UNSAFE
+    with pytest.raises(Refused, match="where Remit keeps reports and backups"):
+        project.opened()
+
+
+def test_a_folder_with_a_name_like_theirs_may_be_the_root(project: Project) -> None:
+    (project.root / "agent_outputs2").mkdir()
+    (project.root / "remit.yaml").write_text("version: 1\nroot: agent_outputs2\n")
+    project.apply(plan_of(create("b", "b.txt")))
+    assert project.read("agent_outputs2/b.txt") == "new\n"
+
+
 @pytest.mark.req("PX-06", "PX-34")
 def test_the_new_name_of_a_file_may_be_protected_too(project: Project) -> None:
     project.write("a.txt")

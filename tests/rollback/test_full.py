@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-from tests.plan_road.project import Project, create, delete, plan_of, rename, replace
+from remit.doors.running import TakenBack
+from tests.plan_road.project import Project, create, delete, plan_of, ran, rename, replace
 
 
 def everything() -> bytes:
@@ -65,6 +66,35 @@ def test_a_second_rollback_does_nothing_and_says_so(project: Project) -> None:
     second = project.workspace.rollback(outcome.status.envelope_id, on_stored=lambda: told.append(True))
     assert (second, told) == (first, [True])
     assert (project.tree(), project.kinds()) == (after, entries)
+
+
+@pytest.mark.req("PX-02", "PX-15")
+def test_whoever_applies_it_again_is_told_that_it_was_taken_back(project: Project) -> None:
+    seed(project)
+    envelope = project.approve(everything()).canonical()
+    outcome = ran(project.workspace.apply(envelope))
+    told: list[TakenBack] = []
+    assert project.workspace.apply(envelope, on_taken_back=told.append) == outcome
+    assert told == [], "it stands"
+    (made,) = (item for item in outcome.manifest.checkpoints if item.file_path == "edited.txt")  # type: ignore[union-attr]
+    part = project.workspace.rollback("last", checkpoints=[made.checkpoint_id])
+    assert ran(project.workspace.apply(envelope, on_taken_back=told.append)).canonical() == outcome.canonical()
+    assert told == [TakenBack(part.order_id, part.executed_at, whole=False)]
+    rolled, before = project.workspace.rollback("last"), project.tree()
+    assert ran(project.workspace.apply(envelope, on_taken_back=told.append)).canonical() == outcome.canonical()
+    assert told[1:] == [TakenBack(rolled.order_id, rolled.executed_at, whole=True)]
+    assert project.tree() == before
+
+
+def test_a_rollback_that_was_refused_took_nothing_back(project: Project) -> None:
+    seed(project)
+    envelope = project.approve(everything()).canonical()
+    outcome = ran(project.workspace.apply(envelope))
+    project.write("edited.txt", "theirs\n")
+    assert project.workspace.rollback("last").status == "REFUSED"
+    told: list[TakenBack] = []
+    assert project.workspace.apply(envelope, on_taken_back=told.append) == outcome
+    assert told == []
 
 
 def test_a_run_is_found_by_each_of_its_names(project: Project) -> None:

@@ -28,6 +28,7 @@ NOTES: Final = (
     "Both verify all backups first and leave files alone that were changed since, unless --force is given. "
     "By hand: follow restore_command of each checkpoint, in the order of rollback_order."
 )
+AS_BEFORE: Final = "were as before already and were not touched: somebody had put them back without `remit rollback`."
 _LONGEST_COMMAND: Final = 1_000
 _ACTIONS: Final[dict[Move, str]] = {
     "create": "FILE_CREATE",
@@ -145,6 +146,14 @@ def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: d
     elif manifest.expires_at is not None and now >= parse_time(manifest.expires_at):
         changed["status"] = "EXPIRED"
     return _with(manifest, changed)
+
+
+def say_as_before(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -> RollbackManifest:
+    """With a sentence on the files that a rollback found as they were before the plan, if there are any."""
+    if not untouched:
+        return manifest
+    files = sum(checkpoint.file_kind == "file" for checkpoint in manifest.checkpoints)
+    return _with(manifest, {"notes": f"{manifest.notes} {len(untouched)} of {files} files {AS_BEFORE}"})
 
 
 def inverse_steps(

@@ -28,6 +28,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "approve": ("remit.cli.plan:approve", "Sign an envelope: approve a plan for the files as they are now."),
     "apply": ("remit.cli.plan:apply", "Carry out an approved plan, once, and report it."),
     "run": ("remit.cli.plan:run", "Preview, ask, approve and apply a plan in one go."),
+    "runs": ("remit.cli.runs:runs", "List the plans that ran and those that were taken back, newest first."),
     "rollback": ("remit.cli.rollback:rollback", "Take back what a plan did, whole or in part."),
     "cancel": (
         "remit.cli.rollback:cancel",
@@ -98,6 +99,7 @@ class LazyGroup(click.Group):
         if not standalone_mode:
             return run(args, prog_name, complete_var, standalone_mode=False, **extra)
         arguments = sys.argv[1:] if args is None else list(args)
+        extra.setdefault("obj", {"arguments": arguments})  # for messages that repeat the command
         return sys.exit(
             run_command(lambda: run(arguments, prog_name, complete_var, standalone_mode=False, **extra), arguments)
         )

@@ -1,5 +1,6 @@
 """A unified diff for a terminal: coloured, cut where it is too long, and with nothing in it that a terminal obeys."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -40,13 +41,20 @@ def parse_diff(text: str) -> Iterator[DiffLine]:
             yield DiffLine(kind, line)
 
 
-def render_diff(text: str, most: int | None = None, *, left_out: int = 0) -> list[str]:
-    """Lines to print. Past `most` of them, and for what was left out before, one line says how many more there are."""
-    lines = list(parse_diff(text.removesuffix("\n")))
-    shown = lines if most is None else lines[:most]
-    rendered = [_styled(line) for line in shown]
-    missing = len(lines) - len(shown) + left_out
-    return [*rendered, f"... {counted(missing, 'more line')}"] if missing else rendered
+def render_diff(text: str, most: int | None = None, *, left_out: int = 0, advice: str = "") -> list[str]:
+    """Lines to print. Past `most` of them, and for what was left out before, one line says how many more there are;
+    `advice` is the option that shows those which are only cut here.
+    """
+    rendered = [_styled(line) for line in itertools.islice(parse_diff(text.removesuffix("\n")), most)]
+    cut = count_lines(text) - len(rendered)
+    if not cut and not left_out:
+        return rendered
+    hint = f": {advice}" if advice and cut else ""
+    return [*rendered, f"... {counted(cut + left_out, 'more line')}{hint}"]
+
+
+def count_lines(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1 if text else 0
 
 
 def _styled(line: DiffLine) -> str:

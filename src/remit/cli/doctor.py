@@ -23,11 +23,13 @@ from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
 from remit.observe.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
 from remit.observe.disk_checks import STATE
+from remit.sandbox.kernel import probe_exchange
 from remit.state import locate_state
 from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
 
 WORKSPACE: Final = Topic("workspace", "work in this folder")
 CONFIG: Final = Topic("configuration", "work in this folder")
+EXCHANGE: Final = Topic("exchange", "plans that change files")
 
 COLOURS: Final[dict[Status, str]] = {"ok": "green", "warn": "yellow", "fail": "red", "absent": "cyan"}
 GLYPHS: Final[dict[Status, str]] = {"ok": "✓", "warn": "!", "fail": "✗", "absent": "·"}
@@ -78,7 +80,9 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     asked: list[Check] = []
 
     def config() -> Check:
-        asked.extend(check_settings(Workspace(root, state, settings(), environ, clock).config, state))
+        found = Workspace(root, state, settings(), environ, clock).config
+        asked.extend(check_settings(found, state))
+        asked.append(EXCHANGE.ask(lambda: check_exchange(str(root / found.root))))
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 
     try:
@@ -91,6 +95,17 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
         *asked,
         *check_workspace(state, lambda: open_store(state, settings(), environ), clock, holds_database=holds_database),
     )
+
+
+def check_exchange(folder: str) -> Check:
+    """Old and new file change places in one step, or a plan does not touch them."""
+    probe = probe_exchange(folder)
+    if probe.works:
+        return EXCHANGE.ok(probe.found)
+    if not probe.tried:
+        return EXCHANGE.warn(probe.found, "Make sure that you may write to the project's folder, then look again.")
+    advice = "Keep the project on ext4, XFS, Btrfs or tmpfs, where plans can change files. Tasks need none of this."
+    return EXCHANGE.fail(f"two files cannot change places in one step here ({probe.found})", advice)
 
 
 def _show(found: Checkup) -> None:

@@ -10,10 +10,14 @@ import importlib
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import click
+
+STARTED: Final = time.monotonic()
+"""When this process came to us: what a person waits for began then."""
 
 READER_GONE: Final = 141
 """A reader such as `head` saw enough: what a shell shows for any program that SIGPIPE ended. No failure of ours."""
@@ -76,7 +80,7 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _run(start, as_json="--json" in arguments)
+        code = _run(start, arguments)
         sys.stdout.flush()
         sys.stderr.flush()
     except (BrokenPipeError, ReaderGone):
@@ -89,7 +93,7 @@ def run_command(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     return code
 
 
-def _run(start: Callable[[], Any], *, as_json: bool) -> int:
+def _run(start: Callable[[], Any], arguments: Sequence[str]) -> int:
     try:
         code = start()
     except (BrokenPipeError, ReaderGone):
@@ -100,7 +104,9 @@ def _run(start: Callable[[], Any], *, as_json: bool) -> int:
     except Exception as problem:
         if isinstance(problem, OSError) and problem.filename is None and problem.errno in OUTPUT_FAULTS:
             raise  # files have names, and databases errors of their own: this was a stream
-        code = importlib.import_module("remit.cli.failing").report(problem, as_json=as_json)
+        command = next(iter(arguments), "")
+        failing = importlib.import_module("remit.cli.failing")
+        code = failing.report(problem, as_json="--json" in arguments, command=command)
     return code if isinstance(code, int) else 0
 
 

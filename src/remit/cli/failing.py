@@ -1,8 +1,11 @@
 """How an error reaches a person or a program: masked, with the next step, and with the right exit code."""
 
 import errno
+import importlib
 import os
 import traceback
+from collections.abc import Sequence
+from typing import Any, Final
 
 import click
 
@@ -10,25 +13,44 @@ from remit.cli.shown import show_json
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
 from remit.faultpoints import setting_problem
 
+OF_PLANS: Final = frozenset({"preview", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"})
+"""Commands of the plan door, whose errors have numbers."""
 
-def report(problem: Exception, *, as_json: bool) -> int:
+
+class DoorRefused(Refused):
+    """A refusal that a door put on paper too: `errors` are its documents."""
+
+    def __init__(self, problem: Refused, errors: Sequence[Any]) -> None:
+        super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+        self.errors = list(errors)
+
+
+def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
     """Print the error where the user asked for it (`--json` on standard output) and return the exit code."""
     if isinstance(problem, click.ClickException) and not as_json:
         problem.show()
         return problem.exit_code
     known = problem if isinstance(problem, RemitError) else _wrapped(problem)
+    code = _code_of(known) if command in OF_PLANS and not isinstance(problem, click.ClickException) else {}
     if as_json:
-        show_json({"error": known.as_json()}, indent=None)
+        papers = {"errors": known.errors} if isinstance(known, DoorRefused) else {}
+        show_json({"error": {**known.as_json(), **code}, **papers}, indent=None)
     else:
         word = "refused" if isinstance(known, Refused) else "failed"
         click.echo(f"{click.style(word, fg='red', bold=True)}: {known.what}", err=True)
-        if known.where:
-            click.echo(f"  where: {known.where}", err=True)
-        if known.next_step:
-            click.echo(f"  next:  {known.next_step}", err=True)
+        shown = {"where": known.where, "code": " ".join(map(str, code.values())), "next": known.next_step}
+        for label, text in shown.items():
+            if text:
+                click.echo(f"  {label + ':':<6} {text}", err=True)
     if os.environ.get("REMIT_DEBUG") == "1":
         traceback.print_exception(problem)
     return known.exit_code
+
+
+def _code_of(problem: RemitError) -> dict[str, Any]:
+    # Loaded by the command already, if it came so far.
+    found = importlib.import_module("remit.contracts.plan_codes").plan_error(problem.reason)
+    return {"code": found.code, "type": found.kind}
 
 
 def require_valid_fault(setting: str) -> None:

@@ -6,35 +6,32 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from remit.cli.plan_summary import flag_for, needed, quoted, render_outcome, render_preview, render_problem
+from remit.cli.allowing import Allowance, allow_options, require_allowed, require_useful
+from remit.cli.edge import STARTED
+from remit.cli.failing import DoorRefused
+from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, render_outcome, render_preview
+from remit.cli.plan_words import render_status, row
 from remit.cli.progress import showing_progress
-from remit.cli.shown import json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.shown import counted, json_option, output_option, show_json, workspace_option, written_output
 from remit.contracts.base import Contract
 from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plan import Plan
 from remit.contracts.plan_preview import PlanPreviewDocument
+from remit.doors.running import TakenBack
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
-Allowed = dict[str, Any]
-"""Names, by the kind of the approval; handed on as arguments of `Workspace.approve`."""
-
-KINDS: Final = {
-    "protected": ("PATH", "A protected file that the plan may touch."),
-    "executable": ("PATH", "A file that may become executable, or hold a program."),
-    "content": ("PATH", "A file whose content may hold what was found in it."),
-    "irreversible": ("ACTION", "An action that cannot be undone."),
-}
 MAX_MINUTES: Final = 7 * 24 * 60
 
 
@@ -44,27 +41,38 @@ class NobodyToAsk(Refused):
     exit_code = 3
 
 
-def allow_options(command: F) -> F:
-    """The `--allow-...` options, handed over together as `allowed`. Each may be repeated."""
+class Carried(NamedTuple):
+    """How it ended, whether that is from before, and what took it back since."""
+
+    outcome: PlanOutcome | PlanRefusal
+    stored: bool = False
+    taken_back: TakenBack | None = None
+    refusal: Refused | None = None
+
+
+def diff_options(command: F) -> F:
+    """How much of each diff is shown, handed over as `most`: so many lines, none (0), or all of them (None)."""
 
     @functools.wraps(command)
-    def collect(*arguments: Any, **given: Any) -> Any:
-        allowed: Allowed = {kind: given.pop(f"allow_{kind}") for kind in KINDS}
-        return command(*arguments, allowed=allowed, **given)
+    def collect(*arguments: Any, full: bool, no_diff: bool, **given: Any) -> Any:
+        if full and no_diff:
+            raise click.UsageError("--full and --no-diff exclude each other.")
+        return command(*arguments, most=0 if no_diff else None if full else DIFF_LINES, **given)
 
-    made: Any = collect
-    for kind, (metavar, text) in reversed(KINDS.items()):
-        made = click.option(flag_for(kind), f"allow_{kind}", multiple=True, metavar=metavar, help=text)(made)
+    short = click.option("--no-diff", is_flag=True, help="Only the list of changes, without their diffs.")
+    long = click.option("--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file.")
+    made: Any = long(short(collect))
     result: F = made
     return result
 
 
 @click.command()
 @click.argument("plan", type=click.File("rb"))
+@diff_options
 @workspace_option
 @json_option
 @click.pass_context
-def preview(ctx: click.Context, plan: IO[bytes], directory: Path, as_json: bool) -> None:
+def preview(ctx: click.Context, plan: IO[bytes], most: int | None, directory: Path, as_json: bool) -> None:
     """Show exactly what a plan would change; change nothing.
 
     PLAN is a JSON file, or - for standard input. The diff is made by the code that would apply it. Exit code 0 when the
@@ -76,7 +84,7 @@ def preview(ctx: click.Context, plan: IO[bytes], directory: Path, as_json: bool)
     if as_json:
         show_json(document.tree())
     else:
-        _say(render_preview(document))
+        _say(render_preview(document, most=most))
     ctx.exit(1 if document.status == "WOULD_FAIL" else 0)
 
 
@@ -94,18 +102,28 @@ def preview(ctx: click.Context, plan: IO[bytes], directory: Path, as_json: bool)
 @workspace_option
 @json_option
 def approve(
-    plan: IO[bytes], output: Path | None, minutes: int, allowed: Allowed, directory: Path, as_json: bool
+    plan: IO[bytes],
+    output: Path | None,
+    minutes: int,
+    allowed: Allowance,
+    directory: Path,
+    as_json: bool,
 ) -> None:
     """Sign an envelope: approve a plan for the files as they are now.
 
     PLAN is a JSON file, or - for standard input. The envelope holds for these very bytes of the plan, the settings and
-    the files; whatever changes voids it. It is used once.
+    the files; whatever changes voids it. It is used once. A plan of which something would fail is not approved, unless
+    --even-if-it-fails; one that would stop there never is.
     """
     raw = _read(plan, Plan)
     # The output first: an approval that is signed and recorded, and then cannot be handed over, has gone astray.
     with written_output(output, spare=(plan.name,)) as out:
         with Workspace.open(directory) as workspace:
-            envelope = workspace.approve(raw, **allowed, life=timedelta(minutes=minutes))
+            document = workspace.preview(raw).document
+            require_useful(document, allowed)
+            require_allowed(document, allowed)
+            envelope = workspace.approve(raw, **allowed.names, life=timedelta(minutes=minutes))
+            _require_as_shown(workspace, document, envelope)
         if output is not None:
             out.write(envelope.canonical() + b"\n")
     if output is None or as_json:
@@ -128,20 +146,29 @@ def apply(ctx: click.Context, envelope: IO[bytes], directory: Path, as_json: boo
     1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched. Ctrl-C takes
     everything back.
     """
-    raw = read_bounded(envelope, Envelope.bounds, source=envelope.name)
+    raw = _read(envelope, Envelope)
     with Workspace.open(directory) as workspace:
-        outcome, stored = carry_out(workspace, raw, quiet=as_json)
-    ctx.exit(tell(outcome, as_json=as_json, stored=stored))
+        carried = carry_out(workspace, raw, quiet=as_json)
+    ctx.exit(tell(carried, as_json=as_json, waited=time.monotonic() - STARTED))
 
 
 @click.command()
 @click.argument("plan", type=click.File("rb"))
 @click.option("--yes", is_flag=True, help="Do not ask: you have seen what it does.")
+@diff_options
 @allow_options
 @workspace_option
 @json_option
 @click.pass_context
-def run(ctx: click.Context, plan: IO[bytes], yes: bool, allowed: Allowed, directory: Path, as_json: bool) -> None:
+def run(
+    ctx: click.Context,
+    plan: IO[bytes],
+    yes: bool,
+    most: int | None,
+    allowed: Allowance,
+    directory: Path,
+    as_json: bool,
+) -> None:
     """Preview, ask, approve and apply a plan in one go.
 
     PLAN is a JSON file, or - for standard input. Exit codes as those of `remit apply`; 2 also for a no, and 3 when
@@ -151,25 +178,31 @@ def run(ctx: click.Context, plan: IO[bytes], yes: bool, allowed: Allowed, direct
     with Workspace.open(directory) as workspace:
         document = workspace.preview(raw).document
         if not as_json:
-            _say(render_preview(document))
-        _require_allowed(document, allowed)
-        if not yes and not _ask(plan, document, as_json=as_json):
+            _say(render_preview(document, allowed.names, most=most))
+        require_useful(document, allowed)
+        require_allowed(document, allowed)
+        if not yes and not _ask(plan, document, hidden=lines_not_shown(document, most), as_json=as_json):
             click.echo("Not applied; nothing was done.", err=True)
             ctx.exit(2)
-        envelope = workspace.approve(raw, **allowed)
+        answered = STARTED if yes else time.monotonic()  # nobody waits for his own answer
+        envelope = workspace.approve(raw, **allowed.names)
         _require_as_shown(workspace, document, envelope)
-        outcome, stored = carry_out(workspace, envelope.canonical(), quiet=as_json)
-    ctx.exit(tell(outcome, as_json=as_json, stored=stored, diffs=False))
+        carried = carry_out(workspace, envelope.canonical(), quiet=as_json)
+    ctx.exit(tell(carried, as_json=as_json, diffs=False, waited=time.monotonic() - answered))
 
 
-def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> tuple[PlanOutcome | PlanRefusal, bool]:
-    """The outcome, and whether it is one from before. The first Ctrl-C cancels, a second one interrupts."""
+def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> Carried:
+    """The first Ctrl-C cancels, a second one interrupts."""
     stored: list[bool] = []
+    taken_back: list[TakenBack] = []
+    refusals: list[Refused] = []
     with showing_progress(quiet=quiet) as report, cancelling() as is_cancelled:
         try:
             outcome = workspace.apply(
                 envelope,
+                on_refusal=refusals.append,
                 on_stored=lambda: stored.append(True),
+                on_taken_back=taken_back.append,
                 on_status=lambda update: report(update.phase, update.done, update.total, ""),
                 is_cancelled=is_cancelled,
             )
@@ -179,27 +212,50 @@ def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> tuple[Pl
                 "stopped before the end was recorded",
                 next_step="Have it taken back, or finished, and recorded: remit recover",
             ) from None
-    return outcome, bool(stored)
+    return Carried(outcome, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
 
 
-def tell(outcome: PlanOutcome | PlanRefusal, *, as_json: bool, stored: bool, diffs: bool = True) -> int:
-    """Print how it ended, and return the exit code."""
+def tell(carried: Carried, *, as_json: bool, diffs: bool = True, waited: float | None = None) -> int:
+    """Print how it ended, and return the exit code. A refusal is raised: it is told as every other one."""
+    outcome, stored = carried.outcome, carried.stored
     if isinstance(outcome, PlanRefusal):
-        if as_json:
-            show_json({"errors": [error.tree() for error in outcome.errors]})
-        else:
-            for error in outcome.errors:
-                click.echo(f"{click.style('refused', fg='red', bold=True)}: {render_problem(error)}", err=True)
-            click.echo("  Nothing was touched.", err=True)
-        return 2
-    if stored and not as_json:
-        click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
+        return _tell_refusal(outcome, carried.refusal, as_json=as_json)
     if as_json:
-        errors = [error.tree() for error in outcome.errors]
-        show_json({"status": outcome.status.tree(), "report": outcome.report.tree(), "errors": errors})
+        _show_outcome(outcome, carried.taken_back)
     else:
-        _say(render_outcome(outcome, diffs=diffs, is_last=not stored))
+        if stored:
+            click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
+        if carried.taken_back is not None:
+            click.echo(_taken_back(carried.taken_back), err=True)
+        stands = carried.taken_back is None or not carried.taken_back.whole
+        felt = None if stored else waited
+        _say(render_outcome(outcome, diffs=diffs, is_last=not stored, stands=stands, waited=felt))
     return 0 if outcome.status.status == "SUCCESS" else 1
+
+
+def _show_outcome(outcome: PlanOutcome, taken_back: TakenBack | None) -> None:
+    errors = [error.tree() for error in outcome.errors]
+    since = taken_back._asdict() if taken_back is not None else None
+    document = {"status": outcome.status.tree(), "report": outcome.report.tree(), "errors": errors}
+    show_json({**document, "taken_back": since})
+
+
+def _taken_back(since: TakenBack) -> str:
+    part = "All of it" if since.whole else "A part of it"
+    return f"{part} was taken back since, at {since.at}, by {since.order_id}."
+
+
+def _tell_refusal(refused: PlanRefusal, problem: Refused | None, *, as_json: bool) -> int:
+    errors = [error.tree() for error in refused.errors]
+    told = problem or Refused(Reason.INTERNAL, refused.errors[0].message)
+    if refused.status != "CANCELLED":
+        raise DoorRefused(told, errors)
+    if as_json:
+        show_json({"status": "CANCELLED", "envelope_id": refused.envelope_id, "errors": errors})
+    else:
+        click.echo(f"{render_status('CANCELLED')}  {told.where}: {told.what}")
+        click.echo(row("next", told.next_step))
+    return 1
 
 
 @contextlib.contextmanager
@@ -220,24 +276,7 @@ def cancelling() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, before)
 
 
-def _require_allowed(document: PlanPreviewDocument, allowed: Allowed) -> None:
-    """Said before anybody is asked: a yes to the diff is not a yes to what needs an approval of its own."""
-    missing = [
-        f"{flag_for(kind)} {quoted(name)}"
-        for kind, names in needed(document).items()
-        for name in names
-        if name not in allowed[kind]
-    ]
-    if missing:
-        raise Refused(
-            Reason.PROTECTED,
-            "the plan needs approvals that were not given; nothing was done",
-            where=f"plan {document.plan_id}",
-            next_step=f"If that is what you want, add: {' '.join(missing)}",
-        )
-
-
-def _ask(plan: IO[bytes], document: PlanPreviewDocument, *, as_json: bool) -> bool:
+def _ask(plan: IO[bytes], document: PlanPreviewDocument, *, hidden: int, as_json: bool) -> bool:
     if as_json or not sys.stdin.isatty() or plan.name in {"-", "<stdin>"}:
         raise NobodyToAsk(
             Reason.MISUSE,
@@ -245,8 +284,9 @@ def _ask(plan: IO[bytes], document: PlanPreviewDocument, *, as_json: bool) -> bo
             where=f"plan {document.plan_id}",
             next_step="Run it in a terminal, or look at `remit preview` and give --yes",
         )
+    unseen = f" ({counted(hidden, 'line')} of its diffs not shown)" if hidden else ""
     try:
-        return click.confirm("Apply this plan?", default=False, err=True)
+        return click.confirm(f"Apply this plan?{unseen}", default=False, err=True)
     except click.Abort:  # Ctrl-C or the end of input is no yes
         return False
 
@@ -265,8 +305,7 @@ def _require_as_shown(workspace: Workspace, document: PlanPreviewDocument, envel
 
 
 def _say(lines: Iterator[str]) -> None:
-    for line in lines:
-        click.echo(line)
+    click.echo("\n".join(lines))
 
 
 def _read(stream: IO[bytes], contract: type[Contract]) -> bytes:

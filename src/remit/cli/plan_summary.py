@@ -4,15 +4,18 @@ Everything is rendered from the preview and the outcome, never from a text that 
 made printable, so that none of them can write a line of its own.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import click
 
-from remit.cli.diff_view import render_diff
+from remit.checkpoint.manifest import AS_BEFORE
+from remit.cli.diff_view import count_lines, render_diff
+from remit.cli.plan_words import flag_for, quoted, render_problem, render_size, render_status, render_wait, row
 from remit.cli.table import counted
+from remit.confine.names import plain_spelling
 from remit.contracts.change_log import Change
-from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.report import ExecutionReport
@@ -23,13 +26,18 @@ from remit.printable import printable
 DIFF_LINES: Final = 40
 LISTED: Final = 20
 RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red", "CRITICAL": "red"}
-STATUS_COLOURS: Final = {"SUCCESS": "green", "EXECUTED": "green", "PARTIAL": "yellow", "CANCELLED": "yellow"}
 WORDS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "RENAME": "rename"}
 LEFT_AS: Final = {
     "ROLLED_BACK": "Rolled back: everything is as before.",
     "FAILED": "Nothing was changed.",
     "CANCELLED": "Cancelled: everything is as before.",
 }
+
+
+_AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")
+Allowed = Mapping[str, Sequence[str]]
+"""Names, by the kind of the approval."""
+NOTHING_ALLOWED: Final[Allowed] = {}
 
 
 def left_as(report: ExecutionReport) -> str:
@@ -43,35 +51,88 @@ def left_as(report: ExecutionReport) -> str:
 # --- before ----------------------------------------------------------------------------------------------------------
 
 
-def render_preview(document: PlanPreviewDocument) -> Iterator[str]:
-    """The whole diff, then what a person must know before saying yes."""
+def render_preview(
+    document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALLOWED, *, most: int | None = DIFF_LINES
+) -> Iterator[str]:
+    """Every change in one line, the diffs, then what a person must know before saying yes.
+
+    Of each diff at most so many lines; 0: no diffs; None: all of them. `allowed`: approvals that were given already.
+    """
     yield _heading("Plan", document.plan_id, document.files)
-    for file in document.files:
+    if len(document.files) > 1 or most == 0:
+        yield from _table(document.files)
+    for file in document.files if most != 0 else ():
         yield ""
         yield click.style(_named(file), bold=True)
-        yield from render_diff(file.diff, left_out=file.diff_left_out)
+        yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
     yield ""
-    yield from render_verdict(document)
+    yield from render_verdict(document, allowed)
 
 
-def render_verdict(document: PlanPreviewDocument) -> Iterator[str]:
+def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
+    """Of the diffs, as `render_preview` cuts them."""
+    return sum(
+        file.diff_left_out + (max(count_lines(file.diff) - most, 0) if most is not None else 0)
+        for file in document.files
+    )
+
+
+def _table(files: Sequence[PreviewedFile]) -> Iterator[str]:
+    rows = [(_named(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}") for file in files]
+    names, added, removed = (max(len(cells[column]) for cells in rows) for column in range(3))
+    for name, plus, minus in rows:
+        yield f"  {name.ljust(names)}  {plus.rjust(added)}  {minus.rjust(removed)}"
+
+
+def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALLOWED) -> Iterator[str]:
     """Risk, what needs an approval of its own and how to give it, problems, and whether there is a way back."""
-    yield _row("risk", click.style(document.risk, fg=RISK_COLOURS[document.risk]))
-    for kind, names in needed(document).items():
-        for name in names:
-            yield _row("needs", f"{kind}: {printable(name)}   give: {flag_for(kind)} {quoted(name)}")
+    yield row("risk", click.style(document.risk, fg=RISK_COLOURS[document.risk]))
+    yield from _approvals(document, allowed)
     for rule in document.rules:
-        yield _row("checks", printable(rule))
-    for finding in document.findings:
-        place = ", ".join(printable(word) for word in (finding.path, finding.where) if word)
-        yield _row("found", f"{place}: {finding.rule}: {printable(finding.what)}")
+        yield row("checks", printable(rule))
+    yield from _findings(document)
     for problem in document.problems:
-        yield _row(click.style("problem", fg="red"), render_problem(problem), width=len("problem"))
+        yield row(click.style("problem", fg="red"), render_problem(problem), width=len("problem"))
+    if document.consequence:
+        yield row(click.style("then", fg="red"), printable(document.consequence), width=len("then"))
     lasting = [printable(name) for name in document.needs.irreversible]
     undo = f"cannot be undone: {', '.join(lasting)}" if lasting else "everything can be undone"
-    yield _row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
+    if document.would_end in {"SUCCESS", "PARTIAL"}:
+        yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
     if document.folders:
-        yield _row("folders", f"{counted(len(document.folders), 'folder')} made: {_some(document.folders)}")
+        yield row("folders", f"{counted(len(document.folders), 'folder')} made: {_some(document.folders)}")
+
+
+def _approvals(document: PlanPreviewDocument, allowed: Allowed) -> Iterator[str]:
+    missing = set(not_allowed(document, allowed))
+    for kind, names in needed(document).items():
+        for name in names:
+            if (kind, name) in missing:
+                yield row("needs", f"{kind}: {printable(name)}   give: {flag_for(kind)} {quoted(name)}")
+            else:
+                yield row("allowed", f"{kind}: {printable(name)}")
+
+
+def _findings(document: PlanPreviewDocument) -> Iterator[str]:
+    for finding in document.findings:
+        place = ", ".join(printable(word) for word in (finding.path, finding.where) if word)
+        yield row("found", f"{place}: {finding.rule}: {printable(finding.what)}")
+    for remark in document.remarks:
+        yield row("remark", f"{printable(remark.path)}: {printable(remark.what)}")
+
+
+def not_allowed(document: PlanPreviewDocument, allowed: Allowed) -> list[tuple[str, str]]:
+    """What an approval must name and this one does not: the kind, and the name."""
+    return [
+        (kind, name)
+        for kind, names in needed(document).items()
+        for name in names
+        if name not in _spelled_plainly(kind, allowed.get(kind, ()))
+    ]
+
+
+def _spelled_plainly(kind: str, names: Sequence[str]) -> Sequence[str]:
+    return names if kind == "irreversible" else [plain_spelling(name) for name in names]
 
 
 def needed(document: PlanPreviewDocument) -> dict[str, Sequence[str]]:
@@ -86,68 +147,59 @@ def needed(document: PlanPreviewDocument) -> dict[str, Sequence[str]]:
     return {kind: names for kind, names in kinds.items() if names}
 
 
-def flag_for(kind: str) -> str:
-    return f"--allow-{kind}"
-
-
-def quoted(name: str) -> str:
-    """As a shell takes it, on one line."""
-    if not name.isprintable():  # what a terminal would obey is spelled out, as bash reads it
-        return "$'" + "".join(_spelled(character) for character in name) + "'"
-    plain = name and all(c.isalnum() or c in "/._-+:@%" for c in name) and not name.startswith("-")
-    return name if plain else "'" + name.replace("'", "'\\''") + "'"
-
-
-def _spelled(character: str) -> str:
-    if character.isprintable():
-        return f"\\{character}" if character in "\\'" else character
-    return f"\\U{ord(character):08x}"
-
-
 # --- after -----------------------------------------------------------------------------------------------------------
 
 
-def render_outcome(outcome: PlanOutcome, *, diffs: bool = True, is_last: bool = True) -> Iterator[str]:
-    """How it ended, what was changed, what it took, and the way back. `is_last`: no plan has run since."""
+def render_outcome(
+    outcome: PlanOutcome, *, diffs: bool = True, is_last: bool = True, stands: bool = True, waited: float | None = None
+) -> Iterator[str]:
+    """How it ended, what was changed, what it took, and the way back. `is_last`: no plan has run since; `stands`: it
+    was not taken back; `waited`: the seconds that somebody waited for it.
+    """
     report, log = outcome.report, outcome.change_log
     counts = report.actions_summary
     done = f"{counts.completed:,} of {counted(counts.total, 'action')}"
     files = f", {counted(log.files_affected_count, 'file')}, {_lines_of(log.changes)}" if log.changes else ""
-    yield f"{_status(report.status)}  {printable(report.plan_id)}: {done}{files}"
+    yield f"{render_status(report.status)}  {printable(report.plan_id)}: {done}{files}"
     yield from _failures(outcome)
     yield from _changes(log.changes, diffs=diffs)
+    told = {error.message for error in outcome.errors}
     for warning in report.warnings:
-        yield _row("warning", printable(warning))
+        if not any(message in warning for message in told):  # a rule that failed is a warning and an error
+            yield row("warning", printable(warning))
     kept = render_size(_backup_bytes(outcome.manifest))
-    yield _row("cost", f"{report.duration_ms:,} ms; {kept} of backups")
-    yield _row("report", f"{printable(outcome.status.folder)}/")
-    yield from _way_back(outcome, "last" if is_last else quoted(outcome.status.envelope_id))
+    took = f"{report.duration_ms:,} ms"
+    felt = took if waited is None else f"{render_wait(waited)}, {took} of it for the run itself"
+    yield row("cost", f"{felt}; {kept} of backups")
+    yield row("report", f"{printable(outcome.status.folder)}/")
+    if stands:
+        yield from _way_back(outcome, "last" if is_last else quoted(outcome.status.envelope_id))
 
 
 def _failures(outcome: PlanOutcome) -> Iterator[str]:
     failed = {action.action_id for action in outcome.report.actions_failed}
     # The action that failed first; then what the others say about the plan as a whole.
     for problem in sorted(outcome.errors, key=lambda each: each.details.action_id not in failed):
-        yield _row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
+        yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
     skipped = outcome.report.actions_skipped
     for action in skipped[:LISTED]:
-        yield _row("skipped", f"{printable(action.action_id)}: {printable(action.reason)}")
+        yield row("skipped", f"{printable(action.action_id)}: {printable(action.reason)}")
     if len(skipped) > LISTED:
-        yield _row("", f"and {len(skipped) - LISTED:,} more")
+        yield row("", f"and {len(skipped) - LISTED:,} more")
     if sentence := left_as(outcome.report):
-        yield _row("left", sentence)
+        yield row("left", sentence)
     elif outcome.report.status == "PARTIAL":
-        yield _row("left", "What was done stays, as the plan asks for: rollback_on_failure is false.")
+        yield row("left", "What was done stays, as the plan asks for: rollback_on_failure is false.")
 
 
 def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
     room = DIFF_LINES
     for number, change in enumerate(changes):
         if number == LISTED and not diffs:
-            yield _row("", f"and {len(changes) - number:,} more; the change log has all")
+            yield row("", f"and {len(changes) - number:,} more; the change log has all")
             return
         to = f" -> {printable(change.new_path)}" if change.new_path else ""
-        yield _row(f"{WORDS[change.operation]}d", f"{printable(change.file_path)}{to}")
+        yield row(f"{WORDS[change.operation]}d", f"{printable(change.file_path)}{to}")
         if diffs and room > 0:
             shown = render_diff(change.diff_summary.preview, room)
             room -= len(shown)
@@ -161,53 +213,32 @@ def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
     until = f"until {manifest.expires_at[:10]}; " if manifest.expires_at else ""
     script = manifest.auto_rollback_script
     by_hand = f"or: python3 -I {quoted(script)}" if script else ""
-    yield _row("undo", f"remit rollback {name}   ({until}{by_hand})")
+    yield row("undo", f"remit rollback {name}   ({until}{by_hand})")
 
 
 def render_rollback(outcome: RollbackOutcome) -> Iterator[str]:
     """What was restored and what was kept, by name."""
     paths = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
     restored = counted(len(outcome.restored), "checkpoint")
-    yield f"{_status(outcome.status)}  {printable(outcome.envelope_id)}: {restored} restored"
+    yield f"{render_status(outcome.status)}  {printable(outcome.envelope_id)}: {restored} restored"
     for name in outcome.restored[:LISTED]:
         made = name in paths and paths[name].operation_to_reverse == "CREATE"
-        yield _row("removed" if made else "restored", printable(paths[name].file_path) if name in paths else name)
+        yield row("removed" if made else "restored", printable(paths[name].file_path) if name in paths else name)
     if len(outcome.restored) > LISTED:
-        yield _row("", f"and {len(outcome.restored) - LISTED:,} more")
+        yield row("", f"and {len(outcome.restored) - LISTED:,} more")
     for kept in outcome.kept:
         path = paths[kept.checkpoint_id].file_path if kept.checkpoint_id in paths else kept.checkpoint_id
-        yield _row("kept", f"{printable(path)}: {printable(kept.reason)}")
+        yield row("kept", f"{printable(path)}: {printable(kept.reason)}")
     for problem in outcome.errors:
-        yield _row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
+        yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
+    for sentence in _AS_BEFORE.findall(outcome.manifest.notes)[-1:]:
+        yield row("note", printable(sentence))
     left = sum(1 for each in outcome.manifest.checkpoints if each.restored_at is None)
     if left:
-        yield _row("left", f"{counted(left, 'checkpoint')} not restored")
+        yield row("left", f"{counted(left, 'checkpoint')} not restored")
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
-
-
-def render_problem(problem: ErrorResponse) -> str:
-    """`a002 src/x.py: 2001 FILE_NOT_FOUND, there is no such file`."""
-    details = problem.details
-    about = " ".join(printable(word) for word in (details.action_id, details.target) if word)
-    told = f"{problem.error_code} {problem.error_type}, {printable(problem.message)}"
-    by_hand = " (by hand)" if problem.recovery_action == "MANUAL_REQUIRED" else ""
-    return f"{about}: {told}{by_hand}" if about else f"{told}{by_hand}"
-
-
-def render_size(size: int) -> str:
-    if size < 1_000:
-        return counted(size, "byte")
-    for unit in ("KB", "MB"):
-        size_in_unit = size / {"KB": 1_000, "MB": 1_000_000}[unit]
-        if size_in_unit < 1_000:
-            return f"{size_in_unit:.1f} {unit}"
-    return f"{size / 1e9:.1f} GB"
-
-
-def _status(status: str) -> str:
-    return click.style(status, fg=STATUS_COLOURS.get(status, "red"), bold=True)
 
 
 def _heading(word: str, plan_id: str, files: Sequence[PreviewedFile]) -> str:
@@ -234,9 +265,3 @@ def _backup_bytes(manifest: RollbackManifest | None) -> int:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
     return ", ".join(printable(name) for name in names[:LISTED]) + more
-
-
-def _row(label: str, text: str, *, width: int | None = None) -> str:
-    """`width` is the label's on the screen, where it carries a colour."""
-    gap = " " * max(10 - (len(label) if width is None else width), 1)
-    return f"  {label}{gap}{text}"

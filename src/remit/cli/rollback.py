@@ -4,13 +4,20 @@ from pathlib import Path
 
 import click
 
-from remit.cli.plan_summary import render_outcome, render_rollback, render_size
+from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS
+from remit.cli.failing import DoorRefused
+from remit.cli.plan_summary import render_outcome, render_rollback
+from remit.cli.plan_words import render_size, row
+from remit.cli.run_list import full_name
+from remit.cli.runs import complete_run, find_run
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
+from remit.errors import Refused
+from remit.printable import printable
 from remit.workspace import Workspace
 
 
 @click.command()
-@click.argument("report", metavar="REPORT")
+@click.argument("report", metavar="REPORT", shell_complete=complete_run)
 @click.option(
     "--checkpoint",
     "checkpoints",
@@ -27,15 +34,26 @@ def rollback(
 ) -> None:
     """Take back what a plan did, whole or in part.
 
-    REPORT is `last`, a report folder, an envelope id or a report id. All backups are checked before the first file is
-    restored; a file that somebody changed since is left alone, and named, unless --force. Exit code 0 when all of it is
-    restored, now or before; 1 when it failed; 2 when it was refused and nothing was touched.
+    REPORT is `last`, a name that `remit runs` shows, a report folder, an envelope id or a report id. All backups are
+    checked before the first file is restored; a file that somebody changed since is left alone, and named, unless
+    --force. Exit code 0 when all of it is restored, now or before; 1 when it failed; 2 when it was refused and nothing
+    was touched.
     """
     stored: list[bool] = []
+    refusals: list[Refused] = []
     with Workspace.open(directory) as workspace:
+        name = find_run(workspace, report)
+        before = set_aside(workspace) if force else set()
         outcome = workspace.rollback(
-            report, checkpoints=checkpoints, force=force, on_stored=lambda: stored.append(True)
+            name,
+            checkpoints=checkpoints,
+            force=force,
+            on_refusal=refusals.append,
+            on_stored=lambda: stored.append(True),
         )
+        kept_aside = sorted(set_aside(workspace) - before) if force else []
+    if outcome.status == "REFUSED" and refusals:
+        raise DoorRefused(refusals[0], [error.tree() for error in outcome.errors])
     if as_json:
         show_json(outcome.tree())
     else:
@@ -43,7 +61,15 @@ def rollback(
             click.echo("Already taken back before; there is nothing left to restore. The stored outcome:", err=True)
         for line in render_rollback(outcome):
             click.echo(line)
+        for path in kept_aside:
+            click.echo(row("kept", f"what stood there, as {printable(path)}"))
     ctx.exit({"REFUSED": 2, "FAILED": 1}.get(outcome.status, 0))
+
+
+def set_aside(workspace: Workspace) -> set[str]:
+    """Copies of files that somebody had changed, as forced rollbacks kept them: paths below the root."""
+    root = (workspace.root / workspace.config.root).resolve()
+    return {str(path.relative_to(root)) for path in root.joinpath(*REPORTS).glob(f"*/{BACKUPS}/*{DRIFTED}*")}
 
 
 @click.command()
@@ -58,12 +84,17 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     when there is no such envelope.
     """
     with Workspace.open(directory) as workspace:
+        envelope_id = full_name(workspace, envelope_id)
         outcome = workspace.cancel(envelope_id)
     if as_json:
         show_json({"envelope_id": envelope_id, "outcome": outcome.status.tree() if outcome else None})
     elif outcome is None:
         click.echo(f"Envelope {envelope_id} was not used, and is void from now on.")
     else:
+        if outcome.status.status != "CANCELLED":
+            click.echo(
+                "Too late to cancel: the plan had ended already, and nothing was done now. It ended as:", err=True
+            )
         for line in render_outcome(outcome, diffs=False, is_last=False):
             click.echo(line)
     ctx.exit(0 if outcome is None or outcome.status.status == "CANCELLED" else 1)

@@ -1,6 +1,6 @@
 """The protocol layer's signed approval of one exact plan."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -8,12 +8,18 @@ from remit.contracts.base import LARGE, Contract, Digest, Identifier, KeyId, Man
 from remit.contracts.plan import Plan
 from remit.untrusted import Bounds
 
+FileMode = Annotated[str, Field(max_length=4, pattern=r"^0[0-7]{3}$")]
+"""Permission bits in octal, as `ls` and `chmod` have them."""
+
 
 class ApprovedInput(Contract):
     """A file that the plan names but does not contain, or the state of a target before the run."""
 
     path: RelativePath
     input_digest: Digest = Field(alias="digest")
+    mode: FileMode | None = Field(
+        default=None, description="The permissions, of a file that the plan touches; null for one that is only read."
+    )
 
 
 class Approvals(Contract):

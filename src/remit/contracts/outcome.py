@@ -40,6 +40,9 @@ class PlanOutcome(Contract):
 class PlanRefusal(Contract):
     """Nothing was claimed, and nothing was done."""
 
+    status: Literal["REFUSED", "CANCELLED"] = Field(
+        default="REFUSED", description="CANCELLED: somebody cancelled it before anything was begun."
+    )
     envelope_id: Identifier = Field(description="The approval, if it could be read; else `unknown`.")
     errors: Some[ErrorResponse]
 

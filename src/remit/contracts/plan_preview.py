@@ -1,6 +1,6 @@
 """What a plan would do, for people and programs: what `remit preview --json` prints."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -20,7 +20,11 @@ from remit.contracts.base import (
 from remit.contracts.change_log import FileOperation
 from remit.contracts.envelope import ApprovedInput
 from remit.contracts.error_response import ErrorResponse
+from remit.contracts.status import PlanStatus
 from remit.untrusted import Bounds
+
+MAX_FINDINGS: Final = 5_000
+MAX_REMARKS: Final = 1_000
 
 FindingRule = Literal["syntax", "object_tag", "command", "credential", "executable"]
 
@@ -49,6 +53,13 @@ class PreviewedFinding(Contract):
     what: Text
 
 
+class PreviewedRemark(Contract):
+    """Something in the content that a reader should know, and that needs no approval."""
+
+    path: RelativePath
+    what: Text
+
+
 class NeededApprovals(Contract):
     """What an approval must name beyond the plan."""
 
@@ -72,8 +83,16 @@ class PlanPreviewDocument(Contract):
     inputs: Many[ApprovedInput]
     files: Many[PreviewedFile]
     needs: NeededApprovals
-    findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=5_000)]
-    problems: Many[ErrorResponse]
+    findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)]
+    remarks: Many[PreviewedRemark] = ()
+    problems: Many[ErrorResponse] = Field(description="What would fail, action by action.")
+    doomed: bool = Field(
+        default=False, description="The plan stops at errors, and there is one: nothing of it would be begun."
+    )
+    would_end: PlanStatus = Field(default="SUCCESS", description="The status of a run on the files as they are now.")
+    consequence: Text = Field(
+        default="", description="What becomes of the rest if there are problems, in a sentence; else empty."
+    )
     rules: Many[Text] = Field(description="What would be checked after the run, one sentence for each rule.")
     folders: Many[RelativePath] = Field(description="Folders that would be made.")
     backup_bytes: Count

@@ -9,8 +9,9 @@ from typing import Any, Never
 
 from remit.contracts.plan import Plan
 from remit.doors.drafting import needs_parsers
-from remit.doors.plan import PlanDoor
-from remit.doors.previewing import PlanPreview, preview_plan
+from remit.doors.plan_preview import PlanPreview
+from remit.doors.plan_setting import PlanSetting
+from remit.doors.previewing import preview_plan
 from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused, RemitError
 from remit.ids import render_time
@@ -32,7 +33,7 @@ class DraftPlan:
 class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
     """For `remit preview` and `remit approve`: the same road as an approved plan's, stopped after the preview."""
 
-    door: PlanDoor
+    setting: PlanSetting
     name: str = field(default="draft", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> DraftPlan:
@@ -48,16 +49,16 @@ class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
         return request
 
     def decide(self, request: DraftPlan) -> Decision:
-        rules = self.door.rules
+        rules = self.setting.rules
         return decide_plan(request.plan, rules.config(), rules.root(), None)
 
     def preview(self, granted: DraftPlan) -> PlanPreview:
-        rules = self.door.rules
+        rules = self.setting.rules
         return preview_plan(
             granted.plan,
             rules.config(),
             rules.root(),
-            self.door.runner("draft", rich=needs_parsers(granted.plan)),
+            self.setting.runner("draft", rich=needs_parsers(granted.plan)),
             plan_digest=granted.digest,
             at=render_time(rules.clock()),
             diffs="full",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from remit.confine import beneath
 from remit.confine.names import Located
+from remit.effects.plan_files import other_rights
 from remit.effects.plan_steps import Step, StepPlan, aside_name, part_name
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
@@ -77,6 +78,8 @@ def make_folders(root: str, folders: Sequence[str]) -> None:
     """Parents come first in `folders`. One that is there already is as good. Durable when this returns."""
     for parents, names in _by_parents(folders).items():
         with opened(root, parents) as folder:
+            if beneath.gives_rights_of_its_own(folder):  # since somebody looked at it
+                raise other_rights("/".join((*parents, names[0])))
             for name in names:
                 beneath.make_folder(folder, name, where="/".join((*parents, name)))
             sync_folder(folder, "/".join(parents) or ".")
@@ -183,22 +186,11 @@ def closed_folder(place: Located) -> RemitError:
 
 
 def given_rights(step: Step, looks: Mapping[Parents, FolderLook], places: Mapping[int, Located]) -> RemitError | None:
-    """Why the step would leave a file, or a folder, with access rights that nobody asked for; or None.
-
-    The process that writes may not change permissions, so what the folder gives could not be taken away again.
-    """
+    """Why the step would leave a file, or a folder, with access rights that nobody asked for; or None."""
     place = places[step.path if step.new_path is None else step.new_path]
     look = looks[place.parents]
     makes = step.move in {"create", "modify"} or (step.move == "rename" and look.missing)
-    if not (makes and look.gives_rights):
-        return None
-    return EnvironmentFailed(
-        Reason.PERMISSION_DENIED,
-        "this folder gives new files access rights of its own (a default ACL), "
-        "so what is written there would not keep its permissions",
-        where=place.path,
-        next_step="Remove the default ACL of the folder with `setfacl -k`, or make the change by hand.",
-    )
+    return other_rights(place.path) if makes and look.gives_rights else None
 
 
 def _by_parents(folders: Sequence[str]) -> dict[Parents, list[str]]:

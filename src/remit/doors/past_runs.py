@@ -12,9 +12,9 @@ from remit.checkpoint.manifest import fold
 from remit.checkpoint.outputs import STATUS, ReportFolder, list_reports
 from remit.checkpoint.pruning import KnownStatus
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.doors.plan import PlanRules
 from remit.doors.plan_outcome import load_plan_outcome
-from remit.doors.rollback import Taken
+from remit.doors.plan_setting import PlanRules
+from remit.doors.rollback_look import Taken
 from remit.doors.rollback_papers import load_rollback_outcome
 from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused, RemitError

@@ -5,28 +5,17 @@ read. The same code will carry them out, and must arrive at the hashes that were
 """
 
 import os
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, get_args
+from typing import Final, get_args
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.backups import state_of
 from remit.confine import beneath
 from remit.confine.names import Located
-from remit.contracts.base import RiskLevel
-from remit.contracts.change_log import FileOperation
 from remit.contracts.config import SystemConfig
 from remit.contracts.envelope import ApprovedInput
-from remit.contracts.error_response import ErrorResponse
-from remit.contracts.plan import Action, Plan
-from remit.contracts.plan_preview import (
-    FindingRule,
-    NeededApprovals,
-    PlanPreviewDocument,
-    PreviewedFile,
-    PreviewedFinding,
-)
+from remit.contracts.plan import Plan
+from remit.contracts.plan_preview import FindingRule
 from remit.doors.drafting import draft_steps, levels_of, times_of
 from remit.doors.folders import (
     FolderLook,
@@ -37,63 +26,17 @@ from remit.doors.folders import (
     needed_folders,
     opened,
 )
+from remit.doors.ownership import out_of_reach
+from remit.doors.plan_preview import PlanPreview
 from remit.doors.running import Runner, paths_of
 from remit.doors.seen import FoundIn, Seen
-from remit.effects.plan_steps import Ids, Move, Result, State, Step, StepPlan, make_waves
-from remit.errors import Reason, Refused, render_line
-from remit.ids import parse_time
-from remit.policy.findings import Needed, PathFinding
+from remit.effects.plan_steps import State, Step, StepPlan, make_waves
+from remit.errors import Reason, Refused, RemitError, render_line
+from remit.policy.findings import PathFinding
 from remit.policy.plan import needed_approvals
-from remit.reports.report import build_errors
-from remit.reports.run import Run
-from remit.road import Preview
 
-MAX_DIFFS: Final = 8 << 20
 MAX_FOLDERS: Final = 200
 MAX_NEW_DEPTH: Final = 32
-MANY_FILES: Final = 20
-
-_OPERATIONS: Final[dict[Move, FileOperation]] = {
-    "create": "CREATE",
-    "modify": "MODIFY",
-    "delete": "DELETE",
-    "rename": "RENAME",
-}
-_RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
-
-
-@dataclass(frozen=True, slots=True)
-class PlanPreview(Preview):
-    """With all that was looked at: what is previewed is what the effect must find, and what it must arrive at."""
-
-    plan: Plan
-    plan_digest: str
-    config_digest: str
-    steps: StepPlan
-    seen: tuple[Seen, ...]
-    inputs: tuple[ApprovedInput, ...]
-    needs: Needed
-    findings: tuple[PathFinding, ...]
-    folders: tuple[str, ...]
-    """To be made, parents first."""
-    first: tuple[State | None, ...]
-    """Each path of the plan before the run."""
-    at: str
-
-    @property
-    def doomed(self) -> bool:
-        """It would stop at its first error, and there is one: nothing of it is worth beginning."""
-        return self.steps.stop_on_error and any(step.problem for step in self.steps.steps)
-
-    @property
-    def kept(self) -> dict[int, State | None]:
-        """The files that are to be backed up, by path."""
-        touched = paths_of(step for step in self.steps.steps if step.problem is None and not step.unchanged)
-        return {path: self.first[path] for path in sorted(touched) if self.first[path] is not None}
-
-    @property
-    def document(self) -> PlanPreviewDocument:
-        return _document(self)
 
 
 def preview_plan(
@@ -111,7 +54,11 @@ def preview_plan(
     looks = look_at_folders(places.values())
     there = {path: place for path, place in places.items() if looks[place.parents].exists}
     seen = runner.simulate(drafted, there, times_of(plan, config))
-    steps = tuple(_simulated(step, one, looks, places) for step, one in zip(drafted.steps, seen, strict=True))
+    denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)
+    steps = tuple(
+        _simulated(step, one, looks, places, denied.get(step.number))
+        for step, one in zip(drafted.steps, seen, strict=True)
+    )
     _require_own_paths(steps)
     folders = needed_folders(looks, (places[path] for path in _made_paths(steps)))
     _require_few_folders(folders, looks)
@@ -141,11 +88,17 @@ def preview_plan(
     )
 
 
-def _simulated(step: Step, seen: Seen, looks: Mapping[Parents, FolderLook], places: Mapping[int, Located]) -> Step:
+def _simulated(
+    step: Step,
+    seen: Seen,
+    looks: Mapping[Parents, FolderLook],
+    places: Mapping[int, Located],
+    denied: RemitError | None,
+) -> Step:
     problem = seen.problem
     if problem is None and not seen.unchanged:
         closed = [places[path] for path in paths_of([step]) if not looks[places[path].parents].writable]
-        found = closed_folder(closed[0]) if closed else given_rights(step, looks, places)
+        found = closed_folder(closed[0]) if closed else denied or given_rights(step, looks, places)
         problem = found.as_json() if found else None
     return step._replace(
         before=seen.before, after=seen.after, said=seen.said, unchanged=seen.unchanged, problem=problem
@@ -208,8 +161,10 @@ def look_at_state(place: Located) -> State | None:
 def _inputs(
     plan: StepPlan, first: Sequence[State | None], places: Mapping[int, Located], there: Mapping[int, Located]
 ) -> tuple[ApprovedInput, ...]:
-    """The files that an approval binds: those of the plan that exist, and schemas that it is checked against."""
-    digests = {plan.paths[path]: state.sha256 for path, state in enumerate(first) if state is not None}
+    """The files that an approval binds: those of the plan that exist, with their permissions, and schemas that it is
+    checked against.
+    """
+    bound = {plan.paths[path]: _bound(state) for path, state in enumerate(first) if state is not None}
     touched = {plan.paths[path] for path in paths_of(plan.steps)}
     numbers = {path: number for number, path in enumerate(plan.paths)}
     for rule in plan.rules:
@@ -217,8 +172,12 @@ def _inputs(
         if schema is not None and schema not in touched and numbers[schema] in there:
             state = look_at_state(places[numbers[schema]])
             if state is not None:
-                digests[schema] = state.sha256
-    return tuple(ApprovedInput.from_tree({"path": path, "digest": digest}) for path, digest in sorted(digests.items()))
+                bound[schema] = {"digest": state.sha256}
+    return tuple(ApprovedInput.from_tree({"path": path, **known}) for path, known in sorted(bound.items()))
+
+
+def _bound(state: State) -> dict[str, str]:
+    return {"digest": state.sha256, "mode": f"{state.mode:04o}"}
 
 
 def _findings(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str]) -> tuple[PathFinding, ...]:
@@ -243,119 +202,3 @@ def _summary(plan: Plan, steps: Sequence[Step], seen: Sequence[Seen]) -> str:
     counts = f"{len(steps):,} actions on {files:,} files, +{added:,} -{removed:,} lines"
     failing = sum(1 for step in steps if step.problem)
     return render_line(f"plan {plan.plan_id}: {counts}" + (f"; {failing:,} would fail" if failing else ""))
-
-
-# --- for people -------------------------------------------------------------------------------------------------------
-
-
-def _document(preview: PlanPreview) -> PlanPreviewDocument:
-    needs = preview.needs
-    executable = sorted({found.path for found in preview.findings if found.rule == "executable"})
-    content = sorted({found.path for found in preview.findings if found.rule != "executable"})
-    needed = NeededApprovals(
-        protected=needs.protected,
-        executable=tuple(executable),
-        content=tuple(content),
-        irreversible=needs.irreversible,
-    )
-    problems = _problems(preview)
-    is_asking = any((needed.protected, needed.executable, needed.content, needed.irreversible))
-    return PlanPreviewDocument.from_tree(
-        {
-            "plan_id": preview.plan.plan_id,
-            "plan_digest": preview.plan_digest,
-            "config_digest": preview.config_digest,
-            "digest": preview.digest,
-            "status": "WOULD_FAIL" if problems else "NEEDS_APPROVAL" if is_asking else "READY",
-            "risk": _risk(preview, needed),
-            "inputs": [item.tree() for item in preview.inputs],
-            "files": _files(preview),
-            "needs": needed.tree(),
-            "findings": [_finding(found).tree() for found in preview.findings],
-            "problems": [problem.tree() for problem in problems],
-            "rules": [_sentence(rule) for rule in preview.steps.rules],
-            "folders": list(preview.folders),
-            "backup_bytes": sum(state.size for state in preview.kept.values() if state),
-        }
-    )
-
-
-def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
-    """As the report of a run would have them that failed like this."""
-    draft, at = str(uuid.uuid4()), preview.at
-    run = Run(
-        plan_id=preview.plan.plan_id,
-        ids=Ids(draft, draft, draft, draft),
-        folder="",
-        started_at=at,
-        completed_at=at,
-        status="FAILED",
-        steps=preview.steps,
-        results=tuple(
-            Result(step.number, "failed", at, at, step.problem) for step in preview.steps.steps if step.problem
-        ),
-        diffs={},
-        modified={},
-        originals={},
-        rolled_back=False,
-        has_manifest=False,
-    )
-    return build_errors(run, lambda: parse_time(at))
-
-
-def _finding(found: PathFinding) -> PreviewedFinding:
-    return PreviewedFinding.from_tree(
-        {"path": found.path, "rule": found.rule, "where": found.where, "what": found.what}
-    )
-
-
-def _sentence(rule: Mapping[str, Any]) -> str:
-    """What a rule reads. What it compares with stands in the plan, and may be long."""
-    told = f"{rule['type']} {rule['path']}"
-    if rule["type"] == "json_schema":
-        return f"{told} against {rule.get('schema_file') or 'a schema in the plan'}"
-    return f"{told} at {rule['expression']}" if rule["type"] == "json_path" else told
-
-
-def _files(preview: PlanPreview) -> list[dict[str, Any]]:
-    """Every step that would change something. Past a bound, diffs are left out, and their lines counted."""
-    room, files = MAX_DIFFS, []
-    paths = preview.steps.paths
-    for step, one in zip(preview.steps.steps, preview.seen, strict=True):
-        if step.problem is not None or step.unchanged:
-            continue
-        text, left_out = one.text, one.left_out
-        if len(text) > room:
-            text, left_out = "", left_out + text.count("\n")
-        room -= len(text)
-        file = PreviewedFile(
-            action_id=step.action_id,
-            path=paths[step.path],
-            new_path=None if step.new_path is None else paths[step.new_path],
-            operation=_OPERATIONS[step.move],
-            before=step.before.sha256 if step.before else None,
-            after=step.after.sha256 if step.after else None,
-            lines_added=one.diff.lines_added,
-            lines_removed=one.diff.lines_removed,
-            diff=text,
-            diff_left_out=left_out,
-        )
-        files.append(file.tree())
-    return files
-
-
-def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
-    """The highest of what the plan says of itself and what it does."""
-    named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
-    if any(step.move == "delete" for step in preview.steps.steps) or needed.protected or needed.executable:
-        named.append("HIGH")
-    if any(_replaces_document(action) for action in preview.plan.action_plan):
-        named.append("HIGH")
-    if len(paths_of(preview.steps.steps)) > MANY_FILES:
-        named.append("MEDIUM")
-    return max(named, key=_RISKS.index)
-
-
-def _replaces_document(action: Action) -> bool:
-    operation = action.operation
-    return operation.type == "json_update_value" and operation.path.strip() == "$"

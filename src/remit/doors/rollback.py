@@ -4,38 +4,32 @@ The same engine as the plan's, with steps that lead the other way: stage, switch
 found in the stored outcome, never in a file of the project; a backup is used only if it has the hash recorded there.
 """
 
-import logging
 import os
-import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from remit.authority.rollback_order import AllowedRollback, verify_rollback
 from remit.authority.signing import Keyring, Signer
 from remit.authority.statuses import sign_rollback_outcome
-from remit.canonical import canonical_bytes, digest_bytes
-from remit.checkpoint.backups import backup_name, keep_drifted, open_backups, require_space, verify_backups
-from remit.checkpoint.drift import judge, paths_of, see, select
-from remit.checkpoint.manifest import fold, inverse_steps, made_folders
-from remit.checkpoint.outputs import DRIFTED, MANIFEST, ReportFolder, render_paper
-from remit.confine.names import locate_below
-from remit.contracts.outcome import Kept, PlanOutcome, RollbackOutcome
-from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.checkpoint.backups import open_backups
+from remit.checkpoint.drift import select
+from remit.checkpoint.manifest import fold, made_folders, say_as_before
+from remit.checkpoint.outputs import MANIFEST, ReportFolder, render_paper
+from remit.contracts.outcome import Kept, RollbackOutcome
+from remit.contracts.rollback_manifest import RollbackManifest
 from remit.contracts.rollback_order import RollbackOrder
 from remit.doors.folders import (
     clear_aside,
-    given_rights,
-    look_at_folders,
     make_folders,
-    needed_folders,
     opened,
     remove_folders,
 )
 from remit.doors.going import Ran, require_as_planned, stuck, take_back
-from remit.doors.plan import PlanDoor
+from remit.doors.plan_setting import PlanSetting
+from remit.doors.rollback_look import RollbackPreview, Taken, keep_what_is_there, look_back
 from remit.doors.rollback_papers import (
     BegunRollback,
     digest_of_order,
@@ -48,30 +42,15 @@ from remit.doors.task import DEFAULT_TENANT
 from remit.effects.plan_steps import (
     Progress,
     Result,
-    State,
-    StepPlan,
     note_back,
     note_wave,
     read_progress,
 )
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
-from remit.ids import render_time
 from remit.journal import Trace
 from remit.policy.decision import Decision, Denial
 from remit.reports.report import refusal_of
 from remit.road import Door, Note, Notes, Preview, Unpublished
-
-_LOG: Final = logging.getLogger("remit.plans")
-_DRIFTED_FROM: Final = 5_000
-"""Numbers of copies of drifted files: no backup has them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """A run as the ledger vouches for it, and its manifest as earlier rollbacks left it."""
-
-    outcome: PlanOutcome
-    manifest: RollbackManifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,24 +62,13 @@ class RollbackRequest:
     begun: BegunRollback | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackPreview(Preview):
-    """What is there now, and the steps from it to what was there before the plan."""
-
-    steps: StepPlan
-    first: tuple[State | None, ...]
-    folders: tuple[str, ...]
-    """Gone since, and needed again."""
-    states: Mapping[str, State | None]
-
-
 @dataclass(frozen=True)
 class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, RollbackOutcome]):
-    """`plans` lends its rules and its sandbox; `taken` finds a run by its envelope's id."""
+    """`taken` finds a run by its envelope's id."""
 
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
-    plans: PlanDoor
+    setting: PlanSetting
     taken: Callable[[str], Taken]
     name: str = field(default="rollback", init=False)
     _cleared: set[str] = field(default_factory=set, init=False, repr=False)
@@ -145,29 +113,8 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         return Decision((f"rollback order {order.order_id}",), tuple(denials))
 
     def preview(self, granted: AllowedRollback) -> RollbackPreview:
-        order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.plans.rules.root()
-        checkpoints = select(taken.manifest, order.checkpoints)
-        with ReportFolder.open(root, _folder_of(taken)) as folder:
-            verify_backups(folder, checkpoints)
-        states = see(root, paths_of(checkpoints))
-        steps = inverse_steps(
-            taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force
-        )._replace(max_file_bytes=self.plans.rules.config().limits.max_file_bytes)
-        places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
-        looks = look_at_folders(places.values())
-        for step in steps.steps:
-            if problem := given_rights(step, looks, places):
-                raise problem
-        made = [places[_made(step)] for step in steps.steps if step.move in {"create", "rename"}]
-        seen = {path: list(state) if state else None for path, state in states.items()}
-        return RollbackPreview(
-            summary=f"take back envelope {order.envelope_id}: {len(checkpoints):,} checkpoints",
-            digest=digest_bytes(canonical_bytes({"order": digest_of_order(order), "states": seen})),
-            steps=steps,
-            first=tuple(states[path] for path in steps.paths),
-            folders=needed_folders(looks, made),
-            states=states,
-        )
+        rules, order = self.setting.rules, granted.order
+        return look_back(order, self.taken(order.envelope_id), rules.root(), rules.config().limits.max_file_bytes)
 
     def consent(self, granted: AllowedRollback, preview: Preview, now: datetime) -> str:
         return f"rollback order {granted.order.order_id}"
@@ -175,39 +122,10 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     def checkpoint(self, granted: AllowedRollback, preview: Preview) -> str:
         if not isinstance(preview, RollbackPreview):
             raise Misuse(Reason.MISUSE, "a rollback's preview was made by another door")
-        order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.plans.rules.root()
-        with ReportFolder.open(root, _folder_of(taken)) as folder:
-            made = (step.after for step in preview.steps.steps if step.source)
-            aside = (state.size for state in preview.states.values() if state is not None) if order.force else ()
-            require_space(folder, sum(state.size for state in made if state is not None) + sum(aside))
-            self._keep_drifted(root, folder, order, select(taken.manifest, order.checkpoints), preview.states)
-        begun = BegunRollback(
-            order, root, _folder_of(taken), taken.manifest, preview.steps, preview.first, preview.folders
-        )
+        order, taken, root = granted.order, self.taken(granted.order.envelope_id), self.setting.rules.root()
+        keep_what_is_there(order, taken, root, preview)
+        begun = BegunRollback(order, root, taken.folder, taken.manifest, preview.steps, preview.first, preview.folders)
         return render_begun(begun)
-
-    def _keep_drifted(
-        self,
-        root: str,
-        folder: ReportFolder,
-        order: RollbackOrder,
-        checkpoints: Sequence[Checkpoint],
-        states: Mapping[str, State | None],
-    ) -> None:
-        """What somebody made of a file since is his: it is copied before it is replaced."""
-        files = [checkpoint for checkpoint in checkpoints if checkpoint.file_kind == "file"]
-        drifted = [checkpoint for checkpoint in files if judge(checkpoint, states) == "drifted"]
-        if not drifted:
-            return
-        attempt = order.attempt
-        taken = os.listdir(folder.backups)
-        while any(name.endswith(f"{DRIFTED}{attempt}.bak") for name in taken):
-            attempt += 1
-        paths = [path for checkpoint in drifted for path in (checkpoint.file_path, checkpoint.new_path) if path]
-        for number, path in enumerate(path for path in paths if states[path] is not None):
-            place = locate_below(root, path)
-            location = folder.location(f"backups/{backup_name(_DRIFTED_FROM + number, place.name)}")
-            keep_drifted(place, folder, drifted[0].model_copy(update={"backup_location": location}), attempt)
 
     def require_alive(self, granted: AllowedRollback, now: datetime) -> None:
         verify_rollback(granted.order, self.keyring(), now)
@@ -246,7 +164,9 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             raise stuck(begun.course(), second) from problem
 
     def _carry_out(self, begun: BegunRollback, reached: "_Waves") -> Carried:
-        config = self.plans.rules.config()
+        if not begun.steps.steps:  # every file is as before already
+            return Carried(())
+        config = self.setting.rules.config()
         times = Times((float(config.timeouts.file_operation),) * len(begun.steps.steps), float(config.timeouts.task))
         make_folders(begun.root, begun.folders)
         used = {step.source for step in begun.steps.steps if step.source}
@@ -256,18 +176,20 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             given = open_backups(folder, checkpoints)
             for descriptor in given.values():
                 stack.callback(os.close, descriptor)
-            runner = self.plans.runner(begun.order.order_id, rich=False)
+            runner = self.setting.runner(begun.order.order_id, rich=False)
             places = begun.course().places_there()
             return runner.carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
 
     def settle(self, begun: BegunRollback, notes: Notes, note: Note) -> Ran | None:
+        if not begun.steps.steps:
+            return Ran("SUCCESS", ())
         progress = read_progress(notes)
         if progress.verdict is None and progress.undone is None:
-            runner = self.plans.runner(begun.order.order_id, rich=False)
+            runner = self.setting.runner(begun.order.order_id, rich=False)
             course = begun.course()
             found = runner.finish(begun.steps, course.places_there(), progress.wave, progress.not_done)
             if found.forward:
-                now = render_time(self.plans.rules.clock())
+                now = self.setting.now()
                 done = tuple(Result(step.number, "done", now, now) for step in begun.steps.steps)
                 return Ran("SUCCESS", done)
         self._back(begun, progress, note)
@@ -288,7 +210,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
 
     def _back(self, begun: BegunRollback, progress: Progress, note: Note) -> None:
-        take_back(begun.course(), self.plans.runner(begun.order.order_id, rich=False), progress, note)
+        take_back(begun.course(), self.setting.runner(begun.order.order_id, rich=False), progress, note)
 
     # --- 9, 10 --------------------------------------------------------------------------------------------------------
 
@@ -301,14 +223,14 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if kept else "EXECUTED"
         reasons = [Kept(checkpoint_id=checkpoint_id, reason=why) for checkpoint_id, why in kept.items()]
         draft = self._signed(begun.order, begun.manifest, status, restored, reasons, ())
-        manifest = fold(begun.manifest, (draft,), self.plans.rules.clock())
+        manifest = fold(say_as_before(begun.manifest, begun.as_before()), (draft,), self.setting.rules.clock())
         return self._signed(begun.order, manifest, status, restored, reasons, (), at=draft.executed_at)
 
     def fail(
         self, request: RollbackRequest, problem: RemitError, begun: BegunRollback | None = None
     ) -> RollbackOutcome:
         manifest = begun.manifest if begun is not None else self.taken(request.order.envelope_id).manifest
-        error = refusal_of(problem, request.order.order_id, self.plans.rules.clock)
+        error = refusal_of(problem, request.order.order_id, self.setting.rules.clock)
         if begun is not None:
             error = error.model_copy(update={"recovery_action": "ROLLED_BACK"})
         return self._signed(request.order, manifest, "FAILED" if begun else "REFUSED", (), (), (error,))
@@ -385,12 +307,12 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             "kept": [item.tree() for item in kept],
             "manifest": manifest.tree(),
             "errors": [error.tree() for error in errors],
-            "executed_at": at or render_time(self.plans.rules.clock()),
+            "executed_at": at or self.setting.now(),
         }
         return sign_rollback_outcome(self.signer(), unsigned)
 
     def _decide_begun(self, begun: BegunRollback) -> Decision:
-        if begun.root == self.plans.rules.root():
+        if begun.root == self.setting.rules.root():
             return Decision((f"begun under rollback order {begun.order.order_id}",))
         return Decision(denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=begun.root),))
 
@@ -412,15 +334,6 @@ class _Waves:
     def note_not_done(self, results: Collection[Result]) -> None:
         self.not_done = frozenset(result.number for result in results if result.state != "done")
         self._note(note_wave(self.wave, sorted(self.not_done)))
-
-
-def _folder_of(taken: Taken) -> str:
-    return taken.outcome.status.folder.rpartition("/")[2]
-
-
-def _made(step: Any) -> int:
-    made: int = step.path if step.new_path is None else step.new_path
-    return made
 
 
 def _names_in(root: str, path: str) -> list[str]:

@@ -38,6 +38,12 @@ class BegunRollback:
     def chosen(self) -> list[Checkpoint]:
         return select(self.manifest, self.order.checkpoints)
 
+    def as_before(self) -> list[Checkpoint]:
+        """Those of the chosen files that no step leads to: they were as before the plan already."""
+        due = {step.action_id for step in self.steps.steps}
+        files = (checkpoint for checkpoint in self.chosen() if checkpoint.file_kind == "file")
+        return [checkpoint for checkpoint in files if checkpoint.checkpoint_id not in due]
+
 
 def digest_of_order(order: RollbackOrder) -> str:
     """What is asked for, whoever signed it when: a second order for the same is the same request."""

@@ -40,6 +40,14 @@ def _ignore(*_: Any) -> None:
     """Nobody asked to hear of it."""
 
 
+class TakenBack(NamedTuple):
+    """That a run was taken back since: by which order, when, and whether all of it is as before."""
+
+    order_id: str
+    at: str
+    whole: bool
+
+
 @dataclass(frozen=True, slots=True)
 class PlanHooks:
     """What a caller wants to hear while a plan travels, and his way to cancel it."""
@@ -50,6 +58,8 @@ class PlanHooks:
     """So many of so many steps have ended."""
     on_status: Callable[[StatusUpdate], None] = _ignore
     is_cancelled: Callable[[], bool] = lambda: False
+    on_taken_back: Callable[[TakenBack], None] = _ignore
+    """Called after `on_stored`, if the run whose outcome it is does not stand any more."""
 
 
 NO_HOOKS: Final = PlanHooks()

@@ -12,6 +12,7 @@ from remit.printable import printable
 MAX_PREVIEW: Final = 500
 MAX_DIFF: Final = 512 << 10
 MAX_FINDINGS: Final = 50
+MAX_REMARKS: Final = 20
 _LONGEST: Final = 2_000
 _HASH: Final = 71
 
@@ -37,6 +38,8 @@ class Seen(NamedTuple):
     text: str
     """The whole diff, if it was asked for."""
     findings: tuple[FoundIn, ...]
+    remarks: tuple[str, ...]
+    """What a reader should know, and what needs no approval."""
     problem: Mapping[str, str] | None
 
 
@@ -53,6 +56,7 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
     added, removed = (_count(diff.get(name, 0)) for name in ("added", "removed"))
     preview = show_text(_text(diff.get("preview", "")))[:MAX_PREVIEW]
     findings = frame.get("findings") or []
+    remarks = frame.get("remarks") or []
     problem = frame.get("problem")
     return Seen(
         number=frame["number"],
@@ -64,6 +68,7 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
         left_out=_count(diff.get("left_out", 0)),
         text=show_text(text[: 2 * MAX_DIFF]),
         findings=tuple(_finding(finding) for finding in findings[:MAX_FINDINGS]),
+        remarks=tuple(render_line(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS]),
         problem=None if problem is None else error_of(problem),
     )
 

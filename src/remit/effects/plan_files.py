@@ -24,6 +24,7 @@ except ImportError:  # a Python without OpenSSL
 
 PERMISSIONS: Final = 0o777
 _SPECIAL: Final = 0o7000
+_ACCESS_ACL: Final = "system.posix_acl_access"
 _UNFINISHED: Final = 0o600
 _NOT_OURS_TO_SET: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EINVAL})
 
@@ -147,6 +148,7 @@ def write_fresh(spot: Spot, name: str, content: bytes, mode: int, dress: Mapping
     first = mode if dress is None else _UNFINISHED  # closed to all others until it is known who may read it
     descriptor = create_part(spot.folder, name, first, where=spot.path)
     try:
+        _require_no_other_rights(descriptor, where=spot.path)
         write_all(descriptor, content)
         if dress is not None:
             _dress(descriptor, dress, where=spot.path)
@@ -205,6 +207,17 @@ def too_large(size: int, most: int, where: str) -> Refused:
     )
 
 
+def other_rights(where: str) -> RemitError:
+    """The process that writes may not change permissions, so what the folder gives could not be taken away again."""
+    return EnvironmentFailed(
+        Reason.PERMISSION_DENIED,
+        "this folder gives new files access rights of its own (a default ACL), "
+        "so what is written there would not keep its permissions",
+        where=where,
+        next_step="Remove the default ACL of the folder with `setfacl -k`, or make the change by hand.",
+    )
+
+
 def mismatch(what: str, where: str) -> Refused:
     return Refused(
         Reason.HASH_MISMATCH,
@@ -215,6 +228,18 @@ def mismatch(what: str, where: str) -> Refused:
 
 
 # --- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _require_no_other_rights(descriptor: int, *, where: str) -> None:
+    """Asked of the empty file itself: the folder may have got a default ACL since somebody looked at it."""
+    try:
+        names = os.listxattr(descriptor)
+    except OSError as problem:
+        if problem.errno != errno.ENOTSUP:
+            raise
+        return
+    if _ACCESS_ACL in names:
+        raise other_rights(where)
 
 
 def _read_all(descriptor: int, size: int) -> bytes:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from remit.confine.beneath import already_there, exists
+from remit.effects.data_files import remarks
 from remit.effects.diff import Diff, diff_edit, diff_rename, diff_whole
 from remit.effects.edits.splice import Edited
 from remit.effects.handlers import Editors, Handler, edit_file
@@ -50,6 +51,7 @@ class _Seen(NamedTuple):
     said: str
     diff: Diff
     findings: tuple[Flagged, ...]
+    remarks: Sequence[str] = ()
 
 
 class Simulate:
@@ -142,7 +144,7 @@ class _Looking:
             diff = _NO_DIFF
         else:
             diff = diff_edit(path, old, edited, full=self._plan.diffs == "full", modes=(old_mode, after.mode))
-        return _Seen(before, after, edited.said, diff, findings)
+        return _Seen(before, after, edited.said, diff, findings, remarks(path, edited))
 
     def _see_rename(self, step: Step, before: State | None) -> _Seen:
         tree, new_path = self._tree, step.path if step.new_path is None else step.new_path
@@ -151,17 +153,18 @@ class _Looking:
             raise already_there(new_name)
         _require_hash(step.expected_after, before, name)
         content = tree.content(step.path) or b""
-        findings = self._find_by_name(step, name, new_name, content, before.mode if before is not None else 0)
+        # What the file had before the plan is not the plan's; a name that makes it a program, or broken data, is.
+        moved = Edited(content, None if tree.is_planned(step.path) else (), "")
+        findings = self._find_by_name(step, name, new_name, moved, before.mode if before is not None else 0)
         tree.rename(step.path, new_path)
         diff = _NO_DIFF if self._plan.diffs == "none" else diff_rename(name, new_name, full=self._plan.diffs == "full")
-        return _Seen(before, before, f"File renamed to {new_name}", diff, findings)
+        said = f"File renamed to {new_name}"
+        return _Seen(before, before, said, diff, findings, remarks(new_name, moved))
 
-    def _find_by_name(self, step: Step, name: str, new_name: str, content: bytes, mode: int) -> tuple[Flagged, ...]:
+    def _find_by_name(self, step: Step, name: str, new_name: str, moved: Edited, mode: int) -> tuple[Flagged, ...]:
         """What would be found under the new name and was not under the old one: a name decides what bytes mean."""
-        # What the file had before the plan is not the plan's; a name that makes it a program, or broken data, is.
-        edited = Edited(content, None if self._tree.is_planned(step.path) else (), "")
-        known = {(found.rule, found.what) for found in self._find_all(step, name, edited, mode)}
-        found = self._find_all(step, new_name, edited, mode)
+        known = {(found.rule, found.what) for found in self._find_all(step, name, moved, mode)}
+        found = self._find_all(step, new_name, moved, mode)
         return tuple(one for one in found if (one.rule, one.what) not in known)
 
     def _find_all(self, step: Step, name: str, edited: Edited, mode: int) -> tuple[Flagged, ...]:
@@ -224,6 +227,7 @@ def _seen_frame(step: Step, seen: _Seen, left_out: int) -> dict[str, Any]:
             "left_out": diff.left_out + left_out,
         },
         "findings": [one._asdict() for one in seen.findings[:MAX_FINDINGS]],
+        "remarks": list(seen.remarks),
     }
 
 

@@ -1,7 +1,8 @@
 """What this kernel can confine, found by asking it and not by reading its version.
 
-Nothing here changes this process or a file: the one trial that cannot be undone, Landlock's, runs in a process of its
-own (this file, started as a program, so it imports the standard library only). On another system than Linux, or on a
+Nothing here changes this process or a file of anybody's: the one trial that cannot be undone, Landlock's, runs in a
+process of its own (this file, started as a program, so it imports the standard library only), and `probe_exchange` puts
+two empty files of its own into a folder, and removes them. On another system than Linux, or on a
 processor whose system call numbers are not listed, every answer is no, with the reason.
 """
 
@@ -12,6 +13,7 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -41,6 +43,7 @@ _PR_GET_NO_NEW_PRIVS: Final = 39
 _SECCOMP_GET_ACTION_AVAIL: Final = 2
 _SECCOMP_ACTIONS: Final = {"KILL_PROCESS": 0x80000000, "ERRNO": 0x00050000, "ALLOW": 0x7FFF0000}
 _RENAME_NOREPLACE: Final = 1
+_RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 _CREATE_RULESET_VERSION: Final = 1
 # Bits 0 to 14: every file system right of ABI 3, REFER and TRUNCATE included.
@@ -227,6 +230,34 @@ def _renameat2(numbers: Numbers) -> Probe:
     if result == -errno.ENOENT:
         return Probe(True, "can refuse to replace")
     return Probe(False, _why(result))
+
+
+def probe_exchange(folder: str) -> Probe:
+    """Whether two files in this folder can change places in one step. That is up to its file system, not to the kernel
+    alone, and is found out only by doing it: in a folder of its own below, which is removed again.
+    """
+    missing = missing_support(platform.system(), platform.machine(), sys.maxsize)
+    if missing:
+        return Probe(False, missing)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".remit-probe-", dir=folder) as place:
+            return _exchange(SYSCALLS[platform.machine()], place)
+    except OSError as problem:
+        return Probe(False, f"not tried: {problem.strerror}", tried=False)
+
+
+def _exchange(numbers: Numbers, place: str) -> Probe:
+    one, other = os.path.join(place, "one"), os.path.join(place, "other")
+    for name in (one, other):
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    before = os.stat(one).st_ino, os.stat(other).st_ino
+    names = [ctypes.create_string_buffer(os.fsencode(name)) for name in (one, other)]
+    result = _call(numbers.renameat2, _AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE)
+    if result < 0:
+        return _no(result)
+    if (os.stat(other).st_ino, os.stat(one).st_ino) != before:
+        return Probe(False, "the two files did not change places")
+    return Probe(True, "two files can change places in one step")
 
 
 def _confinement() -> Probe:

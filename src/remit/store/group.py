@@ -236,12 +236,13 @@ def _failure(problem: BaseException, *, committing: bool) -> RemitError:
         failure = type(problem)(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
     else:
         outcome = "it is not known whether they were written" if committing else "nothing was written"
+        told = problem if isinstance(problem, RemitError) else None
+        why = told.what if told else str(problem) or type(problem).__name__
+        after = "Look first, then try again: remit ledger show" if committing else "Run `remit doctor`, try again."
         failure = EnvironmentFailed(
-            problem.reason if isinstance(problem, RemitError) else Reason.STORE_UNAVAILABLE,
-            f"the entries could not be committed, {outcome}: {str(problem) or type(problem).__name__}",
-            next_step="Look first, then try again: remit ledger show"
-            if committing
-            else "Run `remit doctor`, try again.",
+            told.reason if told else Reason.STORE_UNAVAILABLE,
+            f"the entries could not be committed, {outcome}: {why}",
+            next_step=f"{told.next_step} {after}" if told and told.next_step else after,
         )
     failure.__cause__ = problem
     return failure

@@ -5,6 +5,7 @@ or another machine is never taken for it. A process may leave others behind that
 shared lock on one file of the owner's, so that whoever gets it for himself knows that the last one is dead.
 """
 
+import contextlib
 import fcntl
 import os
 import time
@@ -81,11 +82,15 @@ def is_childless(path: Path, patience: float = WAIT_SECONDS) -> bool:
 
 
 def remove_stale_locks(folder: Path) -> None:
-    """Remove the lock files of owners that are dead, and whatever they had started too."""
+    """Remove the lock files of owners that are dead, and whatever they had started too.
+
+    They are in nobody's way, so a folder that is closed to us keeps them.
+    """
     for path in sorted(folder.glob("*.lock")):
         owner = path.stem.replace("_", ":")
-        if (is_gone(owner) or is_before_reboot(owner)) and is_childless(path, 0):
-            path.unlink(missing_ok=True)
+        with contextlib.suppress(PermissionError):
+            if (is_gone(owner) or is_before_reboot(owner)) and is_childless(path, 0):
+                path.unlink(missing_ok=True)
 
 
 def _describe(pid: int) -> str:

@@ -24,6 +24,19 @@ _WHOLE_CHARACTERS: Final = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+", re.DOTALL
 )
 _DEFAULT: Final = Bounds()
+MEND: Final = "Mend it there. Keys and texts stand in double quotes; JSON has no comments and no comma at the end."
+_WORDS: Final = {
+    "Expecting value": "a value is expected here",
+    "Expecting ',' delimiter": "a comma or a closing bracket is expected here",
+    "Expecting ':' delimiter": "a colon is expected after the key",
+    "Expecting property name enclosed in double quotes": "a key in double quotes is expected here",
+    "Illegal trailing comma before end of object": "a comma stands before the closing bracket",
+    "Illegal trailing comma before end of array": "a comma stands before the closing bracket",
+    "Extra data": "something follows the end of the document",
+    "Invalid control character at": "a text holds a line break or another control character",
+    "Invalid \\escape": "a backslash stands before a character that cannot be escaped",
+    "Invalid \\uXXXX escape": "a \\u is not followed by four hex digits",
+}
 
 
 def read_bounded(stream: IO[bytes], bounds: Bounds = _DEFAULT, *, source: str = "input") -> bytes:
@@ -68,7 +81,8 @@ def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") 
         _refuse(number.why, f"{source}, {place}", "Use a finite number; send very large integers as strings.")
     except json.JSONDecodeError as problem:
         _scan_shape(raw, bounds, source)  # says more of a bracket or a quote
-        _refuse(f"this is not JSON: {problem.msg}", f"{source}, line {problem.lineno}, column {problem.colno}")
+        place = f"{source}, line {problem.lineno}, column {problem.colno}"
+        _refuse(f"this is not JSON: {_in_our_words(problem.msg, text)}", place, MEND)
     except RecursionError:  # the scan bounds the depth; this is for bounds set past the interpreter's own
         raise Refused(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
     if _SURROGATE_ESCAPE.search(raw):
@@ -100,6 +114,12 @@ class _BadNumber(Exception):
     def __init__(self, why: str, text: str) -> None:
         self.why = why
         self.text = text
+
+
+def _in_our_words(said: str, text: str) -> str:
+    if not text.strip():
+        return "there is nothing in it"
+    return next((words for start, words in _WORDS.items() if said.startswith(start)), said)
 
 
 def _refuse(what: str, where: str, next_step: str = "") -> NoReturn:
@@ -139,11 +159,11 @@ def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
         elif first in b"]}":
             depth -= 1
             if depth < 0:
-                _refuse("a bracket closes what nothing opened", f"{source}, byte {match.start()}")
+                _refuse("a bracket closes what nothing opened", f"{source}, byte {match.start()}", MEND)
         elif first == 0x2C:  # a comma
             items += 1
         elif match.end() == match.start() + 1:
-            _refuse("a string has no closing quote", f"{source}, byte {match.start()}")
+            _refuse("a string has no closing quote", f"{source}, byte {match.start()}", MEND)
         else:
             strings += 1
         # A valid document has at most two strings an item; without this, a run of quotes would be walked to its end.

@@ -30,6 +30,16 @@ from remit.untrusted.bounds import Bounds
 
 YAML_BOUNDS: Final = Bounds(max_bytes=64 << 10, max_items=10_000)
 
+MEND: Final = "Mend it there. Indent with spaces, and put a text in quotes if it holds `: ` or ` #`."
+_WORDS: Final = {
+    "mapping values are not allowed here": "a key with its value cannot stand here",
+    "could not find expected ':'": "a colon is missing after the key",
+    "while scanning for the next token": "a character that cannot begin a value",
+    "found character '\\t' that cannot start any token": "a tab stands where spaces should",
+    "expected <block end>": "the indentation does not fit what stands above",
+    "found unexpected end of stream": "the text ends inside of quotes",
+}
+
 # YAML 1.2.2, 10.3.2: the core schema.
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE: Final = frozenset({"true", "True", "TRUE"})
@@ -61,13 +71,15 @@ def _events(text: str, source: str) -> Iterator[Event]:
     try:
         yield from YAML(typ="safe", pure=True).parse(text)
     except MarkedYAMLError as problem:
-        _refuse(f"this is not YAML: {problem.problem or problem.context}", _place(source, problem.problem_mark))
+        said = str(problem.problem or problem.context)
+        told = next((words for start, words in _WORDS.items() if said.startswith(start)), said)
+        _refuse(f"this is not YAML: {told}", _place(source, problem.problem_mark), MEND)
     except ReaderError as problem:
         before = text[: problem.position]
         place = f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
         _refuse("this is not YAML: a control character is not allowed", f"{source}, {place}", "Remove the character.")
     except YAMLError as problem:
-        _refuse(f"this is not YAML: {problem}", source)
+        _refuse(f"this is not YAML: {problem}", source, MEND)
     except (ValueError, OverflowError):  # the scanner does not check that a \\U escape is a character
         _refuse("this is not YAML: an escape stands for no character", source, "Send the whole character.")
 

@@ -77,7 +77,7 @@ def _select(document: Any, path: str) -> Way:
     try:
         compiled = _ENVIRONMENT.compile(path)
     except JSONPathError as problem:
-        raise _malformed(path, str(problem).partition("\n")[0]) from None
+        raise _malformed(path, _place_of(problem)) from None
     except RecursionError:
         raise _malformed(path, "it is nested too deep") from None
     try:
@@ -138,6 +138,12 @@ def _no_match(path: str) -> Refused:
         f"{path!r} selects nothing in the file",
         next_step="Look at the file as it is now, and write the path for that.",
     )
+
+
+def _place_of(problem: JSONPathError) -> str:
+    """Where the parser stopped. Its own words name its tokens, and making them can fail."""
+    at = getattr(problem.token, "index", -1)
+    return f"it goes wrong at character {at + 1}" if at >= 0 else "it ends too early"
 
 
 def _malformed(path: str, why: str) -> Refused:

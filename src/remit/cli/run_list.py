@@ -1,0 +1,156 @@
+"""The runs of plans and of what took them back, newest first, as the ledger vouches for them; and their short names."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
+
+from remit.checkpoint.manifest import fold
+from remit.contracts.outcome import PlanOutcome, RollbackOutcome
+from remit.doors.past_runs import PastRuns
+from remit.doors.plan_setting import PlanRules
+from remit.doors.task import DEFAULT_TENANT
+from remit.errors import Reason, Refused, RemitError
+from remit.journal import is_orphan
+from remit.store.claims import Done, Running
+from remit.workspace import Workspace
+
+LEAST_SHORT: Final = 8
+MANY: Final = 1_000_000
+NOT_VOUCHED_FOR: Final = "NOT VOUCHED FOR"
+_NEWEST: Final = """SELECT scope, key, coalesce(finished_at, claimed_at) AS at FROM claims
+  WHERE tenant_id = ? AND scope IN ('plan', 'rollback') ORDER BY at DESC, key DESC LIMIT ?"""
+_IDS: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan' ORDER BY key DESC"
+
+Undo = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "UNKNOWN"]
+
+
+class KnownRun(NamedTuple):
+    """One run of a plan, or of the rollback of one."""
+
+    at: str
+    what: Literal["plan", "rollback"]
+    plan_id: str
+    envelope_id: str
+    status: str
+    files: int | None
+    undo: Undo
+    until: str | None = None
+    report: str | None = None
+
+    @property
+    def can_be_undone(self) -> bool:
+        return self.undo in {"POSSIBLE", "PARTLY_DONE"}
+
+    def tree(self) -> dict[str, Any]:
+        command = f"remit rollback {self.envelope_id}" if self.can_be_undone else None
+        undo = {"state": self.undo, "until": self.until, "command": command}
+        return {name: value for name, value in self._asdict().items() if name != "until"} | {"undo": undo}
+
+
+def list_runs(workspace: Workspace, limit: int = MANY) -> Iterator[KnownRun]:
+    """The newest first. One that the ledger does not vouch for is listed, and nothing it says of itself is."""
+    reading = _Reading(workspace)
+    with workspace.store.reading() as connection:
+        rows = list(connection.rows(_NEWEST, (DEFAULT_TENANT, limit)))
+    for scope, key, at in rows:
+        found = reading.runs.claim(str(key), str(scope))
+        if found is not None:
+            yield reading.plan(found, str(at)) if scope == "plan" else reading.rollback(found, str(at))
+
+
+def short_name(envelope_id: str) -> str:
+    """The last part: the first ones of ids that were made in one minute are the same."""
+    return envelope_id.rpartition("-")[2]
+
+
+def full_name(workspace: Workspace, name: str) -> str:
+    """The envelope's id that ends like this; whatever else a run is called stays as it is."""
+    if name == "last" or len(name) < LEAST_SHORT or "/" in name:
+        return name
+    with workspace.store.reading() as connection:
+        ids = [str(row[0]) for row in connection.rows(_IDS, (DEFAULT_TENANT,))]
+    meant = [each for each in ids if each.endswith(name)]
+    if len(meant) > 1 and name not in meant:
+        raise Refused(
+            Reason.MALFORMED,
+            f"{len(meant):,} runs have an envelope whose id ends like this",
+            where=name,
+            next_step=f"Give more of it: {meant[0]}, or {meant[1]}.",
+        )
+    return meant[0] if len(meant) == 1 else name
+
+
+class _Reading:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        rules = PlanRules(
+            lambda: str((workspace.root / workspace.config.root).resolve()), lambda: workspace.config, workspace.clock
+        )
+        self.runs = PastRuns(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
+        self._known = cache(self._outcomes)
+
+    def plan(self, found: Done | Running, at: str) -> KnownRun:
+        envelope_id = found.key.key
+        if isinstance(found, Running):
+            plan_id = _said(found).get("plan_id", "")
+            return KnownRun(at, "plan", str(plan_id), envelope_id, self._unfinished(found), None, "UNKNOWN")
+        known = self._known(envelope_id)
+        if known is None:
+            return KnownRun(at, "plan", "", envelope_id, NOT_VOUCHED_FOR, None, "UNKNOWN")
+        outcome, rollbacks = known
+        undo, until = self._undo(outcome, rollbacks)
+        status, files = outcome.status, outcome.change_log.files_affected_count
+        return KnownRun(at, "plan", status.plan_id, envelope_id, status.status, files, undo, until, status.folder)
+
+    def rollback(self, found: Done | Running, at: str) -> KnownRun:
+        envelope_id = found.correlation_id
+        if isinstance(found, Running):
+            plan_id = _said(found).get("manifest", {}).get("plan_id", "")
+            return KnownRun(at, "rollback", str(plan_id), envelope_id, self._unfinished(found), None, "NOTHING")
+        known = self._known(envelope_id)
+        outcome, rollbacks = known or (None, ())
+        this = next((each for each in rollbacks if each.order_id == found.key.key), None)
+        if outcome is None or this is None:
+            return KnownRun(at, "rollback", "", envelope_id, NOT_VOUCHED_FOR, None, "NOTHING")
+        folders = {each.checkpoint_id for each in this.manifest.checkpoints if each.file_kind == "directory"}
+        files = len(set(this.restored) - folders)
+        status = outcome.status
+        return KnownRun(
+            at, "rollback", status.plan_id, envelope_id, this.status, files, "NOTHING", report=status.folder
+        )
+
+    def _outcomes(self, envelope_id: str) -> tuple[PlanOutcome, tuple[RollbackOutcome, ...]] | None:
+        try:
+            found = self.runs.claim(envelope_id)
+            if not isinstance(found, Done):
+                return None
+            outcome = self.runs.outcome_of(found)
+            return outcome, tuple(self.runs.rollbacks_of(outcome))
+        except RemitError:  # one row that somebody changed must not hide the others
+            return None
+
+    def _undo(self, outcome: PlanOutcome, rollbacks: tuple[RollbackOutcome, ...]) -> tuple[Undo, str | None]:
+        if outcome.manifest is None or outcome.status.status not in {"SUCCESS", "PARTIAL"}:
+            return "NOTHING", None
+        if not outcome.manifest.checkpoints:
+            return "NOTHING", None
+        now = fold(outcome.manifest, rollbacks, self._workspace.clock())
+        if now.status == "EXECUTED":
+            return "DONE", None
+        if now.status == "EXPIRED":
+            return "EXPIRED", now.expires_at
+        partly = any(each.restored_at for each in now.checkpoints)
+        return "PARTLY_DONE" if partly else "POSSIBLE", now.expires_at
+
+    def _unfinished(self, found: Running) -> str:
+        return "UNFINISHED" if is_orphan(found, self._workspace.store.dialect) else "RUNNING"
+
+
+def _said(found: Running) -> dict[str, Any]:
+    """Only to name it; nothing is decided by what is written there."""
+    try:
+        said = json.loads(found.checkpoint)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

@@ -1,0 +1,283 @@
+"""The life of a begun plan: carried out or taken back, taken up where a process died, and verified at its end."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from remit.authority.signing import Keyring
+from remit.authority.statuses import verify_status
+from remit.checkpoint.outputs import STATUS, ReportFolder
+from remit.contracts.plan import Plan
+from remit.contracts.status import CompletionStatus, PlanStatus
+from remit.doors.drafting import times_of
+from remit.doors.folders import clear_aside, is_any_cleared, make_folders, remove_folders, sync_folders
+from remit.doors.going import Course, FileLook, Ran, as_contradiction, require_as_planned, stuck, take_back
+from remit.doors.plan_outcome import STANDS, left_to_a_person, preflight_results, unknown_results
+from remit.doors.plan_papers import BegunPlan, shortened
+from remit.doors.plan_setting import Phase, PlanSetting
+from remit.doors.reaching import Reached
+from remit.doors.running import Carried, Runner, paths_of
+from remit.effects.plan_steps import Progress, Result, note_back, note_keep, note_wave, read_progress
+from remit.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
+from remit.policy.fate import Judged, decide_fate
+from remit.road import Note, Notes, Unsettled
+
+
+@dataclass(frozen=True)
+class PlanLives:
+    """Of the plans that this process works on. It keeps, by envelope, what their checkpoints and notes do not tell."""
+
+    setting: PlanSetting
+    keyring: Callable[[], Keyring]
+    _ran: dict[str, Ran] = field(default_factory=dict, init=False, repr=False)
+    _looks: dict[str, dict[int, FileLook]] = field(default_factory=dict, init=False, repr=False)
+    _went_back: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False)
+    """With what is not as before all the same, in words."""
+    _cleared: set[str] = field(default_factory=set, init=False, repr=False)
+
+    # --- there, or back -----------------------------------------------------------------------------------------------
+
+    def carry_out(self, plan: Plan, begun: BegunPlan, require_alive: Callable[[], None], note: Note) -> Ran:
+        """All of it, or what its instructions keep of it; or it is taken back before this returns."""
+        if begun.doomed:
+            return self._remember(begun, Ran("FAILED", preflight_results(begun, self.setting.now())))
+        # Whoever cancelled before the intent stood was told that it will not run: asked afresh, not now and then.
+        self.setting.cancellations.is_recorded(begun.envelope_id)
+        reached = Reached(
+            begun.steps,
+            note,
+            lambda: self.setting.is_cancelled(begun.envelope_id),
+            require_alive,
+            self.setting.rules.clock,
+        )
+        try:
+            return self._there_or_back(plan, begun, reached, note)
+        except Unsettled:
+            raise
+        except Exception as problem:  # the ledger, most likely: nobody must be told that the world is as before
+            raise stuck(_course(begun), problem) from problem
+        except BaseException as interrupt:
+            self._cancel_in_haste(begun, reached, note, interrupt)
+            raise
+
+    def _there_or_back(self, plan: Plan, begun: BegunPlan, reached: Reached, note: Note) -> Ran:
+        try:
+            carried = self._there(plan, begun, reached)
+        except Exception as problem:  # noqa: BLE001 - nothing but going back is right after it
+            carried = Carried(reached.results(as_remit_error(problem)), as_remit_error(problem))
+        fate = decide_fate([_judged(result) for result in carried.results], begun.instructions)
+        ended_by = carried.problem or (reached.why_not_on() if fate.verdict != "BACK" else None)
+        if fate.verdict == "GOOD" and ended_by is None:
+            return self._remember(begun, Ran("SUCCESS", carried.results, used=carried.used))
+        if fate.verdict == "KEEP" and ended_by is None:
+            note(note_keep(sorted(Ran("PARTIAL", carried.results).done), shortened(carried.results)))
+            return self._remember(begun, Ran("PARTIAL", carried.results, used=carried.used))
+        return self._back_after_failure(begun, carried, ended_by, reached, note)
+
+    def _there(self, plan: Plan, begun: BegunPlan, reached: Reached) -> Carried:
+        config = self.setting.rules.config()
+        times = times_of(plan, config)
+        reached.set_deadline(times.seconds)
+        runner = self.setting.runner(begun.envelope_id, rich=begun.rich, plan_id=begun.plan_id)
+        self._tell(begun, "RUNNING")
+        make_folders(begun.root, begun.folders)
+        steps = begun.with_operations(plan)
+        in_parallel = begun.instructions.execution_order == "parallel"
+        return runner.carry_out(
+            steps,
+            _course(begun).places_there(),
+            times,
+            reached.may_go_on,
+            lanes=config.limits.max_concurrent_operations if in_parallel else 1,
+            restoring={} if any(step.dress for step in begun.steps.steps) else None,
+        )
+
+    def _back_after_failure(
+        self, begun: BegunPlan, carried: Carried, problem: RemitError | None, reached: Reached, note: Note
+    ) -> Ran:
+        results = carried.results
+        status = _status_of_failure(results, problem)
+        if carried.problem is None:  # the process came to its end, so what it says was not done is not
+            not_done = [result.number for result in results if result.state != "done"]
+            note(note_wave(reached.wave, not_done))
+            reached.not_done = frozenset(not_done)
+        note(note_back(status, shortened(results)))
+        warnings = self._back(begun, Progress(reached.wave, reached.not_done), note)
+        whole = problem if problem is not None and not _is_told(problem, results) else None
+        return self._remember(begun, Ran(status, results, problem=whole, warnings=warnings, used=carried.used))
+
+    def _cancel_in_haste(self, begun: BegunPlan, reached: Reached, note: Note, interrupt: BaseException) -> None:
+        """Somebody interrupted this process. It is taken back, and recorded so, before the interrupt goes on."""
+        results = reached.results(EnvironmentFailed(Reason.CANCELLED, "it was interrupted"))
+        try:
+            note(note_back("CANCELLED", shortened(results)))
+            warnings = self._back(begun, Progress(reached.wave, reached.not_done), note)
+        except BaseException as problem:  # noqa: BLE001 - interrupted once more, perhaps
+            raise stuck(_course(begun), problem) from interrupt
+        self._remember(begun, Ran("CANCELLED", results, warnings=warnings))
+
+    # --- taken up where a process died --------------------------------------------------------------------------------
+
+    def settle(self, begun: BegunPlan, notes: Notes, note: Note) -> Ran | None:
+        """What it had come to is brought to its end; None: it had come to nothing, and everything is as before."""
+        if begun.doomed:
+            return self._remember(begun, Ran("FAILED", preflight_results(begun, self.setting.now())))
+        progress = read_progress(notes)
+        if progress.verdict == "back":
+            return self._go_on_back(begun, progress, note)
+        if progress.verdict == "keep":
+            return self._go_on_keeping(begun, progress)
+        if progress.undone is None and (done := self._finished(begun, progress)) is not None:
+            return done
+        self._back(begun, progress, note)
+        if notes:
+            note(note_wave(0, []))  # what was noted holds no longer: whoever runs it again begins with the first wave
+        return None
+
+    def _go_on_back(self, begun: BegunPlan, progress: Progress, note: Note) -> Ran:
+        warnings = self._back(begun, progress, note)
+        known = any(result.state == "failed" for result in progress.results)
+        problem = None if known else _cut_off()
+        return self._remember(
+            begun, Ran(_status(progress.status), progress.results, problem=problem, warnings=warnings)
+        )
+
+    def _go_on_keeping(self, begun: BegunPlan, progress: Progress) -> Ran:
+        course = _course(begun)
+        cleared = is_any_cleared(begun.root, course.places(), begun.steps, progress.kept)
+        kept = paths_of(step for step in begun.steps.steps if step.number in progress.kept)
+        sync_folders(begun.root, (place for path, place in course.places().items() if path in kept))
+        verified = cleared and self._is_published(begun)
+        return self._remember(begun, Ran("PARTIAL", progress.results, verified=verified))
+
+    def _finished(self, begun: BegunPlan, progress: Progress) -> Ran | None:
+        found = self._runner(begun).finish(begun.steps, _course(begun).places_there(), progress.wave, progress.not_done)
+        if not found.forward:
+            return None
+        now = self.setting.now()
+        done = tuple(Result(step.number, "done", begun.started_at, now) for step in begun.steps.steps)
+        return self._remember(begun, Ran("SUCCESS", done, verified=found.cleared and self._is_published(begun)))
+
+    def _is_published(self, begun: BegunPlan) -> bool:
+        """Whether the signed status of this very run lies in its folder.
+
+        It is written when the world was verified, and before an old file is removed. That such a file is missing proves
+        nothing: anybody can have removed it.
+        """
+        try:
+            with ReportFolder.open(begun.root, begun.folder) as folder:
+                status = CompletionStatus.parse(folder.read(STATUS) or b"", source=STATUS)
+            verify_status(status, self.keyring())
+        except RemitError:
+            return False
+        ids = (begun.envelope_id, begun.ids.report_id)
+        return (status.envelope_id, status.report_id) == ids and status.status in STANDS
+
+    # --- back ---------------------------------------------------------------------------------------------------------
+
+    def undo(self, begun: BegunPlan, notes: Notes, note: Note) -> None:
+        """It was done, and is not to stand."""
+        if begun.envelope_id in self._cleared:
+            raise EnvironmentFailed(
+                Reason.ROLLBACK_FAILED,
+                "the old files were removed already, so the plan stands",
+                where=f"plan {begun.plan_id}",
+                next_step="Run `remit recover`: it will record what was done. Then: remit rollback",
+            )
+        ran = self._ran.get(begun.envelope_id)
+        note(note_back("ROLLED_BACK", shortened(ran.results if ran else ())))
+        progress = read_progress(notes)
+        not_done = progress.not_done if ran is None else frozenset(range(len(begun.steps.steps))) - ran.done
+        self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1, not_done=not_done), note)
+
+    def _back(self, begun: BegunPlan, progress: Progress, note: Note) -> tuple[str, ...]:
+        self._tell(begun, "ROLLING_BACK")
+        warnings = take_back(_course(begun), self._runner(begun), progress, note)
+        self._went_back[begun.envelope_id] = warnings
+        return warnings
+
+    # --- at its end ---------------------------------------------------------------------------------------------------
+
+    def verify(self, begun: BegunPlan, made: Ran) -> None:
+        """`Contradicted` if the world is not as the plan says, or a rule of the plan does not hold."""
+        self._remember(begun, made)
+        if made.status not in STANDS or made.verified:
+            return
+        self._tell(begun, "VERIFYING", len(made.done))
+        course = _course(begun)
+        hashed = begun.instructions.verify_hashes
+        self._looks[begun.envelope_id] = require_as_planned(course, made.done, begun.originals, hashed=hashed)
+        if begun.steps.rules:
+            seconds = float(self.setting.rules.config().timeouts.task)
+            try:
+                self._runner(begun).check(begun.steps, course.places_there(), seconds)
+            except RemitError as problem:
+                raise as_contradiction(problem) from problem
+
+    def failure(self, begun: BegunPlan, problem: RemitError) -> Ran:
+        """What is to be recorded of a plan that `problem` ended."""
+        ran = self._ran.get(begun.envelope_id)
+        if ran is not None and ran.status == "CANCELLED":
+            return ran
+        warnings = self._went_back.get(begun.envelope_id)
+        went_back = warnings is not None
+        if not went_back:  # somebody closed it as it is
+            problem = left_to_a_person(problem, begun)
+        results = ran.results if ran is not None else unknown_results(begun, went_back=went_back)
+        status: PlanStatus = "ROLLED_BACK" if went_back else "FAILED"
+        return Ran(status, results, problem=problem, warnings=warnings or ())
+
+    def clear_up(self, begun: BegunPlan) -> None:
+        """It stands: what only the way back needed goes."""
+        self._cleared.add(begun.envelope_id)
+        clear_aside(begun.root, begun.places(), begun.steps)
+        kept = begun.kept_folders(self._ran[begun.envelope_id].done)
+        remove_folders(begun.root, [folder for folder in begun.folders if folder not in kept])
+
+    def looks(self, begun: BegunPlan) -> dict[int, FileLook] | None:
+        """The files as they were verified, if they were."""
+        return self._looks.get(begun.envelope_id)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _remember(self, begun: BegunPlan, ran: Ran) -> Ran:
+        self._ran[begun.envelope_id] = ran
+        return ran
+
+    def _runner(self, begun: BegunPlan) -> Runner:
+        return self.setting.runner(begun.envelope_id, rich=begun.rich)
+
+    def _tell(self, begun: BegunPlan, phase: Phase, done: int = 0) -> None:
+        self.setting.tell(begun.envelope_id, begun.plan_id, phase, done, len(begun.steps.steps))
+
+
+def _course(begun: BegunPlan) -> Course:
+    return Course(begun.root, begun.steps, begun.first_states(), begun.folders)
+
+
+def _judged(result: Result) -> Judged:
+    reason = Reason(result.error["reason"]) if result.error else None
+    return Judged(result.number, result.state, reason)
+
+
+def _status_of_failure(results: Collection[Result], problem: RemitError | None) -> PlanStatus:
+    reasons = {Reason(result.error["reason"]) for result in results if result.error}
+    if Reason.CANCELLED in reasons or (problem is not None and problem.reason is Reason.CANCELLED):
+        return "CANCELLED"
+    return "ROLLED_BACK" if any(result.state == "done" for result in results) else "FAILED"
+
+
+def _is_told(problem: RemitError, results: Collection[Result]) -> bool:
+    """Whether a step's failure says the same already."""
+    return any(result.error is not None and result.error["reason"] == problem.reason for result in results)
+
+
+def _status(word: str) -> PlanStatus:
+    match word:
+        case "FAILED" | "ROLLED_BACK" | "CANCELLED" | "PARTIAL" | "SUCCESS":
+            return word
+    raise EnvironmentFailed(Reason.STORE_OUTDATED, "a note of this run cannot be read")
+
+
+def _cut_off() -> RemitError:
+    """Why it was taken back died with the process that knew."""
+    return EnvironmentFailed(Reason.EFFECT_FAILED, "it was being taken back when its process ended")

@@ -1,0 +1,237 @@
+"""A plan's preview: all that was looked at, and what of it people and programs are shown."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+from remit.contracts.base import RiskLevel
+from remit.contracts.change_log import FileOperation
+from remit.contracts.envelope import ApprovedInput
+from remit.contracts.error_response import ErrorResponse
+from remit.contracts.plan import Action, Plan
+from remit.contracts.plan_preview import (
+    MAX_FINDINGS,
+    MAX_REMARKS,
+    NeededApprovals,
+    PlanPreviewDocument,
+    PreviewedFile,
+    PreviewedFinding,
+    PreviewedRemark,
+)
+from remit.doors.running import paths_of
+from remit.doors.seen import Seen
+from remit.effects.plan_steps import Ids, Move, Result, State, Step, StepPlan
+from remit.errors import Reason
+from remit.ids import parse_time
+from remit.policy.fate import Judged, PlanFate, decide_fate
+from remit.policy.findings import Needed, PathFinding
+from remit.reports.report import build_errors
+from remit.reports.run import Run
+from remit.road import Preview
+
+MAX_DIFFS: Final = 8 << 20
+MANY_FILES: Final = 20
+
+_OPERATIONS: Final[dict[Move, FileOperation]] = {
+    "create": "CREATE",
+    "modify": "MODIFY",
+    "delete": "DELETE",
+    "rename": "RENAME",
+}
+_RISK_OF_ENDING: Final[dict[str, RiskLevel]] = {"PARTIAL": "HIGH", "ROLLED_BACK": "MEDIUM", "FAILED": "MEDIUM"}
+"""Half of a plan is what nobody has thought of; one that comes to nothing was meant to come to something."""
+_RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPreview(Preview):
+    """With all that was looked at: what is previewed is what the effect must find, and what it must arrive at."""
+
+    plan: Plan
+    plan_digest: str
+    config_digest: str
+    steps: StepPlan
+    seen: tuple[Seen, ...]
+    inputs: tuple[ApprovedInput, ...]
+    needs: Needed
+    findings: tuple[PathFinding, ...]
+    folders: tuple[str, ...]
+    """To be made, parents first."""
+    first: tuple[State | None, ...]
+    """Each path of the plan before the run."""
+    at: str
+
+    @property
+    def doomed(self) -> bool:
+        """It would stop at its first error, and there is one: nothing of it is worth beginning."""
+        return self.steps.stop_on_error and any(step.problem for step in self.steps.steps)
+
+    @property
+    def fate(self) -> PlanFate:
+        """What would become of it, as far as the files as they are now can tell."""
+        if self.doomed:
+            return PlanFate("BACK", "FAILED")
+        return decide_fate([_judged(step) for step in self.steps.steps], self.plan.execution_instructions)
+
+    @property
+    def kept(self) -> dict[int, State | None]:
+        """The files that are to be backed up, by path."""
+        touched = paths_of(step for step in self.steps.steps if step.problem is None and not step.unchanged)
+        return {path: self.first[path] for path in sorted(touched) if self.first[path] is not None}
+
+    @property
+    def document(self) -> PlanPreviewDocument:
+        return _document(self)
+
+
+def _judged(step: Step) -> Judged:
+    if step.problem is None:
+        return Judged(step.number, "done")
+    return Judged(step.number, "failed", Reason(step.problem["reason"]))
+
+
+def _document(preview: PlanPreview) -> PlanPreviewDocument:
+    needs = preview.needs
+    executable = sorted({found.path for found in preview.findings if found.rule == "executable"})
+    content = sorted({found.path for found in preview.findings if found.rule != "executable"})
+    needed = NeededApprovals(
+        protected=needs.protected,
+        executable=tuple(executable),
+        content=tuple(content),
+        irreversible=needs.irreversible,
+    )
+    problems = _problems(preview)
+    is_asking = any((needed.protected, needed.executable, needed.content, needed.irreversible))
+    return PlanPreviewDocument.from_tree(
+        {
+            "plan_id": preview.plan.plan_id,
+            "plan_digest": preview.plan_digest,
+            "config_digest": preview.config_digest,
+            "digest": preview.digest,
+            "status": "WOULD_FAIL" if problems else "NEEDS_APPROVAL" if is_asking else "READY",
+            "risk": _risk(preview, needed),
+            "inputs": [item.tree() for item in preview.inputs],
+            "files": _files(preview),
+            "needs": needed.tree(),
+            "findings": [_finding(found).tree() for found in preview.findings[:MAX_FINDINGS]],
+            "remarks": [remark.tree() for remark in _remarks(preview)],
+            "problems": [problem.tree() for problem in problems],
+            "doomed": preview.doomed,
+            "would_end": preview.fate.status,
+            "consequence": _consequence(preview),
+            "rules": [_sentence(rule) for rule in preview.steps.rules],
+            "folders": [] if preview.doomed else list(preview.folders),
+            "backup_bytes": 0 if preview.doomed else sum(state.size for state in preview.kept.values() if state),
+        }
+    )
+
+
+def _consequence(preview: PlanPreview) -> str:
+    """What a person must know before a yes to a plan that would not succeed."""
+    failing = [step.action_id for step in preview.steps.steps if step.problem is not None]
+    if not failing:
+        return ""
+    fails = f"{failing[0]} would fail" if len(failing) == 1 else f"{len(failing):,} actions would fail"
+    others = len(preview.steps.steps) - len(failing)
+    match preview.fate.status:
+        case "PARTIAL":
+            rest = "the other one" if others == 1 else f"the other {others:,}"
+            return f"{fails}, and {rest} would be done and would stay: rollback_on_failure is false."
+        case "ROLLED_BACK":
+            return f"{fails}, and whatever had been done by then would be taken back: nothing would stay changed."
+    return f"{fails}, so nothing would be changed at all."
+
+
+def _remarks(preview: PlanPreview) -> list[PreviewedRemark]:
+    paths = preview.steps.paths
+    said = (
+        PreviewedRemark(path=paths[step.path if step.new_path is None else step.new_path], what=remark)
+        for step, one in zip(preview.steps.steps, preview.seen, strict=True)
+        for remark in one.remarks
+    )
+    return list(islice(said, MAX_REMARKS))
+
+
+def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
+    """As the report of a run would have them that failed like this."""
+    draft, at = str(uuid.uuid4()), preview.at
+    run = Run(
+        plan_id=preview.plan.plan_id,
+        ids=Ids(draft, draft, draft, draft),
+        folder="",
+        started_at=at,
+        completed_at=at,
+        status="FAILED",
+        steps=preview.steps,
+        results=tuple(
+            Result(step.number, "failed", at, at, step.problem) for step in preview.steps.steps if step.problem
+        ),
+        diffs={},
+        modified={},
+        originals={},
+        rolled_back=False,
+        has_manifest=False,
+    )
+    return build_errors(run, lambda: parse_time(at))
+
+
+def _finding(found: PathFinding) -> PreviewedFinding:
+    return PreviewedFinding.from_tree(
+        {"path": found.path, "rule": found.rule, "where": found.where, "what": found.what}
+    )
+
+
+def _sentence(rule: Mapping[str, Any]) -> str:
+    """What a rule reads. What it compares with stands in the plan, and may be long."""
+    told = f"{rule['type']} {rule['path']}"
+    if rule["type"] == "json_schema":
+        return f"{told} against {rule.get('schema_file') or 'a schema in the plan'}"
+    return f"{told} at {rule['expression']}" if rule["type"] == "json_path" else told
+
+
+def _files(preview: PlanPreview) -> list[dict[str, Any]]:
+    """Every step that would change something. Past a bound, diffs are left out, and their lines counted."""
+    room, files = MAX_DIFFS, []
+    paths = preview.steps.paths
+    for step, one in zip(preview.steps.steps, preview.seen, strict=True):
+        if step.problem is not None or step.unchanged:
+            continue
+        text, left_out = one.text, one.left_out
+        if len(text) > room:
+            text, left_out = "", left_out + text.count("\n")
+        room -= len(text)
+        file = PreviewedFile(
+            action_id=step.action_id,
+            path=paths[step.path],
+            new_path=None if step.new_path is None else paths[step.new_path],
+            operation=_OPERATIONS[step.move],
+            before=step.before.sha256 if step.before else None,
+            after=step.after.sha256 if step.after else None,
+            lines_added=one.diff.lines_added,
+            lines_removed=one.diff.lines_removed,
+            diff=text,
+            diff_left_out=left_out,
+        )
+        files.append(file.tree())
+    return files
+
+
+def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
+    """The highest of what the plan says of itself and what it does."""
+    named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
+    named += [_RISK_OF_ENDING.get(preview.fate.status, "LOW")]
+    named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in preview.findings]
+    if any(step.move == "delete" for step in preview.steps.steps) or needed.protected:
+        named.append("HIGH")
+    if any(_replaces_document(action) for action in preview.plan.action_plan):
+        named.append("HIGH")
+    if len(paths_of(preview.steps.steps)) > MANY_FILES:
+        named.append("MEDIUM")
+    return max(named, key=_RISKS.index)
+
+
+def _replaces_document(action: Action) -> bool:
+    operation = action.operation
+    return operation.type == "json_update_value" and operation.path.strip() == "$"

@@ -1,0 +1,97 @@
+"""What the plans of a workspace are run with, and their rollbacks too: rules, a sandbox, and whoever listens."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from remit.contracts.config import SystemConfig
+from remit.contracts.status import StatusUpdate
+from remit.doors.running import NO_HOOKS, PLAIN, RICH, PlanHooks, Runner
+from remit.ids import Clock, render_time
+from remit.sandbox.fleet import Fleet
+from remit.sandbox.orders import Build, Quotas
+
+Phase = Literal["CHECKING", "CHECKPOINT", "RUNNING", "VERIFYING", "ROLLING_BACK", "REPORTING"]
+
+CANCEL_LOOK: Final = 0.25
+"""Seconds between two looks at the record for a cancellation."""
+_OPEN_FILES: Final = 512
+_PARSERS: Final = ("ruamel", "jsonpath", "jsonschema_rs", "re2")
+"""What the edits of structured files import."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRules:
+    """What the workspace says about plans."""
+
+    root: Callable[[], str]
+    config: Callable[[], SystemConfig]
+    clock: Clock
+
+
+class Cancellations:
+    """Whether somebody recorded that a plan is not to run, or not to its end: by envelope id. A yes is for ever."""
+
+    def __init__(self, ask: Callable[[str], bool] = lambda _: False) -> None:
+        self._ask = ask
+        self._next: dict[str, float] = {}
+        self._yes: set[str] = set()
+
+    def is_known(self, envelope_id: str) -> bool:
+        """Quick: the record is looked at now and then only."""
+        if time.monotonic() >= self._next.get(envelope_id, 0.0):
+            return self.is_recorded(envelope_id)
+        return envelope_id in self._yes
+
+    def is_recorded(self, envelope_id: str) -> bool:
+        """As of now."""
+        if envelope_id not in self._yes and self._ask(envelope_id):
+            self._yes.add(envelope_id)
+        self._next[envelope_id] = time.monotonic() + CANCEL_LOOK
+        return envelope_id in self._yes
+
+
+@dataclass(frozen=True)
+class PlanSetting:
+    """For one request, by way of its hooks; the rules and the sandboxes are those of all."""
+
+    rules: PlanRules
+    fleet: Fleet
+    cancellations: Cancellations
+    hooks: PlanHooks = NO_HOOKS
+
+    def now(self) -> str:
+        return render_time(self.rules.clock())
+
+    def is_cancelled(self, envelope_id: str) -> bool:
+        """By the caller, or by anybody who had it recorded. Quick to ask."""
+        return self.hooks.is_cancelled() or self.cancellations.is_known(envelope_id)
+
+    def runner(self, envelope_id: str, *, rich: bool, plan_id: str = "") -> Runner:
+        """One with the parsers is needed where files are edited by their structure."""
+        effects = RICH if rich else PLAIN
+        limits, timeouts = self.rules.config().limits, self.rules.config().timeouts
+        traffic = max(limits.max_io_bytes, 4 * limits.max_backup_bytes)
+        quotas = Quotas(limits.max_memory_bytes, traffic, traffic, float(timeouts.task))
+        build = Build(exchanges=True, open_files=_OPEN_FILES, packages=_PARSERS if rich else ())
+
+        def on_progress(done: int, total: int) -> None:
+            self.hooks.on_progress(done, total)
+            if plan_id:
+                self.tell(envelope_id, plan_id, "RUNNING", done, total)
+
+        return Runner(
+            self.fleet.host_for(effects, build, quotas),
+            effects,
+            envelope_id,
+            self.rules.clock,
+            is_cancelled=lambda: self.is_cancelled(envelope_id),
+            on_progress=on_progress,
+        )
+
+    def tell(self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int) -> None:
+        """Whoever listens, how far it is."""
+        self.hooks.on_status(
+            StatusUpdate(envelope_id=envelope_id, plan_id=plan_id, phase=phase, done=done, total=total, at=self.now())
+        )

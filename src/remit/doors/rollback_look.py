@@ -1,0 +1,111 @@
+"""What taking a run back would do to the files as they are now, and what of them must be kept before it does."""
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from remit.canonical import canonical_bytes, digest_bytes
+from remit.checkpoint.backups import backup_name, keep_drifted, require_space, verify_backups
+from remit.checkpoint.drift import judge, paths_of, see, select
+from remit.checkpoint.manifest import inverse_steps
+from remit.checkpoint.outputs import DRIFTED, ReportFolder
+from remit.confine.names import locate_below
+from remit.contracts.outcome import PlanOutcome
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.contracts.rollback_order import RollbackOrder
+from remit.doors.folders import given_rights, look_at_folders, needed_folders
+from remit.doors.rollback_papers import digest_of_order
+from remit.effects.plan_steps import State, Step, StepPlan
+from remit.road import Preview
+
+_DRIFTED_FROM: Final = 5_000
+"""Numbers of copies of drifted files: no backup has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A run as the ledger vouches for it, and its manifest as earlier rollbacks left it."""
+
+    outcome: PlanOutcome
+    manifest: RollbackManifest
+
+    @property
+    def folder(self) -> str:
+        """The name of its report folder."""
+        return self.outcome.status.folder.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackPreview(Preview):
+    """What is there now, and the steps from it to what was there before the plan."""
+
+    steps: StepPlan
+    """None for a file that is as before already: the stand-alone script may have been there."""
+    first: tuple[State | None, ...]
+    folders: tuple[str, ...]
+    """Gone since, and needed again."""
+    states: Mapping[str, State | None]
+
+
+def look_back(order: RollbackOrder, taken: Taken, root: str, max_file_bytes: int) -> RollbackPreview:
+    """Refuses where a backup that is needed is damaged, or a file was changed since and `force` was not given."""
+    checkpoints = select(taken.manifest, order.checkpoints)
+    states = see(root, paths_of(checkpoints))
+    with ReportFolder.open(root, taken.folder) as folder:
+        # What is as before already needs no backup.
+        verify_backups(folder, [one for one in _files(checkpoints) if judge(one, states) != "before"])
+    steps = inverse_steps(taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
+    places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
+    looks = look_at_folders(places.values())
+    for step in steps.steps:
+        if problem := given_rights(step, looks, places):
+            raise problem
+    made = [places[_made(step)] for step in steps.steps if step.move in {"create", "rename"}]
+    seen = {path: list(state) if state else None for path, state in states.items()}
+    return RollbackPreview(
+        summary=f"take back envelope {order.envelope_id}: {len(checkpoints):,} checkpoints",
+        digest=digest_bytes(canonical_bytes({"order": digest_of_order(order), "states": seen})),
+        steps=steps._replace(max_file_bytes=max_file_bytes),
+        first=tuple(states[path] for path in steps.paths),
+        folders=needed_folders(looks, made),
+        states=states,
+    )
+
+
+def keep_what_is_there(order: RollbackOrder, taken: Taken, root: str, preview: RollbackPreview) -> None:
+    """There is space for what is to come, and what somebody made of a file since is copied before it is replaced."""
+    with ReportFolder.open(root, taken.folder) as folder:
+        made = (step.after for step in preview.steps.steps if step.source)
+        aside = (state.size for state in preview.states.values() if state is not None) if order.force else ()
+        require_space(folder, sum(state.size for state in made if state is not None) + sum(aside))
+        checkpoints = _files(select(taken.manifest, order.checkpoints))
+        drifted = [one for one in checkpoints if judge(one, preview.states) == "drifted"]
+        if drifted:
+            _keep(root, folder, order.attempt, drifted, preview.states)
+
+
+def _keep(
+    root: str,
+    folder: ReportFolder,
+    attempt: int,
+    drifted: Sequence[Checkpoint],
+    states: Mapping[str, State | None],
+) -> None:
+    taken = os.listdir(folder.backups)
+    while any(name.endswith(f"{DRIFTED}{attempt}.bak") for name in taken):
+        attempt += 1
+    paths = [path for checkpoint in drifted for path in (checkpoint.file_path, checkpoint.new_path) if path]
+    for number, path in enumerate(path for path in paths if states[path] is not None):
+        place = locate_below(root, path)
+        location = folder.location(f"backups/{backup_name(_DRIFTED_FROM + number, place.name)}")
+        keep_drifted(place, folder, drifted[0].model_copy(update={"backup_location": location}), attempt)
+
+
+def _files(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
+    return [checkpoint for checkpoint in checkpoints if checkpoint.file_kind == "file"]
+
+
+def _made(step: Step) -> int:
+    return step.path if step.new_path is None else step.new_path

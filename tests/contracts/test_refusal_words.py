@@ -1,0 +1,101 @@
+"""What is wrong with a document is said in our words: the field, what is allowed there, and what to do."""
+
+import json
+from typing import Any
+
+import pytest
+
+from remit.contracts.envelope import Envelope
+from remit.contracts.plan import Plan
+from remit.contracts.task import TaskManifest
+from remit.errors import Refused
+
+ACTION: dict[str, Any] = {
+    "action_id": "a1",
+    "action_type": "FILE_CREATE",
+    "target": "x",
+    "operation": {"type": "write", "content": "new"},
+}
+
+
+def refused(document: Any, contract: Any = Plan, source: str = "plan.json") -> Refused:
+    raw = document if isinstance(document, bytes) else json.dumps(document).encode()
+    with pytest.raises(Refused) as caught:
+        contract.parse(raw, source=source)
+    return caught.value
+
+
+def plan(**changes: Any) -> dict[str, Any]:
+    return {"plan_id": "p", "action_plan": [ACTION | changes]}
+
+
+@pytest.mark.parametrize(
+    "changes, field, allowed",
+    [
+        ({"action_type": "FILE_CREAT"}, "action_type", "most likely 'FILE_CREATE'"),
+        ({"operation": {"type": "writ", "content": "x"}}, "operation.type", "this must be 'write'"),
+        ({"operation": {"type": "write", "content": "x", "mode": "777"}}, "operation.mode", "'0644' or '0755'"),
+        ({"target": ""}, "target", "this must not be empty"),
+        ({"target": "x" * 5_000}, "target", "at most 4096 characters"),
+        ({"timeout_seconds": 0}, "timeout_seconds", "this must be 1 or more"),
+        ({"expected_hash_before": "abc"}, "expected_hash_before", "`sha256:` and 64 hex digits"),
+        ({"risk_level": "low"}, "risk_level", "'LOW', 'MEDIUM', 'HIGH' or 'CRITICAL'"),
+        ({"reversible": "yes"}, "reversible", "this must be true or false"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_wrong_field_is_named_with_what_is_allowed(changes: dict[str, Any], field: str, allowed: str) -> None:
+    problem = refused(plan(**changes))
+    assert problem.where == f"plan.json, $.action_plan[0].{field}"
+    assert allowed in problem.what
+    assert "should" not in problem.what
+    assert "Input" not in problem.what
+    assert problem.next_step == "Compare it with: remit schema plan"
+
+
+def test_a_missing_kind_of_action_is_a_missing_field() -> None:
+    problem = refused({"plan_id": "p", "action_plan": [{"action_id": "a1"}]})
+    assert (problem.what, problem.where) == ("a required field is missing", "plan.json, $.action_plan[0].action_type")
+
+
+def test_a_guess_repeats_nothing_of_the_input() -> None:
+    assert "s3cret" not in refused(plan(action_type="s3cret-FILE_CREATE")).what
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        (b"", "there is nothing in it"),
+        (b'{"plan_id": }', "a value is expected here"),
+        (b'{"a": 1 "b": 2}', "a comma or a closing bracket is expected here"),
+        (b'{"a" 1}', "a colon is expected after the key"),
+        (b"{'a': 1}", "a key in double quotes is expected here"),
+        (b"{} {}", "something follows the end of the document"),
+        (b'{"a": "x\ny"}', "a line break or another control character"),
+        (b'{"a": "\\q"}', "a backslash stands before"),
+        (b'{"a": "b}', "no closing quote"),
+    ],
+    ids=repr,
+)
+def test_broken_json_says_where_and_what_to_do(text: bytes, told: str) -> None:
+    problem = refused(text)
+    assert told in problem.what
+    assert "Expecting" not in problem.what
+    assert problem.where.startswith("plan.json, ")
+    assert "double quotes" in problem.next_step
+
+
+def test_a_plan_and_an_envelope_are_told_apart() -> None:
+    problem = refused(plan(), Envelope)
+    assert problem.what == "this is a plan, and an envelope is wanted here"
+    assert problem.next_step.endswith("remit approve plan.json -o envelope.json")
+    envelope = {"envelope_id": "e", "plan": plan(), "signature": "s"}
+    problem = refused(envelope, Plan, "-")
+    assert problem.what == "this is an envelope, and a plan is wanted here"
+    assert problem.next_step.endswith("remit apply FILE")
+    assert "a task manifest is wanted" in refused(plan(), TaskManifest).what
+
+
+def test_a_plan_with_a_field_too_many_is_still_a_plan() -> None:
+    problem = refused(plan() | {"envelope_id": "e", "plan": 1, "signature": "s"})
+    assert "not known here" in problem.what

@@ -1,0 +1,112 @@
+"""What a preview says of a plan that would not succeed, or that puts something doubtful into a file."""
+
+from typing import Any
+
+import pytest
+
+from tests.plan_road.project import Project, action, create, digest_of, plan_of, ran, rename, replace
+
+pytestmark = pytest.mark.req("PX-29")
+
+MISSING = replace("bad", "missing.txt")
+GOOD = replace("good", "a.txt")
+AWS = "AKIA" + "IOSFODNN7EXAMPLX"
+
+
+@pytest.mark.parametrize(
+    "flags, ending, risk, words",
+    [
+        ({}, "FAILED", "MEDIUM", "bad would fail, so nothing would be changed at all."),
+        ({"stop_on_error": False}, "ROLLED_BACK", "MEDIUM", "taken back: nothing would stay changed"),
+        (
+            {"stop_on_error": False, "rollback_on_failure": False},
+            "PARTIAL",
+            "HIGH",
+            "bad would fail, and the other one would be done and would stay: rollback_on_failure is false.",
+        ),
+    ],
+    ids=["stops", "goes back", "keeps"],
+)
+def test_it_says_what_becomes_of_a_plan_that_fails_in_part(
+    project: Project, flags: dict[str, Any], ending: str, risk: str, words: str
+) -> None:
+    project.write("a.txt")
+    plan = plan_of(GOOD, MISSING, **flags)
+    document = project.workspace.preview(plan).document
+    doomed = flags == {}
+    assert (document.status, document.doomed, document.would_end) == ("WOULD_FAIL", doomed, ending)
+    assert document.risk == risk
+    assert words in document.consequence
+    assert [problem.details.action_id for problem in document.problems] == ["bad"]
+    if doomed:
+        assert (document.backup_bytes, document.folders) == (0, ())
+    else:
+        outcome = ran(project.workspace.apply(project.approve(plan).canonical()))
+        assert outcome.status.status == document.would_end, "as it was said"
+
+
+def test_nothing_that_can_be_done_is_nothing_that_is_changed(project: Project) -> None:
+    plan = plan_of(MISSING, replace("worse", "gone.txt"), stop_on_error=False, rollback_on_failure=False)
+    document = project.workspace.preview(plan).document
+    assert (document.would_end, document.risk) == ("FAILED", "MEDIUM")
+    assert document.consequence == "2 actions would fail, so nothing would be changed at all."
+
+
+def test_of_a_plan_that_can_be_carried_out_there_is_nothing_to_say(project: Project) -> None:
+    project.write("a.txt")
+    document = project.workspace.preview(plan_of(GOOD)).document
+    assert (document.status, document.doomed, document.would_end) == ("READY", False, "SUCCESS")
+    assert (document.consequence, document.risk, document.remarks) == ("", "LOW", ())
+
+
+@pytest.mark.req("PX-24")
+@pytest.mark.parametrize(
+    "path, content, rule, risk",
+    [
+        ("a.txt", f"aws_access_key_id = {AWS}\n", "credential", "HIGH"),
+        ("a.json", '{"run": "$(rm -rf /)"}\n', "command", "HIGH"),
+        ("a.json", '{"a": \n', "syntax", "MEDIUM"),
+    ],
+)
+def test_what_is_found_in_the_content_raises_the_risk(
+    project: Project, path: str, content: str, rule: str, risk: str
+) -> None:
+    document = project.workspace.preview(plan_of(create("a", path, content))).document
+    assert {found.rule for found in document.findings} == {rule}
+    assert document.risk == risk
+    assert AWS not in document.canonical().decode()
+
+
+FORMULA = "name,sum\nx,=1+1\n"
+OLD = {"expected_hash_before": digest_of("name,sum\n")}
+
+
+@pytest.mark.req("PX-24")
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [create("a", "t.csv", FORMULA)],
+        [create("a", "t.txt", FORMULA), rename("b", "t.txt", "t.csv")],
+        [action("a", "FILE_MODIFY", "old.csv", {"type": "replace_content", "content": FORMULA}, **OLD)],
+    ],
+    ids=["created", "renamed", "replaced"],
+)
+def test_a_formula_in_a_table_is_remarked_and_needs_no_approval(project: Project, steps: list[dict[str, Any]]) -> None:
+    project.write("old.csv", "name,sum\n")
+    document = project.workspace.preview(plan_of(*steps)).document
+    (remark,) = document.remarks
+    assert remark.path == ("old.csv" if "old" in steps[0]["target"] else "t.csv")
+    assert remark.what == "line 2: a cell begins with '=', which a spreadsheet takes for a formula"
+    assert (document.findings, document.status) == ((), "READY")
+
+
+def test_a_formula_that_was_there_before_is_not_the_plans(project: Project) -> None:
+    project.write("old.csv", FORMULA)
+    document = project.workspace.preview(plan_of(replace("a", "old.csv", "name", "word"))).document
+    assert document.remarks == ()
+
+
+def test_there_is_an_end_to_what_is_remarked(project: Project) -> None:
+    tables = [create(f"a{n}", f"t{n}.csv", "=1\n" * 100) for n in range(60)]
+    document = project.workspace.preview(plan_of(*tables)).document
+    assert len(document.remarks) == 1_000
