@@ -104,7 +104,7 @@ def test_a_missing_folder_is_named_in_the_error(tmp_path: Path) -> None:
 def test_a_full_disk_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path, size: int) -> None:
     with small_disk(tmp_path / "small", "64k") as disk:
         write_durably(disk / "file", b"old" * 1_000)
-        with pytest.raises(EnvironmentFailed, match="No space left on device") as failed:
+        with pytest.raises(EnvironmentFailed, match="is full") as failed:
             write_durably(disk / "file", b"n" * 65_536 * size)
         assert failed.value.reason is Reason.DISK_FULL
         assert "Free some space" in failed.value.next_step
@@ -157,7 +157,7 @@ def test_an_error_is_reported_and_leaves_one_whole_file(tmp_path: Path, point: s
     fault = Fault(f"durable.{point}", action="error")
     ended = run_child([sys.executable, "-c", WRITE, str(tmp_path / "file"), "replace"], fault=fault)
     assert ended.exit_code == 1
-    assert "EnvironmentFailed: could not write a file: No space left on device" in ended.output
+    assert "EnvironmentFailed: could not write a file: the disk, or a quota on it, is full" in ended.output
     assert (tmp_path / "file").read_bytes() == content
     assert os.listdir(tmp_path) == ["file"]
 
@@ -239,7 +239,7 @@ def test_files_written_together_have_their_bytes_and_their_mode(tmp_path: Path, 
 def test_files_that_do_not_fit_together_leave_the_old_ones_as_they_were(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "64k") as disk:
         in_folder(disk, PAPERS)
-        with pytest.raises(EnvironmentFailed, match="No space left on device") as failed:
+        with pytest.raises(EnvironmentFailed, match="is full") as failed:
             in_folder(disk, {"report": b"new", "log": b"n" * 200_000, "status": b"new"})
         assert (failed.value.reason, failed.value.where) == (Reason.DISK_FULL, "log")
         assert read_all(disk) == PAPERS

@@ -163,9 +163,10 @@ _ELSEWHERE: Final = "Check that this folder exists and that you may write there;
 def disk_failure(problem: OSError, path: "Path | str", advice: str = _ELSEWHERE) -> EnvironmentFailed:
     """The advice is for all but a full disk."""
     full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
+    why = "the disk, or a quota on it, is full" if full else os.strerror(problem.errno) if problem.errno else problem
     return EnvironmentFailed(
         Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
-        f"could not write a file: {os.strerror(problem.errno) if problem.errno else problem}",
+        f"could not write a file: {why}",
         where=str(path),
         next_step="Free some space and try again." if full else advice,
     )

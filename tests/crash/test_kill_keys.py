@@ -73,7 +73,7 @@ def test_an_error_while_making_keys_surfaces_and_can_be_repeated(make_place: Mak
     ended = run(place, "keys", fault, count=1)
     assert ended.exit_code == 1
     assert ended.acknowledged == ()
-    assert "No space left on device" in ended.output or "fault injected" in ended.output
+    assert "the disk, or a quota on it, is full" in ended.output or "fault injected" in ended.output
     assert what_is_wrong(place) == []
 
 

@@ -310,6 +310,21 @@ def test_papers_that_were_changed_or_lost_are_written_again(project: Project, do
         assert restore_papers(folder, outcome, restored) == ["rollback_manifest.json"]
 
 
+@pytest.mark.req("PX-12", "PX-28")
+@pytest.mark.parametrize("paper", ["execution_report.json", "change_log.json", "rollback_manifest.json"])
+def test_where_a_status_stands_so_do_the_papers_that_it_speaks_of(project: Project, done: Done, paper: str) -> None:
+    """A name that cannot be taken: what comes before it may be new, and the status is not."""
+    outcome = outcome_of(project, done, failed_run(project, done))
+    place = project.report(done) / paper
+    place.unlink(missing_ok=True)
+    place.mkdir()
+    with ReportFolder.open(project.base, done.name) as folder:
+        with pytest.raises(EnvironmentFailed) as refused:
+            publish(folder, outcome)
+        assert folder.read("status.json") is None
+    assert refused.value.where.endswith(f"{done.name}/{paper}")
+
+
 @pytest.mark.req("PX-27", "PX-37")
 def test_only_a_success_is_archived_and_as_a_copy(project: Project, done: Done) -> None:
     assert archive(project.base, outcome_of(project, done, failed_run(project, done))) is None

@@ -205,7 +205,11 @@ class ReportFolder:
 
     def write(self, papers: Mapping[str, bytes]) -> None:
         """All of them, durably; each is whole at every moment. EnvironmentFailed if they cannot be written."""
-        write_together(self._folder, papers, mode=PAPER_MODE)
+        try:
+            write_together(self._folder, papers, mode=PAPER_MODE)
+        except EnvironmentFailed as problem:  # which knows only the name of the file
+            where = self.location(problem.where)
+            raise EnvironmentFailed(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
         try:
             while self._unsynced:
                 os.fsync(self._unsynced[-1])

@@ -23,16 +23,15 @@ def digest_papers(report: ExecutionReport, change_log: ChangeLog, manifest: Roll
 
 
 def render_papers(outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> dict[str, bytes]:
-    """By file name. `manifest` in place of the outcome's own, where a rollback has changed it since."""
-    papers = {
-        EXECUTION_REPORT: render_paper(outcome.report),
-        CHANGE_LOG: render_paper(outcome.change_log),
-        STATUS: render_paper(outcome.status),
-    }
+    """By file name. `manifest` in place of the outcome's own, where a rollback has changed it since.
+
+    The status comes last, and is written last: where it is, the others are those that it speaks of.
+    """
+    papers = {EXECUTION_REPORT: render_paper(outcome.report), CHANGE_LOG: render_paper(outcome.change_log)}
     current = manifest or outcome.manifest
     if current is not None:
         papers[MANIFEST] = render_paper(current)
-    return papers
+    return {**papers, STATUS: render_paper(outcome.status)}
 
 
 def publish(folder: ReportFolder, outcome: PlanOutcome) -> None:
