@@ -70,9 +70,11 @@ FAULT_POINTS: Final = frozenset(
         "plan.step_undone",
         "plan.undone",
         "plan.published",
+        "plan.clearing",
         "plan.cleared_one",
         "plan.cleared",
         "plan.folders_removed",
+        "rollback.clearing",
         "prune.renamed",
         "prune.removed",
     }

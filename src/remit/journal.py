@@ -199,7 +199,7 @@ class Journal:
     ) -> Entered | None:
         now = batch.time_in(self._trace.tenant_id)
         still_alive(now)
-        taken = take_over(batch.store, orphan, render_time(now), token)
+        taken = take_over(batch.store, orphan, token)
         if taken is None:
             return None
         if any(self._records(batch.store, "outcome")):

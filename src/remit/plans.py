@@ -13,11 +13,11 @@ from remit.authority.rollback_order import issue_rollback
 from remit.authority.signing import Keyring, Signer
 from remit.checkpoint.drift import select
 from remit.checkpoint.pruning import prunable, prune
-from remit.confine.names import plain_spelling
 from remit.contracts.envelope import Approvals, Envelope
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
 from remit.contracts.status import StatusUpdate
+from remit.doors.approving import require_meant, require_worth_approving
 from remit.doors.draft import DraftDoor
 from remit.doors.past_runs import PastRuns
 from remit.doors.plan import PlanDoor
@@ -94,13 +94,24 @@ class Plans:
             raise Misuse(Reason.MISUSE, "a dry run ended in something else than a preview")
         return found
 
-    def approve(self, plan: bytes, approvals: Approvals, life: timedelta, actor: str | None = None) -> Envelope:
-        """Sign an envelope for this plan on the files as they are now, and record it. Refuses one that would fail."""
+    def approve(
+        self,
+        plan: bytes,
+        approvals: Approvals,
+        life: timedelta,
+        actor: str | None = None,
+        *,
+        even_if_it_fails: bool = False,
+    ) -> Envelope:
+        """Sign an envelope for this plan on the files as they are now, and record it.
+
+        Refuses one of which something would fail; with `even_if_it_fails`, only one that would stop there.
+        """
         seen = self.preview(plan)
-        _require_feasible(seen)
+        require_worth_approving(seen, even_if_it_fails=even_if_it_fails)
         denials = uncovered(seen.findings, seen.needs, approvals)
         Decision(() if denials else ("the approval names all that it must",), denials).require()
-        _require_meant(seen, approvals)
+        require_meant(seen, approvals)
         envelope = issue_envelope(
             self._keys.protocol(),
             seen.plan,
@@ -147,7 +158,7 @@ class Plans:
         try:
             request = self._door().parse((envelope,))
             if not self._recovered:
-                self._recover_once(spare=(request.envelope_id,))
+                self._recover_once(hooks, spare=(request.envelope_id,))
             door = self._door(replace(hooks, on_status=on_status))
             outcome = travel(door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored)
         except Unsettled as problem:
@@ -201,7 +212,7 @@ class Plans:
         self, report: str, *, checkpoints: Collection[str] = (), force: bool = False, hooks: PlanHooks = NO_HOOKS
     ) -> RollbackOutcome:
         """Take back a run. `report` is `last`, a report folder, or the id of an envelope or a report."""
-        self._recover_once(spare=())
+        self._recover_once(hooks)
         taken = self._runs.taken(self._runs.find(report))
         select(taken.manifest, checkpoints)  # refuses an id that is not there
         earlier = self._runs.rollbacks_of(taken.outcome)
@@ -242,6 +253,8 @@ class Plans:
         pruned = []
         for item in prunable(root, known, self._clock()):
             size = item.size if dry_run else prune(root, item)
+            if not dry_run and size == 0 and item.size > 0:
+                continue  # somebody needs it by now
             if not dry_run:
                 payload = {"folder": item.name, "bytes": size, "why": item.why}
                 self._ledger().append(Event(DEFAULT_TENANT, "plan.pruned", item.name[:200], payload))
@@ -275,7 +288,7 @@ class Plans:
     def _site(self) -> Site:
         return Site(self._ledger(), self._clock, self._state.hosts)
 
-    def _recover_once(self, spare: Collection[str]) -> None:
+    def _recover_once(self, hooks: PlanHooks, spare: Collection[str] = ()) -> None:
         with self._recovering:
             if self._recovered:
                 return
@@ -284,6 +297,8 @@ class Plans:
                 if report.problem is not None:
                     _LOG.warning("a plan could not be settled", extra={"key": report.key, "why": str(report.problem)})
             self._recovered = True
+            if reports:
+                hooks.on_settled(reports)
 
     def _report(self, outcome: PlanOutcome | PlanRefusal, phases: Mapping[str, str]) -> None:
         """Derived, and written when everything that counts is: that it cannot be is only logged."""
@@ -308,43 +323,13 @@ def _as_ran(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutco
     outcome = report.outcome
     if isinstance(outcome, PlanRefusal):
         raise Misuse(Reason.MISUSE, "a plan that was begun ended in a refusal")
-    return Recovered(report.key, report.began_at, outcome, report.took_effect, report.problem)
+    return Recovered(report.key, report.began_at, outcome, report.took_effect, report.problem, report.unknown)
 
 
 def unsettled_error(problem: Unsettled, clock: Clock) -> ErrorResponse:
     """For whoever has to go on by hand."""
     error = refusal_of(problem, problem.where or "plan", clock)
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
-
-
-def _require_feasible(seen: PlanPreview) -> None:
-    """A plan that would stop at an error is not worth an approval."""
-    problem = next((step.problem for step in seen.steps.steps if step.problem is not None), None)
-    if seen.doomed and problem is not None:
-        words = {name: problem[name] for name in ("where", "next_step")}
-        raise Refused(Reason(problem["reason"]), f"the plan would fail: {problem['what']}", **words)
-
-
-def _require_meant(seen: PlanPreview, approvals: Approvals) -> None:
-    """What is allowed and not needed is a mistake: most likely a name that was mistyped."""
-    executable = {found.path for found in seen.findings if found.rule == "executable"}
-    content = {found.path for found in seen.findings if found.rule != "executable"}
-    known = {
-        "protected": set(seen.needs.protected),
-        "executable": executable,
-        "content": content,
-        "irreversible": set(seen.needs.irreversible),
-    }
-    for kind, names in approvals.tree().items():
-        for name in names:
-            spelled = name if kind == "irreversible" else plain_spelling(name)
-            if spelled not in known[kind]:
-                raise Refused(
-                    Reason.MISUSE,
-                    f"the plan needs no approval of this kind ({kind}) for that",
-                    where=name,
-                    next_step="`remit preview` lists what it needs.",
-                )
 
 
 def _still_running(envelope_id: str) -> RemitError:

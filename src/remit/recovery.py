@@ -27,6 +27,8 @@ class Recovered(Generic[Outcome]):
     outcome: Outcome | None = None
     took_effect: bool = False
     problem: RemitError | None = None
+    unknown: bool = False
+    """Somebody closed it as it was: whether it took effect is not known."""
 
 
 def recover(
@@ -106,7 +108,7 @@ def _finish(
         problem = EnvironmentFailed(
             Reason.EFFECT_FAILED,
             "it was interrupted before it took effect; nothing was changed",
-            next_step="If it is still wanted, ask for it anew, under another id.",
+            next_step=door.try_again,
         )
         outcome = finish_failure(door, begun, door.fail(request, problem, begun))
     else:
@@ -126,10 +128,12 @@ def _close(
     problem = EnvironmentFailed(
         Reason.EFFECT_FAILED,
         "it was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
-        next_step="Look at the files it names. A snapshot or backup, if it made one, is kept.",
+        next_step="Look at the files that it names. A snapshot or backup, if it made one, is kept.",
     )
-    outcome = record(door, journal, entered, request, begun, door.fail(request, problem, begun))
-    return Recovered(orphan.key.key, orphan.claimed_at, outcome)
+    outcome = door.fail(request, problem, begun)
+    door.publish(begun, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
+    outcome = record(door, journal, entered, request, begun, outcome)
+    return Recovered(orphan.key.key, orphan.claimed_at, outcome, unknown=True)
 
 
 def _unknown(claimed: Running) -> Recovered[Outcome]:

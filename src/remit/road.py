@@ -80,6 +80,8 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
 
     name: str
     """The scope of its claims, and the first word of the kinds of its ledger entries."""
+    try_again: str = "If it is still wanted, ask for it anew, under another id."
+    """What to do about a request that came to nothing because its process died."""
 
     @abstractmethod
     def parse(self, raw: tuple[bytes, ...]) -> Request: ...
@@ -147,8 +149,8 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def publish(self, begun: Begun, outcome: Outcome) -> None:
         """Write what people read, durably, before the outcome counts. `Unpublished` undoes an effect that succeeded."""
 
-    def clear_up(self, begun: Begun, outcome: Outcome) -> None:
-        """Remove what only the way back needed. From here on there is only forward."""
+    def clear_up(self, begun: Begun, outcome: Outcome, note: Note) -> None:
+        """Remove what only the way back needed. Whoever does notes it first: from there on there is only forward."""
 
     def discard(self, checkpoint: str) -> None:
         """A checkpoint whose intent was never recorded: remove what it refers to."""
@@ -325,14 +327,13 @@ def conclude(
             raise _unsettled(second, door.trace(request)) from problem
         return finish_failure(door, begun, door.fail(request, problem, begun))
     reach("road.published")
-    door.clear_up(begun, outcome)
+    door.clear_up(begun, outcome, journal.note)
     return outcome
 
 
 def finish_failure(door: Door[Request, Granted, Begun, Made, Outcome], begun: Begun, outcome: Outcome) -> Outcome:
     """A failure that is to be recorded: nothing of it stands in the world any more."""
     door.publish(begun, outcome)
-    door.clear_up(begun, outcome)
     return outcome
 
 

@@ -5,11 +5,11 @@ with it.
 """
 
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.authority.keys import load_keyring, load_signer, revoke_key, rotate_key
@@ -223,7 +223,7 @@ class Workspace:
         """
         return self.plans.preview(plan)
 
-    def approve(
+    def approve(  # noqa: PLR0913 - what is allowed, each by its name
         self,
         plan: bytes,
         *,
@@ -231,13 +231,15 @@ class Workspace:
         executable: Collection[str] = (),
         content: Collection[str] = (),
         irreversible: Collection[str] = (),
+        even_if_it_fails: bool = False,
         life: timedelta = DEFAULT_LIFE,
         actor: str | None = None,
     ) -> Envelope:
         """The protocol layer's side: sign an envelope for this plan on the files as they are now, and record it.
 
         What the plan needs beyond that is named: protected files, files that become executable, files whose content
-        holds what was found in it, actions that cannot be undone.
+        holds what was found in it, actions that cannot be undone. A plan of which something would fail is refused; one
+        that goes on after an error is approved all the same with `even_if_it_fails`.
         """
         approvals = Approvals(
             protected=tuple(protected),
@@ -245,9 +247,9 @@ class Workspace:
             content=tuple(content),
             irreversible=tuple(irreversible),
         )
-        return self.plans.approve(plan, approvals, life, actor)
+        return self.plans.approve(plan, approvals, life, actor, even_if_it_fails=even_if_it_fails)
 
-    def apply(
+    def apply(  # noqa: PLR0913 - what the caller wants to hear, by name
         self,
         envelope: bytes,
         *,
@@ -257,15 +259,17 @@ class Workspace:
         on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status,
         is_cancelled: Callable[[], bool] = NO_HOOKS.is_cancelled,
         on_taken_back: Callable[[TakenBack], None] = NO_HOOKS.on_taken_back,
+        on_settled: Callable[[Sequence[Recovered[Any]]], None] = NO_HOOKS.on_settled,
     ) -> PlanOutcome | PlanRefusal:
         """Carry out an approved plan, once. A second call gives the stored outcome, and tells `on_stored`; and
         `on_taken_back` too, if what the plan did was taken back since.
 
         A refusal says that nothing was claimed or touched. Only where neither success nor failure could be recorded it
         raises: then the plan stays claimed, and the next call, or `recover`, goes on with it. `is_cancelled` is asked
-        every few milliseconds; a yes has everything taken back.
+        every few milliseconds; a yes has everything taken back. The first call settles what a crash had left, and
+        tells `on_settled`.
         """
-        hooks = PlanHooks(on_refusal, on_stored, on_progress, on_status, is_cancelled, on_taken_back)
+        hooks = PlanHooks(on_refusal, on_stored, on_progress, on_status, is_cancelled, on_taken_back, on_settled)
         return self.plans.apply(envelope, hooks)
 
     def cancel(self, envelope_id: str, *, actor: str | None = None) -> PlanOutcome | None:
@@ -280,13 +284,14 @@ class Workspace:
         force: bool = False,
         on_refusal: Callable[[Refused], None] = NO_HOOKS.on_refusal,
         on_stored: Callable[[], None] = NO_HOOKS.on_stored,
+        on_settled: Callable[[Sequence[Recovered[Any]]], None] = NO_HOOKS.on_settled,
     ) -> RollbackOutcome:
         """Take back a plan that was applied: `last`, a report folder, or the id of a report or an envelope.
 
         All of it, or the named checkpoints. A file that was changed since is left, and so is everything else, unless
         `force` is given: then it is kept aside and restored. A second time there is nothing left to do.
         """
-        hooks = PlanHooks(on_refusal=on_refusal, on_stored=on_stored)
+        hooks = PlanHooks(on_refusal=on_refusal, on_stored=on_stored, on_settled=on_settled)
         return self.plans.rollback(report, checkpoints=checkpoints, force=force, hooks=hooks)
 
     def prune(self, *, dry_run: bool = False) -> list[Pruned]:

@@ -30,7 +30,7 @@ CREATE: Action = ("create", "g", b"new")
     "action, then, wanted",
     [
         (MODIFY, {}, "left"),
-        (MODIFY, {"f": (b"after", 0o600)}, "left"),  # the bytes are the plan's
+        (MODIFY, {"f": (b"after", 0o600)}, "drifted"),
         (MODIFY, {"f": (b"before", 0o640)}, "before"),
         (MODIFY, {"f": (b"before", 0o644)}, "drifted"),
         (MODIFY, {"f": (b"other", 0o640)}, "drifted"),
@@ -39,6 +39,7 @@ CREATE: Action = ("create", "g", b"new")
         (DELETE, {"f": (b"before", 0o640)}, "before"),
         (DELETE, {"f": (b"other", 0o640)}, "drifted"),
         (CREATE, {}, "left"),
+        (CREATE, {"g": (b"new", 0o600)}, "drifted"),
         (CREATE, {"g": None}, "before"),
         (CREATE, {"g": (b"other", 0o644)}, "drifted"),
         (RENAME, {}, "left"),
@@ -47,6 +48,7 @@ CREATE: Action = ("create", "g", b"new")
         (RENAME, {"f": (b"other", 0o640)}, "drifted"),
         (RENAME, {"f": (b"before", 0o640)}, "drifted"),  # g is there as well
         (RENAME, {"g": (b"other", 0o640)}, "drifted"),
+        (RENAME, {"g": (b"before", 0o600)}, "drifted"),
     ],
 )
 def test_a_file_is_as_left_as_before_or_drifted(

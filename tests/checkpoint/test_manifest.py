@@ -275,6 +275,8 @@ def test_drift_is_refused_and_named_and_force_leads_back_all_the_same(
 def test_a_renamed_file_with_other_permissions_is_made_anew(project: Project) -> None:
     done = project.carry_out([("rename", "a", "n")])
     (project.root / "n").chmod(0o600)
-    plan = steps_back(project, done)
+    with pytest.raises(Refused, match="changed since"):
+        steps_back(project, done)
+    plan = steps_back(project, done, force=True)
     assert [step.move for step in plan.steps] == ["create", "delete"]
     require_back(project, done, plan)

@@ -116,8 +116,8 @@ def test_an_approved_plan_is_applied_once_and_reported(remit: Remit, project: Pa
     assert f"  report    agent_outputs/reports/{folder.name}/\n" in done.out
     again = remit("apply", "envelope.json", "--json")
     assert again.code == 0
-    assert set(again.document) == {"status", "report", "errors", "taken_back"}
-    assert again.document["taken_back"] is None
+    assert set(again.document) == {"status", "report", "errors", "stored", "taken_back", "settled"}
+    assert (again.document["stored"], again.document["taken_back"], again.document["settled"]) == (True, None, [])
     assert CompletionStatus.from_tree(again.document["status"]).status == "SUCCESS"
     assert ExecutionReport.from_tree(again.document["report"]).actions_summary.completed == 1
     told = remit("apply", "envelope.json")
@@ -247,7 +247,10 @@ def test_a_plan_is_taken_back_once(remit: Remit, project: Path) -> None:
     again = remit("rollback", "last")
     assert again.code == 0, again
     assert "nothing left to restore" in again.err
-    assert RollbackOutcome.from_tree(remit("rollback", "last", "--json").document).status == "EXECUTED"
+    document = remit("rollback", "last", "--json").document
+    added = {name: document.pop(name) for name in ("stored", "set_aside", "settled")}
+    assert added == {"stored": True, "set_aside": [], "settled": []}
+    assert RollbackOutcome.from_tree(document).status == "EXECUTED"
 
 
 @pytest.mark.req("PX-16")

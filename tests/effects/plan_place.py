@@ -148,10 +148,11 @@ class PlanPlace:
         left: list[int] = output["left"]
         return left
 
-    def finish(self, plan: StepPlan, wave: int = 0, **inputs: Any) -> tuple[bool, bool]:
+    def finish(self, plan: StepPlan, wave: int = 0, **inputs: Any) -> bool:
         output = CARRY_OUT.settle(self.work(plan, wave=wave, **inputs), finish=True)
         assert output is not None
-        return output["forward"], output["cleared"]
+        forward: bool = output["forward"]
+        return forward
 
     def clear(self, plan: StepPlan) -> None:
         """As the host does when all is verified and reported."""

@@ -299,7 +299,7 @@ def test_a_step_that_changes_nothing_switches_nothing(place: PlanPlace) -> None:
     assert place.ends() == [(0, "done")]
     assert place.told(0, "done")["at"] == state("x")
     assert tree(place.root) == before
-    assert place.finish(plan) == (True, False)
+    assert place.finish(plan)
     assert place.undo(plan) == []
     assert tree(place.root) == before
 

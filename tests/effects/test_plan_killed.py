@@ -83,7 +83,7 @@ def go_back(place: PlanPlace, plan: StepPlan, progress: Progress) -> None:
 
 def settle(place: PlanPlace, plan: StepPlan) -> bool:
     progress = place.progress()
-    if progress.undone is None and place.finish(plan, progress.wave, not_done=sorted(progress.not_done))[0]:
+    if progress.undone is None and place.finish(plan, progress.wave, not_done=sorted(progress.not_done)):
         return True
     go_back(place, plan, progress)
     return False
@@ -119,7 +119,7 @@ def test_killed_at_any_system_call_the_tree_is_as_before_or_as_after(
         if forward:
             assert contents(place.root) == last, f"killed at {die_at}"
             place.clear(plan)
-            assert place.finish(plan, place.progress().wave) == (True, True)
+            assert place.finish(plan, place.progress().wave)
             assert not any(map(is_own, tree(place.root)))
         else:
             assert tree(place.root) == before, f"killed at {die_at}"

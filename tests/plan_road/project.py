@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +78,13 @@ class Project:
         with self.workspace.store.reading() as connection:
             return [row[0] for row in connection.rows("SELECT kind FROM ledger_entries ORDER BY seq")]
 
-    def approve(self, plan: bytes, **allowed: Collection[str]) -> Envelope:
-        return self.workspace.approve(plan, **allowed)  # type: ignore[arg-type]
+    def approve(self, plan: bytes, **allowed: Any) -> Envelope:
+        return self.workspace.approve(plan, **allowed)
 
-    def apply(self, plan: bytes, **hooks: Any) -> PlanOutcome:
+    def apply(self, plan: bytes, *, even_if_it_fails: bool = False, **hooks: Any) -> PlanOutcome:
         """Approve and apply; a refusal fails the test."""
-        return ran(self.workspace.apply(self.approve(plan).canonical(), **hooks))
+        envelope = self.approve(plan, even_if_it_fails=even_if_it_fails)
+        return ran(self.workspace.apply(envelope.canonical(), **hooks))
 
     def report_folder(self, outcome: PlanOutcome) -> Path:
         return self.root / outcome.status.folder

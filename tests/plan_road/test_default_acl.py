@@ -102,7 +102,7 @@ def test_the_other_actions_are_done_where_the_plan_says_so(shared: Project) -> N
     plan = plan_of(
         create("a", "first.txt"), create("b", "shared/new.txt"), stop_on_error=False, rollback_on_failure=False
     )
-    outcome = shared.apply(plan)
+    outcome = shared.apply(plan, even_if_it_fails=True)
     assert outcome.status.status == "PARTIAL"
     assert [failed.action_id for failed in outcome.report.actions_failed] == ["b"]
     assert shared.read("first.txt") == "new\n"

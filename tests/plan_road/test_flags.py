@@ -91,7 +91,7 @@ def test_a_problem_known_from_the_preflight_fails_its_action_only(project: Proje
         stop_on_error=False,
         rollback_on_failure=False,
     )
-    outcome = project.apply(plan)
+    outcome = project.apply(plan, even_if_it_fails=True)
     assert outcome.status.status == "PARTIAL"
     assert ends(outcome)[0] == ["a"]
     assert not (project.root / "new").exists()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.plan_road.project import Project, action, create, digest_of, plan_of, ran, rename, replace
+from tests.plan_road.project import Project, action, create, digest_of, plan_of, rename, replace
 
 pytestmark = pytest.mark.req("PX-29")
 
@@ -41,7 +41,7 @@ def test_it_says_what_becomes_of_a_plan_that_fails_in_part(
     if doomed:
         assert (document.backup_bytes, document.folders) == (0, ())
     else:
-        outcome = ran(project.workspace.apply(project.approve(plan).canonical()))
+        outcome = project.apply(plan, even_if_it_fails=True)
         assert outcome.status.status == document.would_end, "as it was said"
 
 
@@ -110,3 +110,18 @@ def test_there_is_an_end_to_what_is_remarked(project: Project) -> None:
     tables = [create(f"a{n}", f"t{n}.csv", "=1\n" * 100) for n in range(60)]
     document = project.workspace.preview(plan_of(*tables)).document
     assert len(document.remarks) == 1_000
+
+
+def test_a_private_file_that_others_could_read_then_is_no_small_thing(project: Project) -> None:
+    project.write("a.txt", mode=0o600)
+    project.write("b.txt", mode=0o644)
+    plan = plan_of(replace("a", "a.txt"), replace("b", "b.txt"), create("c", "c.txt"), preserve_permissions=False)
+    document = project.workspace.preview(plan).document
+    modes = {file.path: (file.mode_before, file.mode_after) for file in document.files}
+    assert modes["a.txt"] == ("0600", "0644")
+    assert modes["b.txt"] == ("0644", "0644")
+    assert modes["c.txt"] == (None, "0644")
+    assert document.risk == "MEDIUM"
+    kept = project.workspace.preview(plan_of(replace("a", "a.txt"), replace("b", "b.txt"))).document
+    assert [(file.mode_before, file.mode_after) for file in kept.files] == [("0600", "0600"), ("0644", "0644")]
+    assert kept.risk == "LOW"

@@ -1,12 +1,17 @@
 """Backups go when nobody can need them any more, and not a moment earlier."""
 
 import os
+import subprocess
+import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
+from remit.founding import initialise
 from remit.testing.children import Fault
+from remit.workspace import Workspace
 from tests.plan_road.project import Project, plan_of, replace
 from tests.plan_road.test_recovery import edits, killed, seed
 from tests.road.conftest import Hand
@@ -58,3 +63,19 @@ def test_a_folder_of_a_run_that_never_began_goes_after_an_hour(project: Project,
     os.utime(stray, (old, old))
     (pruned,) = project.workspace.prune()
     assert (pruned.folder, stray.exists()) == (stray.name, False)
+
+
+@pytest.mark.req("PX-32")
+def test_with_a_new_state_nothing_of_an_earlier_run_is_removed(project: Project, tmp_path: Path) -> None:
+    """The state directory was lost, or the project was moved: its ledger knows nothing of the backups."""
+    folder = project.root / applied(project)
+    before = sorted(path.name for path in folder.rglob("*"))
+    os.utime(folder, (0, 0))
+    environ = {"REMIT_STATE": str(tmp_path / "new state")}
+    made, _ = initialise(project.root, environ, project.clock, new=True)
+    made.close()
+    with Workspace.open(project.root, environ=environ, clock=project.clock) as workspace:
+        assert workspace.prune() == []
+    assert sorted(path.name for path in folder.rglob("*")) == before
+    subprocess.run([sys.executable, "-I", str(folder / "rollback.py")], check=True, capture_output=True, timeout=60)
+    assert project.read("a.txt") == "one\ntwo\nthree\n"

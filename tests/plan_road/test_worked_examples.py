@@ -36,7 +36,7 @@ def test_a_file_is_modified(project: Project) -> None:
     folder = project.report_folder(outcome)
     assert json.loads((folder / "execution_report.json").read_text()) == report.tree()
     assert json.loads((folder / "status.json").read_text()) == outcome.status.tree()
-    assert project.kinds()[-3:] == ["envelope.issued", "plan.intent", "plan.outcome"]
+    assert project.kinds()[-4:] == ["envelope.issued", "plan.intent", "plan.noted", "plan.outcome"]
 
 
 @pytest.mark.req("PX-13", "PX-15", "PX-22")

@@ -67,8 +67,22 @@ def test_every_drifted_file_is_named(project: Project) -> None:
     assert "made.txt" in error.message
 
 
-def test_permissions_alone_are_no_drift(project: Project) -> None:
+@pytest.mark.req("PX-16")
+@pytest.mark.parametrize("path", ["edited.txt", "made.txt", "moved.txt"])
+def test_permissions_alone_are_drift_too(project: Project, path: str) -> None:
     before = applied(project)
-    (project.root / "edited.txt").chmod(0o600)
+    (project.root / path).chmod(0o600)
+    rolled = project.workspace.rollback("last")
+    assert (rolled.status, [error.error_code for error in rolled.errors]) == ("REFUSED", [2009])
+    assert (project.root / path).stat().st_mode & 0o777 == 0o600
+    assert project.workspace.rollback("last", force=True).status == "EXECUTED"
+    assert project.tree() == before
+
+
+def test_permissions_that_the_plan_itself_gave_are_none(project: Project) -> None:
+    project.write("a.txt", mode=0o640)
+    before = project.tree()
+    project.apply(plan_of(replace("edit", "a.txt"), create("make", "new.txt"), preserve_permissions=False))
+    assert (project.root / "a.txt").stat().st_mode & 0o777 != 0o640
     assert project.workspace.rollback("last").status == "EXECUTED"
     assert project.tree() == before

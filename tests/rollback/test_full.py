@@ -52,7 +52,7 @@ def test_everything_is_restored_and_the_manifest_is_executed(project: Project) -
     on_disk = json.loads((project.report_folder(outcome) / "rollback_manifest.json").read_text())
     assert on_disk == rolled.manifest.tree()
     assert not list(project.root.rglob(".remit-*"))
-    assert project.kinds()[-2:] == ["rollback.intent", "rollback.outcome"]
+    assert project.kinds()[-3:] == ["rollback.intent", "rollback.noted", "rollback.outcome"]
     assert project.workspace.verify_ledger().holds
 
 

@@ -73,11 +73,11 @@ def see(root: str, paths: Iterable[str]) -> dict[str, State | None]:
 
 
 def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> Look:
-    """Pure. A file with the bytes that the plan left is as left, whatever its permissions are by now."""
+    """Pure. A file is as left if it has the bytes and the permissions that the plan left."""
     now = states[checkpoint.file_path]
     match checkpoint.operation_to_reverse:
         case "CREATE":
-            return "before" if now is None else _left_or_drifted(now.sha256 == checkpoint.hash_after)
+            return "before" if now is None else _left_or_drifted(_is_as_left(now, checkpoint))
         case "RENAME":
             return _judge_rename(checkpoint, now, states[checkpoint.new_path or ""])
         case "DELETE":
@@ -85,7 +85,12 @@ def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> Look:
         case "MODIFY":
             if is_original(now, checkpoint):
                 return "before"
-            return _left_or_drifted(now is not None and now.sha256 == checkpoint.hash_after)
+            return _left_or_drifted(now is not None and _is_as_left(now, checkpoint))
+
+
+def _is_as_left(state: State, checkpoint: Checkpoint) -> bool:
+    mode = checkpoint.mode_after  # older manifests do not say
+    return state.sha256 == checkpoint.hash_after and (mode is None or state.mode == int(mode, 8))
 
 
 def is_original(state: State | None, checkpoint: Checkpoint) -> bool:
@@ -103,7 +108,7 @@ def original_state(checkpoint: Checkpoint) -> State | None:
 def _judge_rename(checkpoint: Checkpoint, old: State | None, new: State | None) -> Look:
     if new is None and is_original(old, checkpoint):
         return "before"
-    return _left_or_drifted(old is None and new is not None and new.sha256 == checkpoint.original_hash)
+    return _left_or_drifted(old is None and is_original(new, checkpoint))
 
 
 def _left_or_drifted(as_left: bool) -> Look:  # noqa: FBT001 - the answer to the question in the name

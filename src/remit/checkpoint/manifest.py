@@ -29,6 +29,8 @@ NOTES: Final = (
     "By hand: follow restore_command of each checkpoint, in the order of rollback_order."
 )
 AS_BEFORE: Final = "were as before already and were not touched: somebody had put them back without `remit rollback`."
+OTHER_OWNER: Final = "have another owner or group than before: whoever restored them may not give files away."
+_NAMED: Final = 20
 _LONGEST_COMMAND: Final = 1_000
 _ACTIONS: Final[dict[Move, str]] = {
     "create": "FILE_CREATE",
@@ -156,6 +158,15 @@ def say_as_before(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -
     return _with(manifest, {"notes": f"{manifest.notes} {len(untouched)} of {files} files {AS_BEFORE}"})
 
 
+def say_other_owner(manifest: RollbackManifest, paths: Sequence[str]) -> RollbackManifest:
+    """With a sentence on the files that were restored and do not belong to whom they did, if there are any."""
+    if not paths:
+        return manifest
+    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+    named = ", ".join(paths[:_NAMED]) + more
+    return _with(manifest, {"notes": f"{manifest.notes} {len(paths)} restored files {OTHER_OWNER} {_cut(named)}"})
+
+
 def inverse_steps(
     manifest: RollbackManifest,
     chosen: Collection[str],
@@ -215,6 +226,7 @@ def _file_checkpoint(
     path = paths[change.path]
     new_path = None if change.new_path is None else paths[change.new_path]
     after = None if change.after is None else change.after.sha256
+    mode_after = None if change.after is None else f"{change.after.mode:04o}"
     if change.operation == "CREATE":
         return Checkpoint(
             checkpoint_id=checkpoint_id(ids.manifest_id, path),
@@ -224,6 +236,7 @@ def _file_checkpoint(
             original_size=None,
             operation_to_reverse="CREATE",
             hash_after=after,
+            mode_after=mode_after,
             restore_command=_cut(f"Remove {path}"),
         )
     original = originals[change.path]
@@ -243,6 +256,7 @@ def _file_checkpoint(
         operation_to_reverse=change.operation,
         new_path=new_path,
         hash_after=after,
+        mode_after=mode_after,
         restore_command=_cut(back),
     )
 

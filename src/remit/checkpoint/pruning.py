@@ -1,20 +1,29 @@
 """Backups that nobody can need any more, and report folders of runs that never began: found, and removed.
 
 Only what the ledger says counts: a manifest file that calls itself EXECUTED prunes nothing. The papers of a run stay.
-A folder is renamed first and emptied then, so one that is there under its own name is whole.
+The ledger may be new, or of another machine, so a folder that it does not know goes only if nothing is lost with it: no
+paper of a run, and every file that it could restore is as it was before. Copies of what somebody changed are never
+removed. A folder is renamed first and emptied then, so one that is there under its own name is whole; in between it is
+looked at again. Folders that Remit did not make are left alone.
 """
 
 import contextlib
 import errno
+import fcntl
+import logging
 import os
+import re
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
-from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS, SCRIPT, remove_files
-from remit.confine.beneath import failure, open_base, open_folder
-from remit.errors import Reason, Refused
+from remit.checkpoint.drift import look_at
+from remit.checkpoint.outputs import BACKUPS, DRIFTED, MANIFEST, MAX_PAPER_BYTES, REPORTS, SCRIPT, remove_files
+from remit.confine.beneath import failure, open_base, open_file, open_folder
+from remit.contracts.rollback_manifest import RollbackManifest
+from remit.errors import Reason, Refused, RemitError
 from remit.faultpoints import reach
 
 STRAY_AGE: Final = timedelta(hours=1)
@@ -25,6 +34,12 @@ PRUNED: Final = ".pruned-"
 KnownStatus = Literal["ACTIVE", "EXECUTED", "EXPIRED", "NONE"]
 """Of a run's manifest, by the ledger. ACTIVE also while it runs; NONE: it ended without a manifest."""
 
+_PATIENCE: Final = 50
+"""Tenths of a second."""
+_LOG: Final = logging.getLogger("remit.plans")
+_ROOMS: Final = (BACKUPS, PRUNED + BACKUPS)
+_BEFORE_A_RUN: Final = {*_ROOMS, MANIFEST, SCRIPT}
+"""All that a folder can have before its run begins."""
 _FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -43,66 +58,136 @@ def prunable(root: str, known: Mapping[str, KnownStatus], now: datetime) -> list
     found: list[Prunable] = []
     with _reports(root) as reports:
         for name in sorted(os.listdir(reports)) if reports is not None else ():
-            with _opened(reports, name) as folder:
-                if folder is not None:
-                    found += _judge(name, folder, known.get(name), now)
+            try:
+                with _opened(reports, name) as folder:
+                    if folder is not None:
+                        found += _judge(root, name, folder, known.get(name), now)
+            except (RemitError, OSError) as problem:  # one that cannot be looked at must not keep the others
+                _warn(name, str(problem))
     return found
 
 
 def prune(root: str, item: Prunable) -> int:
-    """Remove it; the bytes that were freed. Doing it again after a crash goes on."""
+    """Remove it; the bytes that were freed, none where it is needed by now. Doing it again after a crash goes on."""
     where = "/".join((*REPORTS, item.name))
     try:
         with _reports(root) as reports, _opened(reports, item.name) as folder:
             if reports is None or folder is None:
                 return 0
-            return _remove_folder(reports, item.name) if item.what == "folder" else _remove_backups(folder)
+            with _locked(folder) as is_ours:
+                if not is_ours:
+                    _warn(item.name, "a rollback uses it")
+                    return 0
+                if item.what == "folder":
+                    return _remove_folder(root, reports, folder, item.name)
+                return _remove_backups(folder, item.name)
     except OSError as problem:
         raise failure(problem, where, "could not be removed") from None
 
 
-def _judge(name: str, folder: int, status: KnownStatus | None, now: datetime) -> list[Prunable]:
-    if name.startswith(PRUNED):
-        return [Prunable(name, "folder", _size(folder), "removed before, and interrupted")]
+@contextlib.contextmanager
+def in_use(folder: int) -> Iterator[None]:
+    """For whoever puts somebody's work into a report folder: meanwhile nothing of it is pruned.
+
+    Pruning takes a moment; one who holds the lock for longer than that is no pruning, and does not stop this.
+    """
+    for _ in range(_PATIENCE):
+        if _lock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB):
+            break
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        _lock(folder, fcntl.LOCK_UN)
+
+
+def _judge(root: str, name: str, folder: int, status: KnownStatus | None, now: datetime) -> list[Prunable]:
     if status is None:
+        is_begun = name.startswith(PRUNED)
         changed = datetime.fromtimestamp(os.fstat(folder).st_mtime, UTC)
-        return [Prunable(name, "folder", _size(folder), "no run was recorded")] if now - changed > STRAY_AGE else []
-    if status == "ACTIVE" or _holds_somebodys_work(folder):
+        if not (is_begun or now - changed > STRAY_AGE) or not _is_of_no_use(root, folder, name):
+            return []
+        why = "removed before, and interrupted" if is_begun else "no run was recorded"
+        return [Prunable(name, "folder", _size(folder), why)]
+    if status == "ACTIVE" or _must_stay(folder, name):
         return []
-    parts = {BACKUPS, PRUNED + BACKUPS, SCRIPT} & set(os.listdir(folder))
+    parts = {*_ROOMS, SCRIPT} & set(os.listdir(folder))
     size = sum(_size_of(folder, part) for part in parts)
     return [Prunable(name, "backups", size, status.lower())] if parts else []
 
 
-def _holds_somebodys_work(folder: int) -> bool:
+def _is_of_no_use(root: str, folder: int, name: str) -> bool:
+    """Of a folder that the ledger does not know: no run of it can have changed anything that is not as before again.
+
+    A manifest stands there before the first change, and other papers only after the last; so without both there was no
+    run, and with a manifest alone the files tell.
+    """
+    half_written = re.compile(r"\..+\.tmp")
+    names = {each for each in os.listdir(folder) if not half_written.fullmatch(each)}
+    if names - _BEFORE_A_RUN or _must_stay(folder, name):
+        return False
+    if MANIFEST not in names:
+        return SCRIPT not in names
+    try:
+        with open(open_file(folder, MANIFEST, where=MANIFEST), "rb") as file:
+            manifest = RollbackManifest.parse(file.read(MAX_PAPER_BYTES), source=MANIFEST)
+        looks = look_at(root, manifest, ())
+    except RemitError:
+        return False
+    return len(looks) == len(manifest.checkpoints) and all(look == "before" for look, _ in looks.values())
+
+
+def _must_stay(folder: int, name: str) -> bool:
     """What a forced rollback put aside was changed by somebody after the plan, and may be the only copy."""
-    with _opened(folder, BACKUPS) as inner:
-        return inner is not None and any(DRIFTED in name for name in os.listdir(inner))
+    for room in _ROOMS:
+        with _opened(folder, room) as inner:
+            if inner is None:
+                continue
+            with os.scandir(inner) as entries:
+                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        if any(DRIFTED in each for each, _ in found):
+            return True
+        if any(is_folder for _, is_folder in found):
+            _warn(name, "somebody made a folder among the backups")
+            return True
+    return False
 
 
-def _remove_folder(reports: int, name: str) -> int:
+def _remove_folder(root: str, reports: int, folder: int, name: str) -> int:
     gone = name if name.startswith(PRUNED) else PRUNED + name
     if gone != name:
         os.rename(name, gone, src_dir_fd=reports, dst_dir_fd=reports)
         reach("prune.renamed")
-    with _opened(reports, gone) as folder:
-        freed = 0 if folder is None else remove_files(folder)
+    if not _is_of_no_use(root, folder, name):
+        os.rename(gone, name.removeprefix(PRUNED), src_dir_fd=reports, dst_dir_fd=reports)
+        return 0
+    freed = 0
+    for paper in (SCRIPT, MANIFEST):  # first, so that half of it is judged as the whole was
+        freed += _size_of(folder, paper)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(paper, dir_fd=folder)
+    freed += remove_files(folder)
     os.rmdir(gone, dir_fd=reports)
     os.fsync(reports)
     reach("prune.removed")
     return freed
 
 
-def _remove_backups(folder: int) -> int:
+def _remove_backups(folder: int, name: str) -> int:
     """The script goes with the backups: without them it is of no use."""
-    freed = _size_of(folder, SCRIPT)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(SCRIPT, dir_fd=folder)
     gone = PRUNED + BACKUPS
-    freed += _empty(folder, gone)
+    if _must_stay(folder, name):
+        return 0
+    freed = _empty(folder, gone)
     with contextlib.suppress(FileNotFoundError):
         os.rename(BACKUPS, gone, src_dir_fd=folder, dst_dir_fd=folder)
         reach("prune.renamed")
+        if _must_stay(folder, name):
+            os.rename(gone, BACKUPS, src_dir_fd=folder, dst_dir_fd=folder)
+            return freed
+    freed += _size_of(folder, SCRIPT)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(SCRIPT, dir_fd=folder)
     freed += _empty(folder, gone)
     os.fsync(folder)
     reach("prune.removed")
@@ -116,6 +201,32 @@ def _empty(folder: int, name: str) -> int:
         freed = remove_files(inner)
     os.rmdir(name, dir_fd=folder)
     return freed
+
+
+def _warn(name: str, why: str) -> None:
+    _LOG.warning("a report folder stays as it is", extra={"folder": name, "why": why})
+
+
+@contextlib.contextmanager
+def _locked(folder: int) -> Iterator[bool]:
+    """False: somebody uses it now."""
+    is_ours = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield is_ours
+    finally:
+        if is_ours:
+            _lock(folder, fcntl.LOCK_UN)
+
+
+def _lock(folder: int, how: int) -> bool:
+    """Where the file system knows no such locks, what is done without one must do."""
+    try:
+        fcntl.flock(folder, how)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _size(folder: int) -> int:

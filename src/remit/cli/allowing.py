@@ -1,12 +1,12 @@
 """What a person must allow beyond the plan itself: the options for it, and all that is missing told at once."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
-from remit.cli.plan_summary import not_allowed
+from remit.cli.plan_summary import needed, not_allowed, spelled_plainly
 from remit.cli.plan_words import flag_for, quoted, render_problem
 from remit.cli.table import counted
 from remit.contracts.plan_codes import PLAN_CODES
@@ -40,6 +40,11 @@ class Allowance(NamedTuple):
     """By the kind of the approval; arguments of `Workspace.approve`."""
     even_if_it_fails: bool
 
+    @property
+    def everything(self) -> dict[str, Any]:
+        """Arguments of `Workspace.approve`."""
+        return {**self.names, "even_if_it_fails": self.even_if_it_fails}
+
 
 def allow_options(command: F) -> F:
     """The `--allow-...` options and `--even-if-it-fails`, handed over together as `allowed`."""
@@ -57,19 +62,31 @@ def allow_options(command: F) -> F:
     return result
 
 
-def require_useful(document: PlanPreviewDocument, allowed: Allowance) -> None:
-    """An approval of what would fail is most likely a mistake, and must be asked for by name."""
+def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: bool = False) -> None:
+    """An approval of what would fail is most likely a mistake, and must be asked for by name.
+
+    `shown`: the preview stands above, and need not be repeated.
+    """
     if not document.problems or (allowed.even_if_it_fails and not document.doomed):
         return
-    named = "; ".join(render_problem(problem) for problem in document.problems[:NAMED])
-    more = f"; and {len(document.problems) - NAMED:,} more" if len(document.problems) > NAMED else ""
-    advice = "Mend the plan; `remit preview` shows what it would do."
-    if not document.doomed:
-        advice = f"Mend the plan; or, if that is what you want: {command_again(EVEN_IF_IT_FAILS)}"
-    code = document.problems[0].error_code
+    first = document.problems[0]
+    code = first.error_code
     reason = next((each for each, error in PLAN_CODES.items() if error.code == code), Reason.EFFECT_FAILED)
-    what = f"{document.consequence.removesuffix('.')}: {named}{more}"
-    raise Refused(reason, what, where=f"plan {document.plan_id}", next_step=advice)
+    more = f"; and {len(document.problems) - 1:,} more" if len(document.problems) > 1 else ""
+    named = "" if shown else f": {render_problem(first).removesuffix('.')}{more}"
+    what = f"{document.consequence.removesuffix('.')}{named}"
+    raise Refused(reason, what, where=f"plan {document.plan_id}", next_step=_how_to_go_on(document, allowed))
+
+
+def _how_to_go_on(document: PlanPreviewDocument, allowed: Allowance) -> str:
+    if not document.doomed:
+        return f"Mend the plan; or, if that is what you want: {command_again(EVEN_IF_IT_FAILS)}"
+    if not allowed.even_if_it_fails:
+        return "Mend the plan; `remit preview` shows what it would do."
+    return (
+        f"{EVEN_IF_IT_FAILS} cannot help here: the plan stops at its first error. Mend it; or let it go on after"
+        ' errors: "stop_on_error": false in its execution_instructions.'
+    )
 
 
 def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
@@ -77,27 +94,62 @@ def require_allowed(document: PlanPreviewDocument, allowed: Allowance) -> None:
     missing = not_allowed(document, allowed.names)
     if not missing:
         return
-    named = ", ".join(f"{printable(name)} ({kind})" for kind, name in missing[:NAMED])
-    more = f", and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
+    idle = _not_needed(document, allowed)
     flags = [word for kind, name in missing for word in (flag_for(kind), name)]
-    command = command_again(*flags)
+    command = command_again(*flags, without=idle)
     advice = f"If that is what you want: {command}"
     if len(command) > LONGEST_COMMAND:
         advice = "`remit preview` lists each with the option that allows it."
     raise Refused(
         _REASONS[missing[0][0]],
-        f"the plan needs {counted(len(missing), 'approval')} that the command does not give: {named}{more}",
+        f"the plan needs {counted(len(missing), 'approval')} that the command does not give: {_some(missing)}"
+        + (f"; of no use: {_some(idle)}{_on_patterns(idle)}" if idle else ""),
         where=f"plan {document.plan_id}",
         next_step=advice,
     )
 
 
-def command_again(*more: str) -> str:
-    """The command that was given, with more options, to copy. An option before `--` counts; one behind it does not."""
+def _not_needed(document: PlanPreviewDocument, allowed: Allowance) -> list[tuple[str, str]]:
+    """Allowances that nothing asks for: approvals that have them are refused."""
+    wanted = needed(document)
+    return [
+        (kind, name)
+        for kind, names in allowed.names.items()
+        for name in names
+        if not set(spelled_plainly(kind, [name])) & set(wanted.get(kind, ()))
+    ]
+
+
+def _on_patterns(idle: Sequence[tuple[str, str]]) -> str:
+    return ", for patterns do not work: each file is named" if any(set(name) & set("*?[") for _, name in idle) else ""
+
+
+def _some(named: Sequence[tuple[str, str]]) -> str:
+    more = f", and {len(named) - NAMED:,} more" if len(named) > NAMED else ""
+    return ", ".join(f"{printable(name)} ({kind})" for kind, name in named[:NAMED]) + more
+
+
+def command_again(*more: str, without: Collection[tuple[str, str]] = ()) -> str:
+    """The command that was given, with more options, to copy; `without` allowances that are of no use.
+
+    An option before `--` counts; one behind it does not.
+    """
     given: Sequence[str] = (click.get_current_context().find_root().obj or {}).get("arguments", ())
     options, rest = (given[: given.index("--")], given[given.index("--") :]) if "--" in given else (given, ())
-    words = [*map(_word, options), *map(_word, more), *map(_word, rest)]
+    kept = _without(options, {(flag_for(kind), name) for kind, name in without})
+    words = [*map(_word, kept), *map(_word, more), *map(_word, rest)]
     return " ".join(["remit", *words])
+
+
+def _without(words: Sequence[str], pairs: Collection[tuple[str, str]]) -> list[str]:
+    """`--option value` and `--option=value` alike."""
+    kept: list[str] = []
+    for word in words:
+        if kept and (kept[-1], word) in pairs:
+            kept.pop()
+        elif tuple(word.split("=", 1)) not in pairs:
+            kept.append(word)
+    return kept
 
 
 def _word(word: str) -> str:

@@ -18,11 +18,12 @@ OF_PLANS: Final = frozenset({"preview", "approve", "apply", "run", "runs", "roll
 
 
 class DoorRefused(Refused):
-    """A refusal that a door put on paper too: `errors` are its documents."""
+    """A refusal that a door put on paper too: `errors` are its documents. `settled`: what was done before it."""
 
-    def __init__(self, problem: Refused, errors: Sequence[Any]) -> None:
+    def __init__(self, problem: Refused, errors: Sequence[Any], settled: Sequence[Any] = ()) -> None:
         super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
-        self.errors = list(errors)
+        papers = {"errors": list(errors), "settled": list(settled)}
+        self.papers = {name: documents for name, documents in papers.items() if documents}
 
 
 def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
@@ -33,7 +34,7 @@ def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
     known = problem if isinstance(problem, RemitError) else _wrapped(problem)
     code = _code_of(known) if command in OF_PLANS and not isinstance(problem, click.ClickException) else {}
     if as_json:
-        papers = {"errors": known.errors} if isinstance(known, DoorRefused) else {}
+        papers = known.papers if isinstance(known, DoorRefused) else {}
         show_json({"error": {**known.as_json(), **code}, **papers}, indent=None)
     else:
         word = "refused" if isinstance(known, Refused) else "failed"

@@ -1,11 +1,7 @@
 """`remit preview`, `remit approve`, `remit apply` and `remit run`: a plan from its diff to its report."""
 
-import contextlib
 import functools
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -14,20 +10,22 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from remit.cli.allowing import Allowance, allow_options, require_allowed, require_useful
+from remit.cli.allowing import Allowance, allow_options, command_again, require_allowed, require_useful
 from remit.cli.edge import STARTED
 from remit.cli.failing import DoorRefused
 from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, render_outcome, render_preview
 from remit.cli.plan_words import render_status, row
 from remit.cli.progress import showing_progress
+from remit.cli.settled import Settled
 from remit.cli.shown import counted, json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.stopping import cancelling
 from remit.contracts.base import Contract
 from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plan import Plan
 from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.doors.running import TakenBack
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.errors import Reason, Refused
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
@@ -42,9 +40,10 @@ class NobodyToAsk(Refused):
 
 
 class Carried(NamedTuple):
-    """How it ended, whether that is from before, and what took it back since."""
+    """How it ended, whether that is from before, what took it back since, and what was settled before it."""
 
     outcome: PlanOutcome | PlanRefusal
+    settled: Settled
     stored: bool = False
     taken_back: TakenBack | None = None
     refusal: Refused | None = None
@@ -84,7 +83,7 @@ def preview(ctx: click.Context, plan: IO[bytes], most: int | None, directory: Pa
     if as_json:
         show_json(document.tree())
     else:
-        _say(render_preview(document, most=most))
+        _say(render_preview(document, most=most, idle=_idle(raw, document)))
     ctx.exit(1 if document.status == "WOULD_FAIL" else 0)
 
 
@@ -122,7 +121,7 @@ def approve(
             document = workspace.preview(raw).document
             require_useful(document, allowed)
             require_allowed(document, allowed)
-            envelope = workspace.approve(raw, **allowed.names, life=timedelta(minutes=minutes))
+            envelope = workspace.approve(raw, **allowed.everything, life=timedelta(minutes=minutes))
             _require_as_shown(workspace, document, envelope)
         if output is not None:
             out.write(envelope.canonical() + b"\n")
@@ -143,8 +142,8 @@ def apply(ctx: click.Context, envelope: IO[bytes], directory: Path, as_json: boo
     """Carry out an approved plan, once, and report it.
 
     ENVELOPE is what `remit approve` signed (- for standard input). Exit code 0 when everything was done, now or before;
-    1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched. Ctrl-C takes
-    everything back.
+    1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched. Ctrl-C and
+    SIGTERM cancel: everything is taken back; a second one leaves that to `remit recover`.
     """
     raw = _read(envelope, Envelope)
     with Workspace.open(directory) as workspace:
@@ -178,50 +177,49 @@ def run(
     with Workspace.open(directory) as workspace:
         document = workspace.preview(raw).document
         if not as_json:
-            _say(render_preview(document, allowed.names, most=most))
-        require_useful(document, allowed)
+            _say(render_preview(document, allowed.names, most=most, idle=_idle(raw, document)))
+        require_useful(document, allowed, shown=not as_json)
         require_allowed(document, allowed)
         if not yes and not _ask(plan, document, hidden=lines_not_shown(document, most), as_json=as_json):
             click.echo("Not applied; nothing was done.", err=True)
             ctx.exit(2)
         answered = STARTED if yes else time.monotonic()  # nobody waits for his own answer
-        envelope = workspace.approve(raw, **allowed.names)
+        envelope = workspace.approve(raw, **allowed.everything)
         _require_as_shown(workspace, document, envelope)
         carried = carry_out(workspace, envelope.canonical(), quiet=as_json)
-    ctx.exit(tell(carried, as_json=as_json, diffs=False, waited=time.monotonic() - answered))
+    waited = time.monotonic() - answered
+    ctx.exit(tell(carried, as_json=as_json, diffs=False, again=command_again(), waited=waited))
 
 
 def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> Carried:
-    """The first Ctrl-C cancels, a second one interrupts."""
+    """The first Ctrl-C, or SIGTERM, cancels; a second one interrupts."""
     stored: list[bool] = []
     taken_back: list[TakenBack] = []
     refusals: list[Refused] = []
+    settled = Settled(quiet=quiet)
     with showing_progress(quiet=quiet) as report, cancelling() as is_cancelled:
-        try:
-            outcome = workspace.apply(
-                envelope,
-                on_refusal=refusals.append,
-                on_stored=lambda: stored.append(True),
-                on_taken_back=taken_back.append,
-                on_status=lambda update: report(update.phase, update.done, update.total, ""),
-                is_cancelled=is_cancelled,
-            )
-        except KeyboardInterrupt:
-            raise EnvironmentFailed(
-                Reason.CANCELLED,
-                "stopped before the end was recorded",
-                next_step="Have it taken back, or finished, and recorded: remit recover",
-            ) from None
-    return Carried(outcome, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
+        outcome = workspace.apply(
+            envelope,
+            on_refusal=refusals.append,
+            on_stored=lambda: stored.append(True),
+            on_taken_back=taken_back.append,
+            on_settled=settled,
+            on_status=lambda update: report(update.phase, update.done, update.total, ""),
+            is_cancelled=is_cancelled,
+        )
+    return Carried(outcome, settled, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
 
 
-def tell(carried: Carried, *, as_json: bool, diffs: bool = True, waited: float | None = None) -> int:
-    """Print how it ended, and return the exit code. A refusal is raised: it is told as every other one."""
+def tell(carried: Carried, *, as_json: bool, diffs: bool = True, again: str = "", waited: float | None = None) -> int:
+    """Print how it ended, and return the exit code. A refusal is raised: it is told as every other one.
+
+    `again`: the command for another try, where the envelope is in nobody's hands.
+    """
     outcome, stored = carried.outcome, carried.stored
     if isinstance(outcome, PlanRefusal):
-        return _tell_refusal(outcome, carried.refusal, as_json=as_json)
+        return _tell_refusal(outcome, carried, again, as_json=as_json)
     if as_json:
-        _show_outcome(outcome, carried.taken_back)
+        _show_outcome(outcome, carried)
     else:
         if stored:
             click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
@@ -233,11 +231,11 @@ def tell(carried: Carried, *, as_json: bool, diffs: bool = True, waited: float |
     return 0 if outcome.status.status == "SUCCESS" else 1
 
 
-def _show_outcome(outcome: PlanOutcome, taken_back: TakenBack | None) -> None:
+def _show_outcome(outcome: PlanOutcome, carried: Carried) -> None:
     errors = [error.tree() for error in outcome.errors]
-    since = taken_back._asdict() if taken_back is not None else None
+    since = carried.taken_back._asdict() if carried.taken_back is not None else None
     document = {"status": outcome.status.tree(), "report": outcome.report.tree(), "errors": errors}
-    show_json({**document, "taken_back": since})
+    show_json({**document, "stored": carried.stored, "taken_back": since, "settled": carried.settled.tree()})
 
 
 def _taken_back(since: TakenBack) -> str:
@@ -245,35 +243,19 @@ def _taken_back(since: TakenBack) -> str:
     return f"{part} was taken back since, at {since.at}, by {since.order_id}."
 
 
-def _tell_refusal(refused: PlanRefusal, problem: Refused | None, *, as_json: bool) -> int:
+def _tell_refusal(refused: PlanRefusal, carried: Carried, again: str, *, as_json: bool) -> int:
     errors = [error.tree() for error in refused.errors]
-    told = problem or Refused(Reason.INTERNAL, refused.errors[0].message)
+    told = carried.refusal or Refused(Reason.INTERNAL, refused.errors[0].message)
+    settled = carried.settled.tree()
     if refused.status != "CANCELLED":
-        raise DoorRefused(told, errors)
+        raise DoorRefused(told, errors, settled)
     if as_json:
-        show_json({"status": "CANCELLED", "envelope_id": refused.envelope_id, "errors": errors})
+        document = {"status": "CANCELLED", "envelope_id": refused.envelope_id, "errors": errors}
+        show_json({**document, "settled": settled})
     else:
         click.echo(f"{render_status('CANCELLED')}  {told.where}: {told.what}")
-        click.echo(row("next", told.next_step))
+        click.echo(row("next", f"If the plan shall run after all: {again}" if again else told.next_step))
     return 1
-
-
-@contextlib.contextmanager
-def cancelling() -> Iterator[Callable[[], bool]]:
-    """What it yields says whether somebody pressed Ctrl-C. From the second time on it interrupts, as ever."""
-    asked = threading.Event()
-
-    def on_interrupt(_number: int, _frame: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        asked.set()
-        # Not by way of a stream: the signal may have come while one was being written to.
-        os.write(2, b"\nCancelling; everything will be taken back.\n")
-
-    before = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield asked.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _ask(plan: IO[bytes], document: PlanPreviewDocument, *, hidden: int, as_json: bool) -> bool:
@@ -302,6 +284,12 @@ def _require_as_shown(workspace: Workspace, document: PlanPreviewDocument, envel
             where=f"plan {document.plan_id}",
             next_step="Run it again, and look at the new diff.",
         )
+
+
+def _idle(plan: bytes, document: PlanPreviewDocument) -> list[str]:
+    """The actions that ask for what is there already."""
+    told = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
+    return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in told]
 
 
 def _say(lines: Iterator[str]) -> None:

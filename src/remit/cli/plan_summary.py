@@ -4,27 +4,38 @@ Everything is rendered from the preview and the outcome, never from a text that 
 made printable, so that none of them can write a line of its own.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import click
 
-from remit.checkpoint.manifest import AS_BEFORE
 from remit.cli.diff_view import count_lines, render_diff
-from remit.cli.plan_words import flag_for, quoted, render_problem, render_size, render_status, render_wait, row
+from remit.cli.plan_words import (
+    flag_for,
+    is_skipped,
+    quoted,
+    render_problem,
+    render_size,
+    render_status,
+    render_wait,
+    row,
+)
 from remit.cli.table import counted
 from remit.confine.names import plain_spelling
 from remit.contracts.change_log import Change
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
+from remit.contracts.outcome import PlanOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
-from remit.contracts.report import ExecutionReport
+from remit.contracts.report import ExecutionReport, SkippedAction
 from remit.contracts.rollback_manifest import RollbackManifest
+from remit.doors.abandoned import is_of_unknown_effect
 from remit.doors.going import NOT_AS_BEFORE
 from remit.printable import printable
 
 DIFF_LINES: Final = 40
 LISTED: Final = 20
+NAMED: Final = 3
+"""More names for one thing than that are only counted."""
 RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red", "CRITICAL": "red"}
 WORDS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "RENAME": "rename"}
 LEFT_AS: Final = {
@@ -33,8 +44,6 @@ LEFT_AS: Final = {
     "CANCELLED": "Cancelled: everything is as before.",
 }
 
-
-_AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")
 Allowed = Mapping[str, Sequence[str]]
 """Names, by the kind of the approval."""
 NOTHING_ALLOWED: Final[Allowed] = {}
@@ -43,6 +52,8 @@ NOTHING_ALLOWED: Final[Allowed] = {}
 def left_as(report: ExecutionReport) -> str:
     """What a run that did not succeed has left, in one sentence; empty where something of it stands."""
     sentence = LEFT_AS.get(report.status, "")
+    if is_of_unknown_effect(report):
+        return "Unknown effect: some of its changes may stand, and others not."
     if sentence and any(NOT_AS_BEFORE in warning for warning in report.warnings):
         return f"{sentence.partition(':')[0]}: everything of the plan's is gone; see what others changed meanwhile."
     return sentence
@@ -52,13 +63,22 @@ def left_as(report: ExecutionReport) -> str:
 
 
 def render_preview(
-    document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALLOWED, *, most: int | None = DIFF_LINES
+    document: PlanPreviewDocument,
+    allowed: Allowed = NOTHING_ALLOWED,
+    *,
+    most: int | None = DIFF_LINES,
+    idle: Sequence[str] = (),
 ) -> Iterator[str]:
     """Every change in one line, the diffs, then what a person must know before saying yes.
 
-    Of each diff at most so many lines; 0: no diffs; None: all of them. `allowed`: approvals that were given already.
+    Of each diff at most so many lines; 0: no diffs; None: all of them. `allowed`: approvals that were given already;
+    `idle`: actions that change nothing.
     """
-    yield _heading("Plan", document.plan_id, document.files)
+    yield _heading(document)
+    if not _would_stand(document):
+        yield from _problems(document)
+        if document.files:
+            yield from ("", "What the others are meant to do:")
     if len(document.files) > 1 or most == 0:
         yield from _table(document.files)
     for file in document.files if most != 0 else ():
@@ -66,6 +86,8 @@ def render_preview(
         yield click.style(_named(file), bold=True)
         yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
     yield ""
+    if idle:
+        yield row("remark", f"{_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
     yield from render_verdict(document, allowed)
 
 
@@ -79,7 +101,7 @@ def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
 
 def _table(files: Sequence[PreviewedFile]) -> Iterator[str]:
     rows = [(_named(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}") for file in files]
-    names, added, removed = (max(len(cells[column]) for cells in rows) for column in range(3))
+    names, added, removed = (max((len(cells[column]) for cells in rows), default=0) for column in range(3))
     for name, plus, minus in rows:
         yield f"  {name.ljust(names)}  {plus.rjust(added)}  {minus.rjust(removed)}"
 
@@ -91,16 +113,32 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
     for rule in document.rules:
         yield row("checks", printable(rule))
     yield from _findings(document)
-    for problem in document.problems:
-        yield row(click.style("problem", fg="red"), render_problem(problem), width=len("problem"))
-    if document.consequence:
-        yield row(click.style("then", fg="red"), printable(document.consequence), width=len("then"))
+    if _would_stand(document):
+        yield from _problems(document)
     lasting = [printable(name) for name in document.needs.irreversible]
     undo = f"cannot be undone: {', '.join(lasting)}" if lasting else "everything can be undone"
-    if document.would_end in {"SUCCESS", "PARTIAL"}:
+    if document.files and _would_stand(document):
         yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
     if document.folders:
         yield row("folders", f"{counted(len(document.folders), 'folder')} made: {_some(document.folders)}")
+
+
+def _would_stand(document: PlanPreviewDocument) -> bool:
+    return document.would_end in {"SUCCESS", "PARTIAL"}
+
+
+def _problems(document: PlanPreviewDocument) -> Iterator[str]:
+    """What would fail; what would then be skipped; and what becomes of the rest."""
+    for problem in document.problems:
+        if not is_skipped(problem):
+            yield row(click.style("problem", fg="red"), render_problem(problem), width=len("problem"))
+    skipped = [problem for problem in document.problems if is_skipped(problem)]
+    for problem in skipped[:LISTED]:
+        yield row("skipped", f"{printable(problem.details.action_id or '')}: {printable(problem.message)}")
+    if len(skipped) > LISTED:
+        yield row("", f"and {len(skipped) - LISTED:,} more")
+    if document.consequence:
+        yield row(click.style("then", fg="red"), printable(document.consequence), width=len("then"))
 
 
 def _approvals(document: PlanPreviewDocument, allowed: Allowed) -> Iterator[str]:
@@ -127,11 +165,11 @@ def not_allowed(document: PlanPreviewDocument, allowed: Allowed) -> list[tuple[s
         (kind, name)
         for kind, names in needed(document).items()
         for name in names
-        if name not in _spelled_plainly(kind, allowed.get(kind, ()))
+        if name not in spelled_plainly(kind, allowed.get(kind, ()))
     ]
 
 
-def _spelled_plainly(kind: str, names: Sequence[str]) -> Sequence[str]:
+def spelled_plainly(kind: str, names: Sequence[str]) -> Sequence[str]:
     return names if kind == "irreversible" else [plain_spelling(name) for name in names]
 
 
@@ -180,16 +218,25 @@ def _failures(outcome: PlanOutcome) -> Iterator[str]:
     failed = {action.action_id for action in outcome.report.actions_failed}
     # The action that failed first; then what the others say about the plan as a whole.
     for problem in sorted(outcome.errors, key=lambda each: each.details.action_id not in failed):
-        yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
-    skipped = outcome.report.actions_skipped
-    for action in skipped[:LISTED]:
-        yield row("skipped", f"{printable(action.action_id)}: {printable(action.reason)}")
-    if len(skipped) > LISTED:
-        yield row("", f"and {len(skipped) - LISTED:,} more")
+        if not is_skipped(problem):
+            yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
+    yield from _skipped(outcome.report.actions_skipped)
     if sentence := left_as(outcome.report):
         yield row("left", sentence)
     elif outcome.report.status == "PARTIAL":
         yield row("left", "What was done stays, as the plan asks for: rollback_on_failure is false.")
+
+
+def _skipped(skipped: Sequence[SkippedAction]) -> Iterator[str]:
+    """Many for one reason are a number."""
+    by_reason: dict[str, list[str]] = {}
+    for action in skipped:
+        by_reason.setdefault(action.reason, []).append(action.action_id)
+    for reason, names in islice(by_reason.items(), LISTED):
+        who = ", ".join(map(printable, names)) if len(names) <= NAMED else counted(len(names), "action")
+        yield row("skipped", f"{who}: {printable(reason)}")
+    if len(by_reason) > LISTED:
+        yield row("", f"and {sum(map(len, islice(by_reason.values(), LISTED, None))):,} more")
 
 
 def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
@@ -216,41 +263,26 @@ def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
     yield row("undo", f"remit rollback {name}   ({until}{by_hand})")
 
 
-def render_rollback(outcome: RollbackOutcome) -> Iterator[str]:
-    """What was restored and what was kept, by name."""
-    paths = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
-    restored = counted(len(outcome.restored), "checkpoint")
-    yield f"{render_status(outcome.status)}  {printable(outcome.envelope_id)}: {restored} restored"
-    for name in outcome.restored[:LISTED]:
-        made = name in paths and paths[name].operation_to_reverse == "CREATE"
-        yield row("removed" if made else "restored", printable(paths[name].file_path) if name in paths else name)
-    if len(outcome.restored) > LISTED:
-        yield row("", f"and {len(outcome.restored) - LISTED:,} more")
-    for kept in outcome.kept:
-        path = paths[kept.checkpoint_id].file_path if kept.checkpoint_id in paths else kept.checkpoint_id
-        yield row("kept", f"{printable(path)}: {printable(kept.reason)}")
-    for problem in outcome.errors:
-        yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
-    for sentence in _AS_BEFORE.findall(outcome.manifest.notes)[-1:]:
-        yield row("note", printable(sentence))
-    left = sum(1 for each in outcome.manifest.checkpoints if each.restored_at is None)
-    if left:
-        yield row("left", f"{counted(left, 'checkpoint')} not restored")
-
-
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def _heading(word: str, plan_id: str, files: Sequence[PreviewedFile]) -> str:
+def _heading(document: PlanPreviewDocument) -> str:
+    name, files = f"Plan {printable(document.plan_id)}", document.files
+    if not _would_stand(document):
+        return f"{name}: nothing would be changed"
+    if not files:
+        return f"{name}: nothing to change"
     actions = counted(len({file.action_id for file in files}), "change")
     paths = counted(len({file.path for file in files}), "file")
     added, removed = sum(file.lines_added for file in files), sum(file.lines_removed for file in files)
-    return f"{word} {printable(plan_id)}: {actions} to {paths}, +{added:,} -{removed:,} lines"
+    return f"{name}: {actions} to {paths}, +{added:,} -{removed:,} lines"
 
 
 def _named(file: PreviewedFile) -> str:
     to = f" -> {printable(file.new_path)}" if file.new_path else ""
-    return f"{printable(file.action_id)}: {WORDS[file.operation]} {printable(file.path)}{to}"
+    was, becomes = file.mode_before, file.mode_after
+    mode = f", mode {was} -> {becomes}" if was and becomes and was != becomes else ""
+    return f"{printable(file.action_id)}: {WORDS[file.operation]} {printable(file.path)}{to}{mode}"
 
 
 def _lines_of(changes: Iterable[Change]) -> str:

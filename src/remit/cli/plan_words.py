@@ -6,6 +6,8 @@ import click
 
 from remit.cli.table import counted
 from remit.contracts.error_response import ErrorResponse
+from remit.contracts.plan_codes import PLAN_CODES
+from remit.errors import Reason
 from remit.printable import printable
 
 STATUS_COLOURS: Final = {"SUCCESS": "green", "EXECUTED": "green", "PARTIAL": "yellow", "CANCELLED": "yellow"}
@@ -36,6 +38,11 @@ def render_problem(problem: ErrorResponse) -> str:
     told = f"{problem.error_code} {problem.error_type}, {printable(problem.message)}"
     by_hand = " (by hand)" if problem.recovery_action == "MANUAL_REQUIRED" else ""
     return f"{about}: {told}{by_hand}" if about else f"{told}{by_hand}"
+
+
+def is_skipped(problem: ErrorResponse) -> bool:
+    """An action that did not fail itself: another one did, on which it depends."""
+    return problem.error_code == PLAN_CODES[Reason.DEPENDENCY_FAILED].code
 
 
 def render_size(size: int) -> str:

@@ -10,13 +10,16 @@ from remit.cli.plan_summary import left_as
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.base import Contract
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
+from remit.contracts.report import ExecutionReport
 from remit.contracts.result import ExecutionResult
+from remit.doors.abandoned import is_of_unknown_effect
 from remit.errors import Reason, Refused
 from remit.recovery import Recovered
 from remit.store.claims import unfinished
 from remit.workspace import Workspace
 
 SCOPES: Final = ("task", "plan", "rollback")
+_ID_FIELDS: Final = {"plan": "envelope_id", "rollback": "order_id"}
 
 
 @click.command()
@@ -86,6 +89,8 @@ def _require_unfinished(known: Collection[str], named: Collection[str]) -> None:
 def _state(report: Recovered[Any]) -> str:
     if report.outcome is None:
         return "unsettled"
+    if report.unknown:
+        return "abandoned"
     return "finished" if report.took_effect else "cleared"
 
 
@@ -99,18 +104,24 @@ def _what(report: Recovered[Any]) -> str:
         case ExecutionResult(error=error):
             return f"{outcome.capability_id}: {error.message if error else ''}"
         case PlanOutcome():
-            return f"{outcome.report.plan_id}: {left_as(outcome.report) or 'had taken effect; its outcome is recorded'}"
+            return _of_plan(outcome.report)
         case RollbackOutcome():
             return f"{outcome.envelope_id}: {outcome.status}"
         case _:
             return ""
 
 
+def _of_plan(report: ExecutionReport) -> str:
+    if is_of_unknown_effect(report):
+        return f"{report.plan_id}: {'. '.join(report.warnings[:-1])}."  # the last one says once more why it failed
+    return f"{report.plan_id}: {left_as(report) or 'had taken effect; its outcome is recorded'}"
+
+
 def _as_document(report: Recovered[Any], kind: str) -> dict[str, Any]:
     outcome = report.outcome
     return {
         "kind": kind,
-        "task_id": report.key,
+        _ID_FIELDS.get(kind, "task_id"): report.key,
         "begun_at": report.began_at,
         "state": _state(report),
         "result": _as_tree(outcome),

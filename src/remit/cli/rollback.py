@@ -1,17 +1,22 @@
 """`remit rollback`, `remit cancel` and `remit prune`: what comes after a plan, or instead of it."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS
 from remit.cli.failing import DoorRefused
-from remit.cli.plan_summary import render_outcome, render_rollback
+from remit.cli.plan_summary import render_outcome
 from remit.cli.plan_words import render_size, row
-from remit.cli.run_list import full_name
-from remit.cli.runs import complete_run, find_run
+from remit.cli.rollback_view import Standing, advise_on_later_run, later_run, look_around, render_rollback
+from remit.cli.run_list import full_name, project_root
+from remit.cli.runs import complete_envelope, complete_run, find_run
+from remit.cli.settled import Settled
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
-from remit.errors import Refused
+from remit.cli.stopping import interrupting
+from remit.contracts.outcome import RollbackOutcome
+from remit.errors import Reason, Refused
 from remit.printable import printable
 from remit.workspace import Workspace
 
@@ -36,44 +41,93 @@ def rollback(
 
     REPORT is `last`, a name that `remit runs` shows, a report folder, an envelope id or a report id. All backups are
     checked before the first file is restored; a file that somebody changed since is left alone, and named, unless
-    --force. Exit code 0 when all of it is restored, now or before; 1 when it failed; 2 when it was refused and nothing
-    was touched.
+    --force. Exit code 0 when all of it is restored, now or before; 1 when it failed, or some of it stays, and why; 2
+    when it was refused and nothing was touched. Ctrl-C and SIGTERM undo what it had restored.
     """
     stored: list[bool] = []
     refusals: list[Refused] = []
+    settled = Settled(quiet=as_json)
     with Workspace.open(directory) as workspace:
         name = find_run(workspace, report)
+        standing = look_around(workspace, name, checkpoints)
+        if standing.is_empty and name != "last":
+            ctx.exit(_say_empty(standing, settled, as_json=as_json))
         before = set_aside(workspace) if force else set()
-        outcome = workspace.rollback(
-            name,
-            checkpoints=checkpoints,
-            force=force,
-            on_refusal=refusals.append,
-            on_stored=lambda: stored.append(True),
-        )
-        kept_aside = sorted(set_aside(workspace) - before) if force else []
-    if outcome.status == "REFUSED" and refusals:
-        raise DoorRefused(refusals[0], [error.tree() for error in outcome.errors])
+        try:
+            with interrupting():
+                outcome = workspace.rollback(
+                    name,
+                    checkpoints=checkpoints,
+                    force=force,
+                    on_refusal=refusals.append,
+                    on_stored=lambda: stored.append(True),
+                    on_settled=settled,
+                )
+        except Refused as problem:  # by the papers of the run; nothing was ordered
+            raise DoorRefused(problem, (), settled.tree()) from None
+        kept_aside = _name_kept(sorted(set_aside(workspace) - before) if force else [], standing)
+        if outcome.status == "REFUSED" and refusals:
+            standing = look_around(workspace, name, checkpoints)
+            if standing.is_empty:
+                ctx.exit(_say_empty(standing, settled, as_json=as_json))
+            told = _naming_later_run(refusals[0], workspace, standing)
+            raise DoorRefused(told, [error.tree() for error in outcome.errors], settled.tree())
     if as_json:
-        show_json(outcome.tree())
+        aside = [{"path": path, "kept_as": place} for place, path in kept_aside.items()]
+        show_json({**outcome.tree(), "stored": bool(stored), "set_aside": aside, "settled": settled.tree()})
     else:
-        if stored:
-            click.echo("Already taken back before; there is nothing left to restore. The stored outcome:", err=True)
-        for line in render_rollback(outcome):
-            click.echo(line)
-        for path in kept_aside:
-            click.echo(row("kept", f"what stood there, as {printable(path)}"))
-    ctx.exit({"REFUSED": 2, "FAILED": 1}.get(outcome.status, 0))
+        _tell(outcome, standing, kept_aside, stored=bool(stored))
+    ctx.exit(0 if outcome.status == "EXECUTED" else 2 if outcome.status == "REFUSED" else 1)
+
+
+def _tell(outcome: RollbackOutcome, standing: Standing, kept_aside: Mapping[str, str], *, stored: bool) -> None:
+    if stored and outcome.status == "EXECUTED":
+        click.echo("Already taken back before; there is nothing left to restore. The stored outcome:", err=True)
+    elif stored:
+        click.echo("Tried before, and nothing has changed since. The stored outcome:", err=True)
+    for line in render_rollback(outcome, () if stored else standing.as_before):
+        click.echo(line)
+    for place, path in kept_aside.items():
+        what = f"{printable(path)} as it stood" if path else "what stood there"
+        click.echo(row("kept", f"{what}, as {printable(place)}"))
+
+
+def _say_empty(standing: Standing, settled: Settled, *, as_json: bool) -> int:
+    """Nothing was changed, so everything is as before: what was asked for holds already."""
+    status = standing.taken.outcome.status if standing.taken else None
+    if as_json:
+        name = status.envelope_id if status else None
+        show_json(
+            {"status": "NOTHING", "envelope_id": name, "restored": [], "stored": False, "settled": settled.tree()}
+        )
+    else:
+        click.echo(
+            f"There is nothing to take back: plan {printable(status.plan_id) if status else ''} changed nothing."
+        )
+    return 0
+
+
+def _name_kept(places: Sequence[str], standing: Standing) -> dict[str, str]:
+    """Each copy with the path of what it is a copy of, where that is certain: they are numbered in its order."""
+    paths = [path for path, state in standing.drifted.items() if state is not None]
+    return dict(zip(places, paths if len(paths) == len(places) else [""] * len(places), strict=True))
+
+
+def _naming_later_run(problem: Refused, workspace: Workspace, standing: Standing) -> Refused:
+    run = later_run(workspace, standing) if problem.reason is Reason.DRIFTED else None
+    if run is None:
+        return problem
+    return Refused(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
 
 
 def set_aside(workspace: Workspace) -> set[str]:
     """Copies of files that somebody had changed, as forced rollbacks kept them: paths below the root."""
-    root = (workspace.root / workspace.config.root).resolve()
+    root = Path(project_root(workspace))
     return {str(path.relative_to(root)) for path in root.joinpath(*REPORTS).glob(f"*/{BACKUPS}/*{DRIFTED}*")}
 
 
 @click.command()
-@click.argument("envelope_id", metavar="ENVELOPE_ID")
+@click.argument("envelope_id", metavar="ENVELOPE_ID", shell_complete=complete_envelope)
 @workspace_option
 @json_option
 @click.pass_context
@@ -85,7 +139,11 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
     """
     with Workspace.open(directory) as workspace:
         envelope_id = full_name(workspace, envelope_id)
-        outcome = workspace.cancel(envelope_id)
+        try:
+            outcome = workspace.cancel(envelope_id)
+        except Refused as problem:
+            advice = "`remit runs` lists the plans that run or ran; `remit ledger show`, unused envelopes too."
+            raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
     if as_json:
         show_json({"envelope_id": envelope_id, "outcome": outcome.status.tree() if outcome else None})
     elif outcome is None:

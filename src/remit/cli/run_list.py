@@ -20,6 +20,11 @@ MANY: Final = 1_000_000
 NOT_VOUCHED_FOR: Final = "NOT VOUCHED FOR"
 _NEWEST: Final = """SELECT scope, key, coalesce(finished_at, claimed_at) AS at FROM claims
   WHERE tenant_id = ? AND scope IN ('plan', 'rollback') ORDER BY at DESC, key DESC LIMIT ?"""
+_UNUSED: Final = """SELECT e.correlation_id FROM ledger_entries e
+  WHERE e.tenant_id = ? AND e.kind = 'envelope.issued'
+  AND NOT EXISTS (SELECT 1 FROM ledger_entries c WHERE c.tenant_id = e.tenant_id
+    AND c.correlation_id = e.correlation_id AND c.kind IN ('envelope.cancelled', 'plan.intent'))
+  ORDER BY e.seq DESC LIMIT ?"""
 _IDS: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan' ORDER BY key DESC"
 
 Undo = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "UNKNOWN"]
@@ -81,13 +86,26 @@ def full_name(workspace: Workspace, name: str) -> str:
     return meant[0] if len(meant) == 1 else name
 
 
+def project_root(workspace: Workspace) -> str:
+    return str((workspace.root / workspace.config.root).resolve())
+
+
+def open_past_runs(workspace: Workspace) -> PastRuns:
+    """To read what was recorded, and for nothing else."""
+    rules = PlanRules(lambda: project_root(workspace), lambda: workspace.config, workspace.clock)
+    return PastRuns(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
+
+
+def unused_envelopes(workspace: Workspace, limit: int) -> list[str]:
+    """Ids of approvals that nobody has used or cancelled, the newest first. Some may have expired."""
+    with workspace.store.reading() as connection:
+        return [str(row[0]) for row in connection.rows(_UNUSED, (DEFAULT_TENANT, limit))]
+
+
 class _Reading:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
-        rules = PlanRules(
-            lambda: str((workspace.root / workspace.config.root).resolve()), lambda: workspace.config, workspace.clock
-        )
-        self.runs = PastRuns(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
+        self.runs = open_past_runs(workspace)
         self._known = cache(self._outcomes)
 
     def plan(self, found: Done | Running, at: str) -> KnownRun:

@@ -8,7 +8,7 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from remit.cli.run_list import KnownRun, full_name, list_runs, short_name
+from remit.cli.run_list import KnownRun, full_name, list_runs, open_past_runs, short_name, unused_envelopes
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.errors import Reason, Refused, RemitError
 from remit.printable import printable
@@ -57,7 +57,15 @@ def find_run(workspace: Workspace, name: str) -> str:
             where=str(workspace.root),
             next_step="If it ran in another workspace, name that: remit rollback last -C FOLDER",
         )
-    return full_name(workspace, name)
+    full = full_name(workspace, name)
+    if full == "last":  # which is looked for when all that was cut short is settled
+        return full
+    try:
+        open_past_runs(workspace).find(full)
+    except Refused as problem:
+        advice = "`remit runs` lists them; a folder below agent_outputs/reports will do too, and so will `last`."
+        raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
+    return full
 
 
 def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -69,6 +77,21 @@ def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: st
         return []
     items = [CompletionItem("last", help="the newest run")] if found else []
     items += [CompletionItem(each.envelope_id, help=_told(each)) for each in found]
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+def complete_envelope(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What can be cancelled: plans that run, and envelopes that nobody has used."""
+    try:
+        with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            running = [
+                each for each in list_runs(workspace, OFFERED) if each.status == "RUNNING" and each.what == "plan"
+            ]
+            unused = unused_envelopes(workspace, OFFERED)
+    except (RemitError, OSError):
+        return []
+    items = [CompletionItem(each.envelope_id, help=_told(each)) for each in running]
+    items += [CompletionItem(each, help="not used yet") for each in unused]
     return [item for item in items if item.value.startswith(incomplete)]
 
 
@@ -107,7 +130,7 @@ def _say_what_next(shown: Sequence[KnownRun], *, is_cut: bool) -> None:
     if any(run.status == "UNFINISHED" for run in shown):
         click.echo("To finish or take back what was cut short: remit recover")
     latest = next((run for run in shown if run.can_be_undone), None)
-    if latest is None:
+    if latest is None and all(run.undo != "UNKNOWN" for run in shown):
         click.echo("None of these can be undone any more.")
-    else:
+    elif latest is not None:
         click.echo(f"To undo one, by its envelope: remit rollback {short_name(latest.envelope_id)}")

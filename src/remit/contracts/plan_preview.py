@@ -18,7 +18,7 @@ from remit.contracts.base import (
     Text,
 )
 from remit.contracts.change_log import FileOperation
-from remit.contracts.envelope import ApprovedInput
+from remit.contracts.envelope import ApprovedInput, FileMode
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.status import PlanStatus
 from remit.untrusted import Bounds
@@ -38,6 +38,12 @@ class PreviewedFile(Contract):
     operation: FileOperation
     before: Digest | None = Field(description="Of the bytes that are there; null if there is no such file.")
     after: Digest | None = Field(description="Of the bytes that would be there; null if the file would be gone.")
+    mode_before: FileMode | None = Field(
+        default=None, description="The permissions of the file that is there; null if there is none."
+    )
+    mode_after: FileMode | None = Field(
+        default=None, description="The permissions that the file would have; null if it would be gone."
+    )
     lines_added: Count
     lines_removed: Count
     diff: LongText = Field(description="Unified and masked; binary files have a sentence.")

@@ -25,8 +25,8 @@ from remit.untrusted import Bounds
 class Checkpoint(Contract):
     """How to undo one change.
 
-    What was created has no backup; everything else has one, with its hash, size, mode and times. `hash_after` is what
-    the run left behind: a file that no longer has it was changed by somebody else since.
+    What was created has no backup; everything else has one, with its hash, size, mode and times. `hash_after` and
+    `mode_after` are what the run left behind: a file that no longer has both was changed by somebody else since.
     """
 
     checkpoint_id: Uuid
@@ -46,6 +46,8 @@ class Checkpoint(Contract):
     operation_to_reverse: FileOperation
     new_path: RelativePath | None = None
     hash_after: Digest | None = None
+    mode_after: Annotated[str, Field(max_length=4, pattern=r"^[0-7]{4}$")] | None = None
+    """The permissions that the run left; not known of runs before this was kept."""
     restore_command: ShortText
     restored_at: Timestamp | None = None
     restored_by: Identifier | None = None

@@ -6,7 +6,7 @@ left to the sandboxed process, because whoever may make a folder there may write
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -120,16 +120,6 @@ def clear_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -> Non
     reach("plan.cleared")
 
 
-def is_any_cleared(root: str, places: Mapping[int, Located], plan: StepPlan, done: Collection[int]) -> bool:
-    """Whether an old file is gone already, which happens only after the plan was verified and reported."""
-    kept = plan._replace(steps=tuple(step for step in plan.steps if step.number in done))
-    for parents, names in _set_aside(places, kept).items():
-        with opened(root, parents) as folder:
-            if not all(beneath.exists(folder, name) for name in names):
-                return True
-    return False
-
-
 def sync_folders(root: str, places: Iterable[Located]) -> None:
     """Each folder once."""
     for parents in dict.fromkeys(place.parents for place in places):
@@ -140,6 +130,11 @@ def sync_folders(root: str, places: Iterable[Located]) -> None:
 def set_aside_name(plan: StepPlan, step: Step) -> str:
     """Where the old file of a modification or a deletion is."""
     return (part_name if step.move == "modify" else aside_name)(plan.prefix, step.number)
+
+
+def sets_aside(plan: StepPlan) -> bool:
+    """Whether anything is to be cleared away once it is done."""
+    return any(step.move in {"modify", "delete"} and not step.unchanged for step in plan.steps)
 
 
 def _set_aside(places: Mapping[int, Located], plan: StepPlan) -> dict[Parents, list[str]]:

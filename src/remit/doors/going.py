@@ -116,7 +116,7 @@ def require_as_planned(
     for path, look in looks.items():
         if look.other or not _fits(look.state, wanted.get(path), hashed=hashed):
             raise _contradicted(look.other or "the file is not as the plan left it", places[path].path)
-    _require_untouched_aside(course, steps, originals, places)
+    require_untouched_aside(course, done, originals)
     return looks
 
 
@@ -126,23 +126,38 @@ def _fits(found: State | None, wanted: State | None, *, hashed: bool) -> bool:
     return found.is_alike(wanted) if hashed else (found.size, found.mode) == (wanted.size, wanted.mode)
 
 
-def _require_untouched_aside(
-    course: Course, steps: Sequence[Step], originals: Mapping[int, Original], places: Mapping[int, Located]
-) -> None:
-    """Whoever had an original open may have written to it since: his bytes would go with it. Going back keeps them."""
+def require_untouched_aside(course: Course, done: Collection[int], originals: Mapping[int, Original]) -> None:
+    """Whoever had an original open may have written to it since: his bytes would go with it. Going back keeps them.
+
+    Told by size and time where they are known, else by what is in it.
+    """
+    aside, places = _first_asides(course, done), course.places()
+    known = {path: place for path, place in aside.items() if path in originals}
+    looks = look_at_files(known, hashed=False)
+    looks |= look_at_files({path: place for path, place in aside.items() if path not in originals})
+    for path, look in looks.items():
+        original, before = originals.get(path), course.first.get(path)
+        as_kept = look.state is not None and (
+            look.state.is_alike(before)
+            if original is None
+            else (look.state.size, look.mtime_ns) == (original.state.size, original.mtime_ns)
+        )
+        if not as_kept:
+            raise _contradicted("somebody wrote to the old file while it was being replaced", places[path].path)
+
+
+def _first_asides(course: Course, done: Collection[int]) -> dict[int, Located]:
+    """The files that were there before the first step on them, where they are now."""
+    places = course.places()
     touched: set[int] = set()
     aside: dict[int, Located] = {}
-    for step in steps:
-        if step.unchanged:
+    for step in course.plan.steps:
+        if step.number not in done or step.unchanged:
             continue
-        if step.path not in touched and step.path in originals and step.move in {"modify", "delete"}:
+        if step.path not in touched and step.move in {"modify", "delete"}:
             aside[step.path] = places[step.path]._replace(name=set_aside_name(course.plan, step))
         touched |= paths_of([step])
-    looks = look_at_files(aside, hashed=False)
-    for path, look in looks.items():
-        original = originals[path]
-        if look.state is None or (look.state.size, look.mtime_ns) != (original.state.size, original.mtime_ns):
-            raise _contradicted("somebody wrote to the old file while it was being replaced", places[path].path)
+    return aside
 
 
 def take_back(course: Course, runner: Runner, progress: Progress, note: Note) -> tuple[str, ...]:

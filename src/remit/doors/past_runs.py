@@ -2,17 +2,19 @@
 
 import json
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from remit.authority.rollback_order import rollback_key
 from remit.authority.signing import Keyring
 from remit.checkpoint.manifest import fold
-from remit.checkpoint.outputs import STATUS, ReportFolder, list_reports
+from remit.checkpoint.outputs import REPORTS, SCRIPT
 from remit.checkpoint.pruning import KnownStatus
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.doors.plan_outcome import load_plan_outcome
+from remit.doors.abandoned import is_of_unknown_effect
+from remit.doors.plan_outcome import STANDS, load_plan_outcome
 from remit.doors.plan_setting import PlanRules
 from remit.doors.rollback_look import Taken
 from remit.doors.rollback_papers import load_rollback_outcome
@@ -23,9 +25,13 @@ from remit.ledger.append import Ledger
 from remit.store.claims import ClaimKey, Done, Running, read_claim
 
 MANY_ATTEMPTS: Final = 1_000
-_NEWEST: Final = """SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan' AND state = 'DONE'
-  ORDER BY finished_at DESC, key DESC LIMIT 1"""
+_ENDED: Final = """SELECT key, result FROM claims WHERE tenant_id = ? AND scope = 'plan' AND state = 'DONE'
+  ORDER BY finished_at DESC, key DESC"""
 _ALL: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan'"
+_MENTIONING: Final = r"""SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan'
+  AND (result LIKE ? ESCAPE '\' OR (state = 'CLAIMED' AND checkpoint LIKE ? ESCAPE '\'))
+  ORDER BY finished_at DESC, key DESC"""
+_LONGEST_NAME: Final = 255
 _RECORDED: Final = "SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ? LIMIT 1"
 _LOG: Final = logging.getLogger("remit.plans")
 
@@ -42,19 +48,14 @@ class PastRuns:
         self._hosts = hosts
 
     def find(self, report: str) -> str:
-        """The envelope's id. Whatever a folder says only points to what the ledger has."""
+        """The envelope's id. What files say is not asked: only names that stand in the ledger are believed."""
         if report == "last":
-            with self._ledger().store.reading() as connection:
-                row = connection.one(_NEWEST, (DEFAULT_TENANT,))
-            if row is not None:
-                return str(row[0])
+            if last := self._last():
+                return last
         elif self.claim(report) is not None:
             return report
-        named = report.rstrip("/").rpartition("/")[2]
-        for name in list_reports(self._rules.root()):
-            said = self._said_in(name)
-            if said and (name == named or said.get("report_id") == report):
-                return str(said.get("envelope_id", ""))
+        elif (known := self._known_as(report)) is not None:
+            return known
         raise Refused(
             Reason.STATE_MISSING,
             "no run of a plan is known by this name",
@@ -62,13 +63,58 @@ class PastRuns:
             next_step="Name a folder below agent_outputs/reports, a report's or an envelope's id, or `last`.",
         )
 
-    def _said_in(self, name: str) -> dict[str, Any]:
-        try:
-            with ReportFolder.open(self._rules.root(), name) as folder:
-                said = json.loads(folder.read(STATUS) or b"{}")
-        except (RemitError, ValueError):
-            return {}
-        return said if isinstance(said, dict) else {}
+    def _last(self) -> str:
+        """The last run of which something stood when it ended; if there is none, the last of all, or nothing.
+
+        One that was taken back since counts: asked for again, `last` must not go on to the run before it.
+        """
+        newest = ""
+        with self._ledger().store.reading() as connection:
+            for key, result in connection.rows(_ENDED, (DEFAULT_TENANT,)):
+                newest = newest or str(key)
+                if json.loads(result)["status"]["status"] in STANDS:
+                    return str(key)
+        return newest
+
+    def _known_as(self, report: str) -> str | None:
+        """The envelope of the run with this report id, or with this folder: by its name, or by a path that leads there.
+
+        One that the ledger vouches for comes before one that only looks like it; the latter is refused by `taken`.
+        """
+        name = self._folder_in(report)
+        if not name or len(name) > _LONGEST_NAME or not name.isascii():
+            return None
+        pattern = "%" + "".join("\\" + c if c in "\\%_" else c for c in name) + "%"
+        with self._ledger().store.reading() as connection:
+            keys = [str(row[0]) for row in connection.rows(_MENTIONING, (DEFAULT_TENANT, pattern, pattern))]
+        doubtful = None
+        for key in keys:
+            claimed = self.claim(key)
+            try:
+                if claimed is not None and name in self._names_of(claimed):
+                    return key
+            except RemitError:
+                doubtful = doubtful or key
+        return doubtful
+
+    def _folder_in(self, report: str) -> str:
+        """The last part of it, if it is no path, or one that leads to a report folder of this project."""
+        path, _, name = report.rstrip("/").rpartition("/")
+        if "\0" in report:
+            return ""
+        if not path:
+            return name
+        root = self._rules.root()
+        reports = os.path.realpath(os.path.join(root, *REPORTS))
+        starts = (os.path.realpath(report), os.path.realpath(os.path.join(root, report)))
+        return next((os.path.basename(start) for start in starts if os.path.dirname(start) == reports), "")
+
+    def _names_of(self, claimed: Done | Running) -> set[str]:
+        """Its report's id and its folder, as the ledger vouches for them; of one that has not ended, its folder."""
+        if isinstance(claimed, Running):
+            return {str(json.loads(claimed.checkpoint).get("folder", ""))}
+        status = self.outcome_of(claimed).status
+        return {status.report_id, status.folder.rpartition("/")[2]}
 
     def taken(self, envelope_id: str) -> Taken:
         found = self.claim(envelope_id)
@@ -80,7 +126,14 @@ class PastRuns:
                 next_step="`remit recover` ends what a crash has left.",
             )
         outcome = self.outcome_of(found)
-        if outcome.manifest is None or outcome.status.status not in {"SUCCESS", "PARTIAL"}:
+        if is_of_unknown_effect(outcome.report):
+            raise Refused(
+                Reason.MISUSE,
+                "somebody closed this plan as it was, so nobody knows what is to be taken back",
+                where=f"envelope {envelope_id}",
+                next_step=f"Its report names what is left. Backups are restored by {outcome.status.folder}/{SCRIPT}",
+            )
+        if outcome.manifest is None or outcome.status.status not in STANDS:
             raise Refused(
                 Reason.MISUSE,
                 f"there is nothing to take back: the plan ended as {outcome.status.status}",

@@ -61,6 +61,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     signer: Callable[[], Signer]
     setting: PlanSetting
     name: str = field(default="plan", init=False)
+    try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
 
     @cached_property
     def _lives(self) -> PlanLives:
@@ -222,11 +223,13 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             if outcome.status.status in STANDS:
                 raise Unpublished(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
             _LOG.warning("the papers of a plan could not be written", extra={"why": str(told)})
+        if outcome.status.status in STANDS:
+            self._lives.require_untouched(begun)  # once more: writing papers takes its time
 
-    def clear_up(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal) -> None:
+    def clear_up(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
         if isinstance(outcome, PlanRefusal) or outcome.status.status not in STANDS:
             return
-        self._lives.clear_up(begun)
+        self._lives.clear_up(begun, note)
 
     # --- 10 -----------------------------------------------------------------------------------------------------------
 

@@ -4,20 +4,29 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from remit.authority.signing import Keyring
-from remit.authority.statuses import verify_status
-from remit.checkpoint.outputs import STATUS, ReportFolder
 from remit.contracts.plan import Plan
-from remit.contracts.status import CompletionStatus, PlanStatus
+from remit.contracts.status import PlanStatus
+from remit.doors.abandoned import left_to_a_person, tell_what_is_left
 from remit.doors.drafting import times_of
-from remit.doors.folders import clear_aside, is_any_cleared, make_folders, remove_folders, sync_folders
-from remit.doors.going import Course, FileLook, Ran, as_contradiction, require_as_planned, stuck, take_back
-from remit.doors.plan_outcome import STANDS, left_to_a_person, preflight_results, unknown_results
+from remit.doors.folders import clear_aside, make_folders, remove_folders, sets_aside, sync_folders
+from remit.doors.going import (
+    Course,
+    FileLook,
+    Ran,
+    as_contradiction,
+    require_as_planned,
+    require_untouched_aside,
+    stuck,
+    take_back,
+)
+from remit.doors.plan_outcome import STANDS, preflight_results, unknown_results
 from remit.doors.plan_papers import BegunPlan, shortened
 from remit.doors.plan_setting import Phase, PlanSetting
 from remit.doors.reaching import Reached
 from remit.doors.running import Carried, Runner, paths_of
-from remit.effects.plan_steps import Progress, Result, note_back, note_keep, note_wave, read_progress
+from remit.effects.plan_steps import Progress, Result, note_back, note_clearing, note_keep, note_wave, read_progress
 from remit.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
+from remit.faultpoints import reach
 from remit.policy.fate import Judged, decide_fate
 from remit.road import Note, Notes, Unsettled
 
@@ -126,6 +135,8 @@ class PlanLives:
             return self._go_on_back(begun, progress, note)
         if progress.verdict == "keep":
             return self._go_on_keeping(begun, progress)
+        if progress.clearing:
+            return self._go_on_clearing(begun)
         if progress.undone is None and (done := self._finished(begun, progress)) is not None:
             return done
         self._back(begun, progress, note)
@@ -143,34 +154,24 @@ class PlanLives:
 
     def _go_on_keeping(self, begun: BegunPlan, progress: Progress) -> Ran:
         course = _course(begun)
-        cleared = is_any_cleared(begun.root, course.places(), begun.steps, progress.kept)
         kept = paths_of(step for step in begun.steps.steps if step.number in progress.kept)
-        sync_folders(begun.root, (place for path, place in course.places().items() if path in kept))
-        verified = cleared and self._is_published(begun)
-        return self._remember(begun, Ran("PARTIAL", progress.results, verified=verified))
+        sync_folders(begun.root, (place for path, place in course.places_there().items() if path in kept))
+        return self._remember(begun, Ran("PARTIAL", progress.results, verified=progress.clearing))
+
+    def _go_on_clearing(self, begun: BegunPlan) -> Ran:
+        """It was whole, verified and reported. Whatever the files are now was made of them since."""
+        sync_folders(begun.root, _course(begun).places_there().values())
+        return self._remember(begun, Ran("SUCCESS", self._all_done(begun), verified=True))
 
     def _finished(self, begun: BegunPlan, progress: Progress) -> Ran | None:
-        found = self._runner(begun).finish(begun.steps, _course(begun).places_there(), progress.wave, progress.not_done)
-        if not found.forward:
+        places = _course(begun).places_there()
+        if not self._runner(begun).finish(begun.steps, places, progress.wave, progress.not_done):
             return None
+        return self._remember(begun, Ran("SUCCESS", self._all_done(begun)))
+
+    def _all_done(self, begun: BegunPlan) -> tuple[Result, ...]:
         now = self.setting.now()
-        done = tuple(Result(step.number, "done", begun.started_at, now) for step in begun.steps.steps)
-        return self._remember(begun, Ran("SUCCESS", done, verified=found.cleared and self._is_published(begun)))
-
-    def _is_published(self, begun: BegunPlan) -> bool:
-        """Whether the signed status of this very run lies in its folder.
-
-        It is written when the world was verified, and before an old file is removed. That such a file is missing proves
-        nothing: anybody can have removed it.
-        """
-        try:
-            with ReportFolder.open(begun.root, begun.folder) as folder:
-                status = CompletionStatus.parse(folder.read(STATUS) or b"", source=STATUS)
-            verify_status(status, self.keyring())
-        except RemitError:
-            return False
-        ids = (begun.envelope_id, begun.ids.report_id)
-        return (status.envelope_id, status.report_id) == ids and status.status in STANDS
+        return tuple(Result(step.number, "done", begun.started_at, now) for step in begun.steps.steps)
 
     # --- back ---------------------------------------------------------------------------------------------------------
 
@@ -213,21 +214,30 @@ class PlanLives:
             except RemitError as problem:
                 raise as_contradiction(problem) from problem
 
+    def require_untouched(self, begun: BegunPlan) -> None:
+        """`Contradicted` if somebody wrote to a file that was set aside, as long as there is a way back."""
+        ran = self._ran[begun.envelope_id]
+        if not ran.verified:
+            require_untouched_aside(_course(begun), ran.done, begun.originals)
+
     def failure(self, begun: BegunPlan, problem: RemitError) -> Ran:
         """What is to be recorded of a plan that `problem` ended."""
         ran = self._ran.get(begun.envelope_id)
         if ran is not None and ran.status == "CANCELLED":
             return ran
-        warnings = self._went_back.get(begun.envelope_id)
-        went_back = warnings is not None
+        went_back = begun.envelope_id in self._went_back
+        warnings = self._went_back.get(begun.envelope_id, ())
         if not went_back:  # somebody closed it as it is
-            problem = left_to_a_person(problem, begun)
+            problem, warnings = left_to_a_person(problem, begun), tell_what_is_left(begun)
         results = ran.results if ran is not None else unknown_results(begun, went_back=went_back)
         status: PlanStatus = "ROLLED_BACK" if went_back else "FAILED"
-        return Ran(status, results, problem=problem, warnings=warnings or ())
+        return Ran(status, results, problem=problem, warnings=warnings)
 
-    def clear_up(self, begun: BegunPlan) -> None:
+    def clear_up(self, begun: BegunPlan, note: Note) -> None:
         """It stands: what only the way back needed goes."""
+        if sets_aside(begun.steps):
+            note(note_clearing())
+            reach("plan.clearing")
         self._cleared.add(begun.envelope_id)
         clear_aside(begun.root, begun.places(), begun.steps)
         kept = begun.kept_folders(self._ran[begun.envelope_id].done)

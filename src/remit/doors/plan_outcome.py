@@ -16,7 +16,7 @@ from remit.doors.going import FileLook, Ran, look_at_files
 from remit.doors.plan_papers import BegunPlan
 from remit.doors.running import paths_of
 from remit.effects.plan_steps import Result
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import Clock, parse_time, render_time
 from remit.reports.change_log import build_change_log
 from remit.reports.papers import digest_papers
@@ -177,14 +177,4 @@ def _not_vouched_for(what: str, where: str) -> EnvironmentFailed:
         f"the stored outcome cannot be vouched for: {what}",
         where=where,
         next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
-    )
-
-
-def left_to_a_person(problem: RemitError, begun: BegunPlan) -> RemitError:
-    folder = "/".join((*REPORTS, begun.folder))
-    return EnvironmentFailed(
-        Reason.ROLLBACK_FAILED,
-        problem.what,
-        where=problem.where,
-        next_step=f"Compare the files that it names with the backups, as {folder}/rollback_manifest.json lists them.",
     )

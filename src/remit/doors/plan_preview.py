@@ -42,6 +42,7 @@ _OPERATIONS: Final[dict[Move, FileOperation]] = {
 }
 _RISK_OF_ENDING: Final[dict[str, RiskLevel]] = {"PARTIAL": "HIGH", "ROLLED_BACK": "MEDIUM", "FAILED": "MEDIUM"}
 """Half of a plan is what nobody has thought of; one that comes to nothing was meant to come to something."""
+_NOT_THE_OWNERS: Final = 0o077
 _RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
 
 
@@ -130,11 +131,13 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
 
 def _consequence(preview: PlanPreview) -> str:
     """What a person must know before a yes to a plan that would not succeed."""
-    failing = [step.action_id for step in preview.steps.steps if step.problem is not None]
-    if not failing:
+    stopped = [step for step in preview.steps.steps if step.problem is not None]
+    if not stopped:
         return ""
+    # What depends on them is skipped, and no failure of its own.
+    failing = [step.action_id for step in stopped if (step.problem or {})["reason"] != Reason.DEPENDENCY_FAILED]
     fails = f"{failing[0]} would fail" if len(failing) == 1 else f"{len(failing):,} actions would fail"
-    others = len(preview.steps.steps) - len(failing)
+    others = len(preview.steps.steps) - len(stopped)
     match preview.fate.status:
         case "PARTIAL":
             rest = "the other one" if others == 1 else f"the other {others:,}"
@@ -209,6 +212,8 @@ def _files(preview: PlanPreview) -> list[dict[str, Any]]:
             operation=_OPERATIONS[step.move],
             before=step.before.sha256 if step.before else None,
             after=step.after.sha256 if step.after else None,
+            mode_before=_mode(step.before),
+            mode_after=_mode(step.after),
             lines_added=one.diff.lines_added,
             lines_removed=one.diff.lines_removed,
             diff=text,
@@ -227,9 +232,20 @@ def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
         named.append("HIGH")
     if any(_replaces_document(action) for action in preview.plan.action_plan):
         named.append("HIGH")
-    if len(paths_of(preview.steps.steps)) > MANY_FILES:
+    if len(paths_of(preview.steps.steps)) > MANY_FILES or any(map(_opens_up, preview.steps.steps)):
         named.append("MEDIUM")
     return max(named, key=_RISKS.index)
+
+
+def _mode(state: State | None) -> str | None:
+    return None if state is None else f"{state.mode:04o}"
+
+
+def _opens_up(step: Step) -> bool:
+    """Whether group or others could do more with the file than they can now."""
+    if step.problem is not None or step.before is None or step.after is None:
+        return False
+    return bool(step.after.mode & ~step.before.mode & _NOT_THE_OWNERS)
 
 
 def _replaces_document(action: Action) -> bool:

@@ -16,7 +16,7 @@ from remit.authority.signing import Keyring, Signer
 from remit.authority.statuses import sign_rollback_outcome
 from remit.checkpoint.backups import open_backups
 from remit.checkpoint.drift import select
-from remit.checkpoint.manifest import fold, made_folders, say_as_before
+from remit.checkpoint.manifest import fold, made_folders
 from remit.checkpoint.outputs import MANIFEST, ReportFolder, render_paper
 from remit.contracts.outcome import Kept, RollbackOutcome
 from remit.contracts.rollback_manifest import RollbackManifest
@@ -26,10 +26,12 @@ from remit.doors.folders import (
     make_folders,
     opened,
     remove_folders,
+    sets_aside,
+    sync_folders,
 )
-from remit.doors.going import Ran, require_as_planned, stuck, take_back
+from remit.doors.going import Ran, require_as_planned, require_untouched_aside, stuck, take_back
 from remit.doors.plan_setting import PlanSetting
-from remit.doors.rollback_look import RollbackPreview, Taken, keep_what_is_there, look_back
+from remit.doors.rollback_look import RollbackPreview, Taken, keep_what_is_there, look_back, noted
 from remit.doors.rollback_papers import (
     BegunRollback,
     digest_of_order,
@@ -43,10 +45,12 @@ from remit.effects.plan_steps import (
     Progress,
     Result,
     note_back,
+    note_clearing,
     note_wave,
     read_progress,
 )
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
+from remit.faultpoints import reach
 from remit.journal import Trace
 from remit.policy.decision import Decision, Denial
 from remit.reports.report import refusal_of
@@ -71,6 +75,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     setting: PlanSetting
     taken: Callable[[str], Taken]
     name: str = field(default="rollback", init=False)
+    try_again: str = field(default="If it is still wanted, ask for it again: remit rollback", init=False)
     _cleared: set[str] = field(default_factory=set, init=False, repr=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> RollbackRequest:
@@ -184,18 +189,22 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         if not begun.steps.steps:
             return Ran("SUCCESS", ())
         progress = read_progress(notes)
+        if progress.clearing:  # it was whole and verified: whatever the files are now was made of them since
+            sync_folders(begun.root, begun.course().places_there().values())
+            return Ran("SUCCESS", self._all_done(begun), verified=True)
         if progress.verdict is None and progress.undone is None:
             runner = self.setting.runner(begun.order.order_id, rich=False)
-            course = begun.course()
-            found = runner.finish(begun.steps, course.places_there(), progress.wave, progress.not_done)
-            if found.forward:
-                now = self.setting.now()
-                done = tuple(Result(step.number, "done", now, now) for step in begun.steps.steps)
-                return Ran("SUCCESS", done)
+            places = begun.course().places_there()
+            if runner.finish(begun.steps, places, progress.wave, progress.not_done):
+                return Ran("SUCCESS", self._all_done(begun))
         self._back(begun, progress, note)
         if notes:
             note(note_wave(0, []))
         return None
+
+    def _all_done(self, begun: BegunRollback) -> tuple[Result, ...]:
+        now = self.setting.now()
+        return tuple(Result(step.number, "done", now, now) for step in begun.steps.steps)
 
     def undo(self, begun: BegunRollback, notes: Notes, note: Note) -> None:
         if begun.order.order_id in self._cleared:
@@ -215,7 +224,10 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     # --- 9, 10 --------------------------------------------------------------------------------------------------------
 
     def verify_effect(self, begun: BegunRollback, made: Ran) -> None:
-        require_as_planned(begun.course(), made.done, {}, hashed=True)
+        if made.verified:
+            self._cleared.add(begun.order.order_id)
+        else:
+            require_as_planned(begun.course(), made.done, {}, hashed=True)
 
     def succeed(self, request: RollbackRequest, begun: BegunRollback, made: Ran) -> RollbackOutcome:
         kept = self._kept_folders(begun)
@@ -223,7 +235,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if kept else "EXECUTED"
         reasons = [Kept(checkpoint_id=checkpoint_id, reason=why) for checkpoint_id, why in kept.items()]
         draft = self._signed(begun.order, begun.manifest, status, restored, reasons, ())
-        manifest = fold(say_as_before(begun.manifest, begun.as_before()), (draft,), self.setting.rules.clock())
+        manifest = fold(noted(begun), (draft,), self.setting.rules.clock())
         return self._signed(begun.order, manifest, status, restored, reasons, (), at=draft.executed_at)
 
     def fail(
@@ -244,10 +256,16 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         except (RemitError, OSError) as problem:
             told = as_remit_error(problem)
             raise Unpublished(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
+        if begun.order.order_id not in self._cleared:
+            done = frozenset(step.number for step in begun.steps.steps)
+            require_untouched_aside(begun.course(), done, {})  # once more: writing papers takes its time
 
-    def clear_up(self, begun: BegunRollback, outcome: RollbackOutcome) -> None:
+    def clear_up(self, begun: BegunRollback, outcome: RollbackOutcome, note: Note) -> None:
         if outcome.status == "FAILED":
             return
+        if sets_aside(begun.steps):
+            note(note_clearing())
+            reach("rollback.clearing")
         self._cleared.add(begun.order.order_id)
         clear_aside(begun.root, begun.course().places(), begun.steps)
         folders = made_folders(begun.manifest, begun.order.checkpoints)

@@ -3,21 +3,25 @@
 import os
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.backups import backup_name, keep_drifted, require_space, verify_backups
 from remit.checkpoint.drift import judge, paths_of, see, select
-from remit.checkpoint.manifest import inverse_steps
+from remit.checkpoint.manifest import inverse_steps, say_as_before, say_other_owner
 from remit.checkpoint.outputs import DRIFTED, ReportFolder
+from remit.checkpoint.pruning import in_use
+from remit.confine import beneath
 from remit.confine.names import locate_below
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
 from remit.contracts.rollback_order import RollbackOrder
-from remit.doors.folders import given_rights, look_at_folders, needed_folders
-from remit.doors.rollback_papers import digest_of_order
+from remit.doors.folders import given_rights, look_at_folders, needed_folders, opened
+from remit.doors.rollback_papers import BegunRollback, digest_of_order
 from remit.effects.plan_steps import State, Step, StepPlan
+from remit.errors import RemitError
 from remit.road import Preview
 
 _DRIFTED_FROM: Final = 5_000
@@ -83,7 +87,28 @@ def keep_what_is_there(order: RollbackOrder, taken: Taken, root: str, preview: R
         checkpoints = _files(select(taken.manifest, order.checkpoints))
         drifted = [one for one in checkpoints if judge(one, preview.states) == "drifted"]
         if drifted:
-            _keep(root, folder, order.attempt, drifted, preview.states)
+            with in_use(folder.descriptor):
+                _keep(root, folder, order.attempt, drifted, preview.states)
+
+
+def noted(begun: BegunRollback) -> RollbackManifest:
+    """The manifest from before, with what is to be said of a rollback that was carried out."""
+    return say_other_owner(say_as_before(begun.manifest, begun.as_before()), _of_other_owners(begun))
+
+
+def _of_other_owners(begun: BegunRollback) -> list[str]:
+    """Files made from their backups by one who may not give them to whom they belonged."""
+    made = {step.source for step in begun.steps.steps if step.source}
+    found: list[str] = []
+    for checkpoint in begun.chosen():
+        if checkpoint.checkpoint_id in made and checkpoint.original_owner is not None:
+            place = locate_below(begun.root, checkpoint.file_path)
+            there = None
+            with suppress(RemitError), opened(place.base, place.parents, where=place.path) as folder:
+                there = beneath.peek(folder, place.name, where=place.path)
+            if there is not None and f"{there.uid}:{there.gid}" != checkpoint.original_owner:
+                found.append(checkpoint.file_path)
+    return found
 
 
 def _keep(

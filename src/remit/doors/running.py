@@ -19,6 +19,7 @@ from remit.effects.plan_steps import Result, Step, StepPlan, encode_plan
 from remit.effects.registry import PathUse
 from remit.errors import Refused, RemitError, as_remit_error
 from remit.ids import Clock
+from remit.recovery import Recovered
 from remit.sandbox.given import sealed
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.orders import Order, Place, Usage
@@ -60,6 +61,8 @@ class PlanHooks:
     is_cancelled: Callable[[], bool] = lambda: False
     on_taken_back: Callable[[TakenBack], None] = _ignore
     """Called after `on_stored`, if the run whose outcome it is does not stand any more."""
+    on_settled: Callable[[Sequence[Recovered[Any]]], None] = _ignore
+    """Called first, if a crash had left something: what came of each, or why it could not be settled."""
 
 
 NO_HOOKS: Final = PlanHooks()
@@ -78,13 +81,6 @@ class Carried(NamedTuple):
     results: tuple[Result, ...]
     problem: RemitError | None = None
     used: Usage | None = None
-
-
-class Finish(NamedTuple):
-    """What was found of a run that was cut short: whether all of it had been switched, and clearing had begun."""
-
-    forward: bool
-    cleared: bool
 
 
 _ANY_TIME: Final = Times()
@@ -167,13 +163,13 @@ class Runner:
                 return tuple(numbers)
         raise not_as_agreed("it did not say what it left")
 
-    def finish(self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]) -> Finish:
-        """Look whether a run that was cut short had come to its end. Changes nothing; makes what it finds durable."""
+    def finish(self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]) -> bool:
+        """Whether a run that was cut short had come to its end. Changes nothing; makes what it finds durable."""
         inputs = {"wave": wave, "not_done": sorted(not_done)}
         order = self.order(self._effects.carry_out, places, PathUse.MAKE)
         match self._run(replace(order, call="finish", inputs=inputs), plan):
-            case {"forward": bool(forward), "cleared": bool(cleared)}:
-                return Finish(forward, cleared)
+            case {"forward": bool(forward)}:
+                return forward
         raise not_as_agreed("it did not say what it found")
 
     def check(self, plan: StepPlan, places: Mapping[int, Located], seconds: float) -> None:

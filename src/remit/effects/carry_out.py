@@ -14,8 +14,7 @@ and asks `{"wave": w}` before the first switch of each; it goes on if the answer
 steps that have not ended are left to the host to name. `settle` takes
     wave      without `finish`: the one to take back; with it: the only one that may be half done
     not_done  numbers of steps that are known not to be done: told so by a process that came to its end
-    kept      with `finish`: the only steps that were done, where that was decided and noted
-With `finish` it returns `{"forward": bool, "cleared": bool}`, changes nothing, and syncs if it is forward. Without, it
+With `finish` it returns `{"forward": bool}`, changes nothing, and syncs if it is forward. Without, it
 returns `{"left": [numbers]}`: steps whose path is not as before, because somebody else's file is there.
 """
 
@@ -75,12 +74,14 @@ class CarryOut:
 
     def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
         plan = read_plan(work)
-        wave, kept = int(work.inputs.get("wave", 0)), work.inputs.get("kept")
+        wave = int(work.inputs.get("wave", 0))
         not_done = frozenset(work.inputs.get("not_done", ()))
         if not finish:
             return {"left": undo_wave(work, plan, wave, not_done)}
-        forward = kept is not None or is_whole(work, plan, wave, not_done)
-        return {"forward": forward, "cleared": forward and make_durable(work, plan, kept)}
+        forward = is_whole(work, plan, wave, not_done)
+        if forward:
+            make_durable(work, plan)
+        return {"forward": forward}
 
 
 # --- forward ---------------------------------------------------------------------------------------------------------

@@ -41,6 +41,24 @@ _COMMAND: Final = re.compile(
     r"|(?i:cmd(?:\.exe)?[ \t]++/c\b|powershell|pwsh\b))",
     re.MULTILINE,
 )
+_PATH: Final = r"(?:sudo[ \t]++)?(?:/[\w/]{0,40}/)?"
+_SHELLS: Final = r"(?:ba|z|da|k)?sh"
+_PROGRAMS: Final = (
+    r"(?:rm|dd|mkfs|chmod|chown|curl|wget|nc|ncat|ssh|scp|sudo|pip3?|npm|npx|yarn|python3?|perl|ruby|php|kubectl|docker"
+    r"|systemctl|eval|(?:ba|z|da|k)?sh)"
+)
+_ALSO_WORDS: Final = r"(?:cat|cd|cp|echo|exec|export|git|kill|ls|make|mkdir|mv|node|source|tar|touch)"
+"""Programs whose names are found in sentences, too: they count after `&&` and `||`, and not after a semicolon."""
+_SHELL_LINES: Final = (
+    (
+        re.compile(rf"\w[^\S\n]++[^\s|]{{1,200}}+[ \t]*+\|[ \t]*+{_PATH}{_SHELLS}(?=[ \t]*+(?:[\"'\r\n;&|)-]|$))"),
+        "something is piped into a shell",
+    ),
+    (re.compile(r"(?<![\w./-])(?:curl|wget)[ \t]++[^\n|]{1,300}+\|"), "what is downloaded is piped on"),
+    (re.compile(r"(?<![\w./-])rm[ \t]++-\w{0,8}[rR]\w{0,8}[ \t]++[\w/~.*$\"'-]"), "rm with its files"),
+    (re.compile(rf";[ \t]*+{_PATH}{_PROGRAMS}[ \t]++\S"), "a command after a semicolon"),
+    (re.compile(rf"(?:&&|\|\|)[ \t]*+{_PATH}(?:{_PROGRAMS}|{_ALSO_WORDS})[ \t]++\S"), "a command after another"),
+)
 _ESCAPE: Final = re.compile(r"\\(?:u00|x)([2-7][0-9A-Fa-f])")
 _NEWLINE: Final = b"\n"
 
@@ -166,6 +184,10 @@ def _commands(window: _Window) -> Iterator[Finding]:
         if plain != window.text or window.is_new(*found.span()):
             shown = "`...`" if found[0].startswith("`") else found[0].strip(" \t\"':,[-")
             yield Finding("command", window.line(plain, found.start()), f"this looks like a command: {shown}")
+    for looks, what in _SHELL_LINES:  # told in words: an address in it may hold a password
+        for found in looks.finditer(plain):
+            if plain != window.text or window.is_new(*found.span()):
+                yield Finding("command", window.line(plain, found.start()), f"this looks like a command: {what}")
 
 
 prepare()  # so that the processes that are forked from this one need not

@@ -3,6 +3,7 @@
 Standard library, and what reads JSON from strangers.
 """
 
+import csv
 import tomllib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -19,6 +20,9 @@ JSON_BOUNDS: Final = Bounds(
 _MAX_TOML: Final = 1 << 20
 _FORMULA: Final = frozenset(b"=+-@")
 _MAX_REMARKS: Final = 20
+_NEWLINE: Final = b"\n"
+_MAX_CSV: Final = 4 << 20
+"""A larger file's rows are not counted."""
 
 
 class Finding(NamedTuple):
@@ -72,10 +76,12 @@ PLAIN_CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
 
 
 def remarks(path: str, edited: Edited) -> list[str]:
-    """What a reader of the preview should know, and what no approval is needed for: formulas in the new cells."""
+    """What a reader of the preview should know, and what no approval is needed for: of a CSV file, rows that are not as
+    wide as the first, and formulas in the new cells.
+    """
     if not path.lower().endswith(".csv"):
         return []
-    said = []
+    said = _ragged(edited.content, _new_lines(edited))
     for start, end in new_ranges(edited):
         for cell_start, cell in _cells(edited.content[start:end]):
             if cell[:1] and cell[0] in _FORMULA and not _is_number(cell):
@@ -84,6 +90,35 @@ def remarks(path: str, edited: Edited) -> list[str]:
             if len(said) == _MAX_REMARKS:
                 return said
     return said
+
+
+def _new_lines(edited: Edited) -> set[int]:
+    lines, place, line = set[int](), 0, 1
+    for start, end in new_ranges(edited):
+        line += edited.content.count(_NEWLINE, place, start)
+        place = start
+        lines.update(range(line, line + edited.content.count(_NEWLINE, start, end) + 1))
+    return lines
+
+
+def _ragged(content: bytes, new: set[int]) -> list[str]:
+    """One remark, if there are such rows among the new ones. The separator is what the first line has most of."""
+    lines = content.removeprefix(BOM)[:_MAX_CSV].decode("utf-8", "replace").splitlines()
+    if not lines or len(content) > _MAX_CSV:
+        return []
+    reader = csv.reader(lines, delimiter=max(",;\t", key=lines[0].count))
+    try:
+        width = len(next(reader))
+        others = [
+            (reader.line_num, len(row)) for row in reader if row and len(row) != width and {1, reader.line_num} & new
+        ]
+    except csv.Error:
+        return []
+    if not others:
+        return []
+    line, found = others[0]
+    more = f"; and so have {len(others) - 1:,} more rows another number" if len(others) > 1 else ""
+    return [f"line {line}: {found} cells, where the first line has {width}{more}"]
 
 
 def _cells(piece: bytes) -> list[tuple[int, bytes]]:
@@ -108,5 +143,4 @@ def _syntax(problem: Refused) -> Finding:
 
 
 def _line(content: bytes, place: int) -> str:
-    newline = b"\n"
-    return f"line {content.count(newline, 0, place) + 1}"
+    return f"line {content.count(_NEWLINE, 0, place) + 1}"

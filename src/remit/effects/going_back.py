@@ -97,14 +97,6 @@ def is_switched(work: Work, step: Step) -> bool:
     return here.likeness == "after"
 
 
-def is_cleared(work: Work, plan: StepPlan, step: Step) -> bool:
-    """Whether the old file that this step had set aside is gone, which happens only after the plan was verified."""
-    if not is_carried_out(step) or step.move not in {"modify", "delete"}:
-        return False
-    spot = spot_of(work, step.path)
-    return spot is None or peek(spot.folder, old_name(plan, step), where=spot.path) is None
-
-
 def is_carried_out(step: Step) -> bool:
     """Whether it is one that does something, as far as the simulation could tell."""
     return not step.unchanged and step.problem is None
@@ -123,10 +115,9 @@ def is_whole(work: Work, plan: StepPlan, wave: int, not_done: Collection[int]) -
     )
 
 
-def make_durable(work: Work, plan: StepPlan, kept: Collection[int] | None) -> bool:
-    """Sync what is to stay; say whether clearing had begun already. `kept` are the steps that were done; None: all."""
+def make_durable(work: Work, plan: StepPlan) -> None:
+    """Sync what is to stay."""
     sync_folders(spots_of(work, plan.steps))
-    return any(is_cleared(work, plan, step) for step in plan.steps if kept is None or step.number in kept)
 
 
 def undo_wave(work: Work, plan: StepPlan, wave: int, not_done: Collection[int]) -> list[int]:

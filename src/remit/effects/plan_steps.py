@@ -138,6 +138,8 @@ class Progress(NamedTuple):
     status: str = ""
     results: tuple[Result, ...] = ()
     kept: frozenset[int] = frozenset()
+    clearing: bool = False
+    """It was verified and reported, and old files may be gone: there is only forward."""
 
 
 def part_name(prefix: str, number: int) -> str:
@@ -238,6 +240,11 @@ def note_keep(kept: Sequence[int], results: Sequence[Result]) -> dict[str, Any]:
     return {"keep": list(kept), "results": [list(result) for result in results]}
 
 
+def note_clearing() -> dict[str, Any]:
+    """Before the first old file is removed."""
+    return {"clearing": True}
+
+
 def note_undone(wave: int) -> dict[str, Any]:
     """When a wave was undone and another, earlier one follows."""
     return {"undone": wave}
@@ -253,6 +260,8 @@ def read_progress(notes: Sequence[Mapping[str, Any]]) -> Progress:
                 progress = Progress(wave, frozenset(numbers))
             case {"undone": int(wave)}:
                 progress = progress._replace(undone=wave)
+            case {"clearing": True}:
+                progress = progress._replace(clearing=True)
             case {"back": str(status), "results": [*results]}:
                 progress = progress._replace(verdict="back", status=status, results=_results(results))
             case {"keep": [*numbers], "results": [*results]}:

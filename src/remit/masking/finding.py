@@ -25,8 +25,8 @@ _PRIVATE_KEY = r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
 # Of bounded length: the beginning of a value tells what it is, and no line is read to its end again and again.
 _PAIR = (
     r"(?m)(?<![\w.$-])(?P<name>[A-Za-z_$][\w.$-]*+)\\?[\"']?\]?[ \t]*+(?:=>|:=|=(?!=)|:(?![:=]))[ \t]*+"
-    r"(?:[rbufRBUF]{0,2}\\?[\"'`](?P<quoted>[^\"'`\n\\]{8,2000}+)|"
-    r"(?P<bare>[^\s\"'`(){}\[\]<>,;#]{8,200}+)(?=[ \t]*+(?:[#,;]|\r?$)))"
+    r"(?:[rbufRBUF]{0,2}\\?[\"'`](?P<quoted>[^\"'`\n\\]{5,2000}+)|"
+    r"(?P<bare>[^\s\"'`(){}\[\]<>,;#]{5,200}+)(?=[ \t]*+(?:[#,;]|\r?$)))"
 )
 
 # In small letters. A line without one of them holds nothing of its kind and is not looked at, which is much faster.
@@ -49,6 +49,9 @@ _PLACEHOLDER = (
     r"(?:.*[^a-z])?(?:change[-_ ]?me|example|placeholder|redacted|dummy|insert|replace[-_ ]?me|todo|your)(?:[^a-z].*)?|"
     r"(?:required|optional|disabled|enabled|undefined|password|username|passphrase|authorization)"
 )
+_METHOD = r"(?i)(?:md|sha|hs|rs|es|utf|crc)-?\d+|(?:argon2(?:id?)?|base64|pbkdf2|int\d+|v\d[\w.]*)"
+_SHORTEST: Final = 5
+"""Of a password that is seen as one by the letters and digits in it."""
 _PROSE = r"\S+ \S+ \S+.*"
 _ATTRIBUTE = r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+"
 
@@ -127,15 +130,18 @@ def _by_name(start: int, line: str) -> list[Secret]:
     return [
         Secret(start + pair.start(), start + pair.end(), f"a value for {pair['name'][:80]}")
         for pair in pattern(_PAIR).finditer(line)
-        if kind_of_name(pair["name"]) in _NAMED and _is_secret(pair["quoted"], pair["bare"])
+        if (kind := kind_of_name(pair["name"])) in _NAMED and _is_secret(kind, pair["quoted"], pair["bare"])
     ]
 
 
-def _is_secret(quoted: str | None, bare: str | None) -> bool:
+def _is_secret(kind: Kind | None, quoted: str | None, bare: str | None) -> bool:
     value = (quoted or bare or "").strip()
-    if len(value) < 8 or pattern(_PLACEHOLDER).fullmatch(value) or pattern(_PROSE).fullmatch(value):
+    is_short = len(value) < 8
+    if is_short and (kind is not Kind.PASSWORD or len(value) < _SHORTEST):
         return False
-    if quoted is not None:
+    if any(pattern(each).fullmatch(value) for each in (_PLACEHOLDER, _PROSE, _METHOD)):
+        return False
+    if quoted is not None and not is_short:
         return True
     drawn = any(c.isdecimal() for c in value) and any(c.isalpha() for c in value)
     return drawn and not pattern(_ATTRIBUTE).fullmatch(value)

@@ -26,7 +26,7 @@ _COLUMNS = """tenant_id, scope, key, request_digest, owner, claim_token, state, 
 _FIND = f"SELECT {_COLUMNS} FROM claims WHERE tenant_id = ? AND scope = ? AND key = ?"
 _UNFINISHED = f"""SELECT {_COLUMNS} FROM claims WHERE scope = ? AND state = 'CLAIMED'
   ORDER BY claimed_at, tenant_id, key"""
-_TAKE_OVER = """UPDATE claims SET owner = ?, claim_token = ?, claimed_at = ?
+_TAKE_OVER = """UPDATE claims SET owner = ?, claim_token = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
 _FINISH = """UPDATE claims SET state = 'DONE', result = ?, finished_at = ?, outcome_seq = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
@@ -146,12 +146,13 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def take_over(connection: Connection, orphan: Running, at: str, token: str = "") -> Won | None:
-    """Claim what a dead process left unfinished; None if somebody else was faster. The dead one's token is void."""
+def take_over(connection: Connection, orphan: Running, token: str = "") -> Won | None:
+    """Claim what a dead process left unfinished; None if somebody else was faster. The dead one's token is void.
+
+    When it was begun stays as it was: somebody may try again and again.
+    """
     key, token = orphan.key, token or new_token()
-    changed = connection.execute(
-        _TAKE_OVER, (this_process(), token, at, key.tenant_id, key.scope, key.key, orphan.token)
-    )
+    changed = connection.execute(_TAKE_OVER, (this_process(), token, key.tenant_id, key.scope, key.key, orphan.token))
     return Won(key, token) if changed == 1 else None
 
 

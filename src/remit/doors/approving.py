@@ -1,0 +1,50 @@
+"""What makes an approval one that somebody can have meant: the plan would do something, and all that is allowed is
+needed.
+"""
+
+from remit.confine.names import plain_spelling
+from remit.contracts.envelope import Approvals
+from remit.doors.plan_preview import PlanPreview
+from remit.errors import Reason, Refused
+
+
+def is_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> bool:
+    """Whether nothing of it would fail; or something, with the rest done, and that is what somebody asked for."""
+    fails = any(step.problem is not None for step in preview.steps.steps)
+    return not fails or (even_if_it_fails and not preview.doomed)
+
+
+def require_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> None:
+    """A plan that stops at errors and has one is never approved; one that goes on, if it is asked for by name."""
+    if is_worth_approving(preview, even_if_it_fails=even_if_it_fails):
+        return
+    problem = next(step.problem for step in preview.steps.steps if step.problem is not None)
+    next_step = problem["next_step"]
+    if not preview.doomed:
+        next_step = "Mend the plan; or approve it even if it fails: even_if_it_fails=True"
+    raise Refused(
+        Reason(problem["reason"]),
+        f"the plan would fail: {problem['what']}",
+        where=problem["where"],
+        next_step=next_step,
+    )
+
+
+def require_meant(preview: PlanPreview, approvals: Approvals) -> None:
+    """What is allowed and not needed is a mistake: most likely a name that was mistyped."""
+    known = {
+        "protected": set(preview.needs.protected),
+        "executable": {found.path for found in preview.findings if found.rule == "executable"},
+        "content": {found.path for found in preview.findings if found.rule != "executable"},
+        "irreversible": set(preview.needs.irreversible),
+    }
+    for kind, names in approvals.tree().items():
+        for name in names:
+            spelled = name if kind == "irreversible" else plain_spelling(name)
+            if spelled not in known[kind]:
+                raise Refused(
+                    Reason.MISUSE,
+                    f"the plan needs no approval of this kind ({kind}) for that",
+                    where=name,
+                    next_step="`remit preview` lists what it needs.",
+                )

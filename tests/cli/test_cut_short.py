@@ -1,0 +1,120 @@
+"""Asked to end, or killed: what a signal does to a run, and what the next command says of what was left."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Remit
+from tests.cli.test_plan_commands import AFTER, BEFORE, SLOW, applied, create, project, put, update
+
+__all__ = ["project"]
+
+SLOW_ROLLBACK = """
+import sys, time
+from remit.doors.rollback import RollbackDoor
+original = RollbackDoor.effect
+def slowly(self, granted, begun, note):
+    print("running", file=sys.stderr, flush=True)
+    time.sleep(5)
+    return original(self, granted, begun, note)
+RollbackDoor.effect = slowly
+from remit.cli import main
+main(["rollback", "last"])
+"""
+
+
+def asked_to_end(project: Path, program: str) -> tuple[int, str, str]:
+    """The program says when it has come to the point where a machine asks it to end."""
+    environ = {**os.environ, "REMIT_STATE": str(project.parent / "state")}
+    with subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=project,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline() == "running\n"
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=60)
+    return running.returncode, out, err
+
+
+def test_a_polite_kill_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path) -> None:
+    remit("approve", put(project, update(), create("new/file.txt")), "-o", "envelope.json")
+    code, out, err = asked_to_end(project, SLOW)
+    assert code == 1, (out, err)
+    assert "Cancelling; everything will be taken back." in err
+    assert out.startswith("CANCELLED  plan-1")
+    assert (project / "settings.json").read_text() == BEFORE
+    assert not list(project.rglob(".remit-*"))
+    assert remit("recover").out == "Nothing was left unfinished.\n"
+
+
+def test_a_polite_kill_of_a_rollback_leaves_nothing_half_done(remit: Remit, project: Path) -> None:
+    assert applied(remit, put(project, update())).code == 0
+    code, out, err = asked_to_end(project, SLOW_ROLLBACK)
+    assert code == 1, (out, err)
+    assert "failed: stopped" in err
+    assert (project / "settings.json").read_text() == AFTER
+    assert not list(project.rglob(".remit-*"))
+    assert remit("rollback", "last").code == 0
+    assert (project / "settings.json").read_text() == BEFORE
+
+
+def test_a_run_that_is_cancelled_early_is_to_be_run_again_for_nobody_has_its_envelope(
+    remit: Remit, project: Path
+) -> None:
+    plan = put(project, update())
+    words = f'["run", "{plan}", "--yes"]'
+    early = SLOW.replace('"RUNNING"', '"CHECKING"').replace('["apply", "envelope.json"]', words)
+    code, out, err = asked_to_end(project, early)
+    assert code == 1, (out, err)
+    assert "  next      If the plan shall run after all: remit run plan.json --yes" in out
+    assert "apply it again" not in out
+    assert remit("run", plan, "--yes").code == 0
+
+
+@pytest.mark.req("PX-28")
+@pytest.mark.parametrize("point, state", [("road.effect_done", "finished"), ("road.intent_recorded", "cleared")])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_was_cut_short_is_settled_aloud(
+    remit: Remit, project: Path, point: str, state: str, *, as_json: bool
+) -> None:
+    remit("approve", put(project, update()), "-o", "first.json")
+    remit("approve", put(project, create("other.txt"), plan_id="plan-2"), "-o", "second.json")
+    assert remit("apply", "first.json", REMIT_FAULT=point).code == -signal.SIGKILL
+    told = remit("apply", "second.json", *(["--json"] if as_json else []))
+    assert told.code == 0, told
+    name = json.loads((project / "first.json").read_text())["envelope_id"]
+    if as_json:
+        (settled,) = told.document["settled"]
+        assert (settled["id"], settled["kind"], settled["state"]) == (name, "plan", state)
+        return
+    end = "It had taken effect" if state == "finished" else "everything is as before"
+    (line,) = [line for line in told.err.splitlines() if line.startswith("Cut short before: plan plan-1 ")]
+    assert name in line
+    assert end in line
+
+
+def test_a_rollback_says_what_it_settled_first(remit: Remit, project: Path) -> None:
+    remit("approve", put(project, update()), "-o", "envelope.json")
+    assert remit("apply", "envelope.json", REMIT_FAULT="road.intent_recorded").code == -signal.SIGKILL
+    told = remit("rollback", "last")
+    assert told.code == 2, told
+    assert told.err.startswith("Cut short before: plan plan-1 ")
+    assert (project / "settings.json").read_text() == BEFORE
+
+
+def test_a_refusal_after_settling_names_what_was_settled(remit: Remit, project: Path) -> None:
+    remit("approve", put(project, update()), "-o", "envelope.json")
+    assert remit("apply", "envelope.json", REMIT_FAULT="road.intent_recorded").code == -signal.SIGKILL
+    document = remit("rollback", "last", "--json").document
+    assert document["error"]["reason"]
+    assert [each["state"] for each in document["settled"]] == ["cleared"]
