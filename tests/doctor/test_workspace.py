@@ -28,6 +28,7 @@ def test_a_sound_workspace_passes_every_check(place: Place) -> None:
         "configuration",
         "base directories",
         "sandbox",
+        "exchange",
         "state directory",
         "file system",
         "free space",

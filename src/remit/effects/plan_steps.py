@@ -30,6 +30,7 @@ ABOUT_ONE_ACTION: Final = frozenset(
         Reason.NOT_TEXT,
         Reason.SYNTAX_BROKEN,
         Reason.SCHEMA_INVALID,
+        Reason.SQL_FAILED,
     }
 )
 """The action cannot be done on the file that is there, and nothing says that the others are in danger. Not among them:
