@@ -83,7 +83,7 @@ $(PEERS): $(DEV)
 	@touch $@
 
 bench: $(PEERS) ## print the figures that the documentation quotes
-	@set -e; for program in bench/ledger.py bench/task.py bench/plan.py "bench/history.py ."; do \
+	@set -e; for program in bench/ledger.py bench/task.py bench/plan.py bench/sql.py "bench/history.py ."; do \
 		echo "== $$program"; $(BIN)/python $$program; done
 
 docs: $(DEV) ## regenerate the generated pages
@@ -91,7 +91,7 @@ docs: $(DEV) ## regenerate the generated pages
 	@$(BIN)/python scripts/generate_reference.py --write
 
 pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
-	@$(COMPILE) --extra postgres --group build -o requirements/runtime.txt
+	@$(COMPILE) --extra postgres --extra sql --group build -o requirements/runtime.txt
 	@$(COMPILE) --all-extras --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	@$(COMPILE:pyproject.toml=) --group peers -o requirements/peers.txt
 

@@ -43,6 +43,22 @@ def small_ext4(folder: Path, size: int = 8 << 20, inodes: int = 512, block: int 
         image.unlink()
 
 
+@contextlib.contextmanager
+def sharing_disk(folder: Path, size: int = 512 << 20) -> Iterator[Path]:
+    """A real XFS, where two files can have the same bytes and need no more room than one."""
+    image = folder.with_name(f"{folder.name}.img")
+    with image.open("wb") as stream:
+        stream.truncate(size)
+    subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", str(image)], check=True)
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "xfs", "-o", "loop,nodev,nosuid", str(image), str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+        image.unlink()
+
+
 class Ballast:
     """Takes up room on a disk, to the block or to the inode, until it is dropped."""
 

@@ -20,15 +20,28 @@ def run_program(name: str, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+def require_documented(figures: Any, text: str, targets: int) -> None:
+    found = {figure["name"]: figure["most"] for figure in figures if figure["most"] is not None}
+    assert len(found) == targets
+    for name, most in found.items():
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+        assert f"| at most {most:g} |" in line
+
+
 def test_every_figure_of_a_plan_is_there_and_its_target_is_documented(tmp_path: Path) -> None:
     figures = run_program("plan.py", "--rounds=1", "--tree=1000", "--without-peers", f"--folder={tmp_path}")
     assert all(figure["value"] > 0 for figure in figures)
     text = (BENCH / "README.md").read_text("utf-8").replace("100,000", "1,000")
-    targets = {figure["name"]: figure["most"] for figure in figures if figure["most"] is not None}
-    assert len(targets) == 3
-    for name, most in targets.items():
-        (line,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
-        assert f"| at most {most:g} |" in line
+    require_documented(figures, text, 3)
+
+
+def test_every_figure_of_sql_is_there_and_its_target_is_documented(tmp_path: Path) -> None:
+    figures = run_program("sql.py", "--rounds=1", "--megabytes=2", f"--folder={tmp_path}")
+    differences = {"what a plan adds to a file of statements, p50", "  of it: the rest"}
+    assert all(figure["value"] > 0 for figure in figures if figure["name"] not in differences)
+    assert len(figures) == 16
+    text = (BENCH / "README.md").read_text("utf-8").replace("100 MB", "2 MB")
+    require_documented(figures, text, 2)
 
 
 @pytest.fixture

@@ -77,6 +77,8 @@ FAULT_POINTS: Final = frozenset(
         "rollback.clearing",
         "prune.renamed",
         "prune.removed",
+        "sql.copied",
+        "sql.prepared",
     }
 )
 

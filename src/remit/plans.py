@@ -18,6 +18,7 @@ from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
 from remit.contracts.status import StatusUpdate
 from remit.doors.approving import require_meant, require_worth_approving
+from remit.doors.databases import sweep
 from remit.doors.draft import DraftDoor
 from remit.doors.past_runs import PastRuns
 from remit.doors.plan import PlanDoor
@@ -87,9 +88,9 @@ class Plans:
         self._recovering = threading.Lock()
         self._recovered = False
 
-    def preview(self, plan: bytes) -> PlanPreview:
+    def preview(self, plan: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanPreview:
         """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `Refused`."""
-        found = travel(DraftDoor(self._setting()), (plan,), self._site(), dry_run=True)
+        found = travel(DraftDoor(self._setting(hooks)), (plan,), self._site(), dry_run=True)
         if not isinstance(found, PlanPreview):
             raise Misuse(Reason.MISUSE, "a dry run ended in something else than a preview")
         return found
@@ -156,8 +157,8 @@ class Plans:
             hooks.on_status(update)
 
         try:
-            request = self._door().parse((envelope,))
             if not self._recovered:
+                request = self._door().parse((envelope,))
                 self._recover_once(hooks, spare=(request.envelope_id,))
             door = self._door(replace(hooks, on_status=on_status))
             outcome = travel(door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored)
@@ -189,6 +190,7 @@ class Plans:
         """Finish or take back what processes that died had begun."""
         settled = recover(self._door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
         remove_stale_locks(self._state.hosts)
+        sweep(self._state.work)
         return [_as_ran(report) for report in settled]
 
     def cancel(self, envelope_id: str, actor: str | None = None) -> PlanOutcome | None:
@@ -283,7 +285,7 @@ class Plans:
 
     def _setting(self, hooks: PlanHooks = NO_HOOKS) -> PlanSetting:
         cancellations = Cancellations(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED))
-        return PlanSetting(self._rules, self._fleet, cancellations, hooks)
+        return PlanSetting(self._rules, self._fleet, cancellations, self._state.work, hooks)
 
     def _site(self) -> Site:
         return Site(self._ledger(), self._clock, self._state.hosts)

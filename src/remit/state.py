@@ -47,6 +47,11 @@ class StateDirectory:
         return self.path / "hosts"
 
     @property
+    def work(self) -> Path:
+        """Copies of databases, on which the SQL of plans is run; one folder for each plan, while it is looked at."""
+        return self.path / "work"
+
+    @property
     def settings(self) -> Path:
         return self.path / "workspace.json"
 

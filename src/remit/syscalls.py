@@ -126,14 +126,30 @@ _RESOURCES: Final = {"fsize": 1, "core": 4, "nofile": 7, "as": 9}
 """Of `setrlimit`, by the name that its constant ends in. The module `resource` has them too, and costs every fork."""
 
 
-def limit(which: str, most: int) -> None:
-    """For good. Where less was allowed already, it stays at that: nothing may be raised."""
+def limit(which: str, most: int) -> int:
+    """For good; how much it is now. Where less was allowed already, it stays at that."""
     number, resource = number_here("prlimit64"), _RESOURCES[which]
     call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
     limits = (ctypes.c_uint64 * 2)()  # the soft one, the hard one; no limit is the largest number
     require(call(number, 0, resource, None, limits), "prlimit64")
     limits[0] = limits[1] = min(most, limits[1])
     require(call(number, 0, resource, limits, None), "prlimit64")
+    return int(limits[0])
+
+
+class Limit:
+    """One that is set later, by a single call: right after a fork every page that is written must first be copied."""
+
+    __slots__ = ("_arguments", "_call", "_limits")
+
+    def __init__(self, which: str, most: int) -> None:
+        self._limits = (ctypes.c_uint64 * 2)(most, most)
+        self._arguments = (number_here("prlimit64"), 0, _RESOURCES[which], ctypes.addressof(self._limits), None)
+        self._call = prepared(ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+
+    def set(self) -> None:
+        """For good. OSError if less was allowed already."""
+        require(self._call(*self._arguments), "prlimit64")
 
 
 def require(result: int, what: str) -> int:

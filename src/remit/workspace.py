@@ -216,12 +216,12 @@ class Workspace:
             result, DEFAULT_LEASE_LIFE, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress
         )
 
-    def preview(self, plan: bytes) -> PlanPreview:
+    def preview(self, plan: bytes, *, on_status: Callable[[StatusUpdate], None] = NO_HOOKS.on_status) -> PlanPreview:
         """What a plan would do to the files as they are; `document` of it is for people. Nothing is changed.
 
-        Raises `Refused` for a plan that could never be applied.
+        Raises `Refused` for a plan that could never be applied. `on_status` hears how far its SQL is, which takes long.
         """
-        return self.plans.preview(plan)
+        return self.plans.preview(plan, PlanHooks(on_status=on_status))
 
     def approve(  # noqa: PLR0913 - what is allowed, each by its name
         self,

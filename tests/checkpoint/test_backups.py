@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from remit.effects.plan_steps import State
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.testing.children import Fault, run_child
 from tests.checkpoint.project import LIMITS, Done, Project, state_of
-from tests.disks import only_root, small_disk
+from tests.disks import only_root, sharing_disk, small_disk
 
 
 @pytest.fixture
@@ -108,6 +109,65 @@ def test_too_much_is_refused_before_a_byte_is_copied(project: Project) -> None:
             assert caught.value.reason is Reason.LIMIT_EXCEEDED
             assert os.listdir(folder.backups) == []
         assert len(take_all(*both, folder, Limits(max_backup_bytes=1200))) == 2
+
+
+@pytest.mark.req("PX-18")
+def test_a_database_may_be_larger_than_a_file_but_not_than_all_backups(project: Project) -> None:
+    project.write("a", b"x" * 600)
+    project.write("b.duckdb", b"y" * 900)
+    both = located(project, "a", "b.duckdb"), states(project, "a", "b.duckdb")
+    with ReportFolder.make(project.base, "run") as folder:
+        for databases, limits in (
+            ({1}, Limits(max_file_bytes=599)),
+            ((), Limits(max_file_bytes=899)),
+            ({1}, Limits(max_file_bytes=600, max_backup_bytes=1499)),
+        ):
+            with pytest.raises(Refused) as caught:
+                take_all(*both, folder, limits, databases=databases)
+            assert caught.value.reason is Reason.LIMIT_EXCEEDED
+            assert os.listdir(folder.backups) == []
+        limits = Limits(max_file_bytes=600, max_backup_bytes=1500)
+        assert len(take_all(*both, folder, limits, databases={1})) == 2
+
+
+@pytest.mark.req("PX-18")
+def test_a_large_backup_takes_little_memory_and_one_wrong_byte_is_noticed(project: Project) -> None:
+    place = project.write("a", os.urandom(8 << 20) * 8)
+    expected = states(project, "a")
+    tracemalloc.start()
+    try:
+        with ReportFolder.make(project.base, "run") as folder:
+            originals = take_all(located(project, "a"), expected, folder, Limits(max_file_bytes=1), databases={0})
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
+            copy = project.root / "agent_outputs/reports/run/backups" / originals[0].backup
+            assert copy.read_bytes() == place.read_bytes()
+    finally:
+        tracemalloc.stop()
+    with place.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+    with ReportFolder.make(project.base, "again") as folder, pytest.raises(Refused) as caught:
+        take_all(located(project, "a"), expected, folder, LIMITS, databases={0})
+    assert caught.value.reason is Reason.HASH_MISMATCH
+
+
+@only_root
+@pytest.mark.skipif(shutil.which("mkfs.xfs") is None, reason="no filesystem that can share bytes can be made here")
+def test_a_backup_that_shares_bytes_with_its_original_does_not_change_with_it(tmp_path: Path) -> None:
+    with sharing_disk(tmp_path / "disk") as disk:
+        project = Project(disk / "project")
+        before = os.urandom(64 << 20)
+        place = project.write("a", before)
+        expected, free = states(project, "a"), os.statvfs(disk).f_bfree
+        with ReportFolder.make(project.base, "run") as folder:
+            originals = take_all(located(project, "a"), expected, folder, LIMITS, databases={0})
+        assert (free - os.statvfs(disk).f_bfree) * os.statvfs(disk).f_bsize < 8 << 20
+        with place.open("r+b") as file:
+            file.write(b"written to since")
+        copy = project.root / "agent_outputs/reports/run/backups" / originals[0].backup
+        assert copy.read_bytes() == before
 
 
 @pytest.mark.parametrize("limit", ["MAX_ATTRIBUTE_BYTES", "MAX_ATTRIBUTE_BYTES_OF_ALL", "MAX_ATTRIBUTES"])

@@ -1,6 +1,10 @@
 """`remit demo` shows every promise on real files, and checks each before it says so."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +26,16 @@ PLAN_STEPS = (
 )
 
 
+SQL_STEPS = (
+    "A plan makes a database",
+    "A plan of two edits and a migration is previewed",
+    "The same, and a last statement that fails",
+    "The good plan",
+    "The good plan is taken back",
+)
+WITHOUT_DUCKDB = "import sys; sys.modules['duckdb'] = None; from remit.cli import main; main()"
+
+
 @pytest.mark.req("PX-33")
 def test_the_demo_goes_as_promised_and_shows_plans_from_diff_to_way_back(remit: Remit) -> None:
     shown = remit("demo", "--json")
@@ -29,7 +43,20 @@ def test_the_demo_goes_as_promised_and_shows_plans_from_diff_to_way_back(remit: 
     steps = {step["title"]: step["result"] for step in shown.document["steps"]}
     assert [title for title in steps if title in PLAN_STEPS] == list(PLAN_STEPS)
     assert '-  "retries": 3,; +  "retries": 5,' in steps["A plan is previewed"]
+    assert [title for title in steps if title in SQL_STEPS] == list(SQL_STEPS)
+    assert "three actions undone" in steps["The same, and a last statement that fails"]
     assert shown.out == json.dumps(shown.document, indent=2, ensure_ascii=False) + "\n"
+
+
+def test_without_duckdb_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
+    environ = {**os.environ, "REMIT_STATE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_DUCKDB, "demo", "--json"], capture_output=True, check=True, env=environ
+    )
+    steps = {step["title"]: step["result"] for step in json.loads(done.stdout)["steps"]}
+    assert steps["SQL in a plan"] == "left out: DuckDB is not installed here; pip install 'remit[sql]'"
+    assert not set(SQL_STEPS) & set(steps)
+    assert "The ledger" in steps
 
 
 def test_the_demo_fails_where_it_would_have_to_lie() -> None:

@@ -132,6 +132,23 @@ def _checkpoint(identity: str, operation: str, **more: Any) -> dict[str, Any]:
     }
 
 
+_SQL = {
+    "action_id": "a2",
+    "connection": "shop",
+    "database": "data/shop.duckdb",
+    "changes_database": True,
+    "statements": [
+        {"number": 1, "kind": "DELETE", "words": "deletes from t", "reads": ["t"], "writes": ["t"]}
+        | {"rows_changed": 3, "destroys": True},
+        {"number": 2, "kind": "SELECT", "words": "reads t", "reads": None, "writes": [], "rows_read": 1},
+    ],
+    "left_out": 1,
+    "result_rows": 1,
+    "columns": [{"name": "id", "type": "INTEGER"}],
+    "saved_to": "rows.csv",
+    "query_file": "migrations/1.sql",
+}
+
 _REPORTS: dict[str, dict[str, Any]] = {
     "execution-report": {
         "report_id": UUID4,
@@ -153,6 +170,7 @@ _REPORTS: dict[str, dict[str, Any]] = {
         "rollback_performed": False,
         "rollback_manifest_id": OTHER_UUID4,
         "warnings": ["ran without a sandbox"],
+        "sql": [_SQL],
     },
     "change-log": {
         "log_id": UUID4,
@@ -261,6 +279,7 @@ _OUTCOMES: dict[str, dict[str, Any]] = {
                 "diff_left_out": 0,
             }
         ],
+        "sql": [_SQL | {"rows": [["1"], [None]]}],
         "needs": {"protected": [".env"], "executable": [], "content": ["docs/a.txt"], "irreversible": []},
         "findings": [{"path": "docs/a.txt", "rule": "credential", "where": "line 1", "what": "a key"}],
         "problems": [_REPORTS["error-response"]],

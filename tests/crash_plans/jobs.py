@@ -13,19 +13,26 @@ SABOTAGED: Final = (
     job("edits", "power", "ledger apart", step=3, sabotage="no fsync of target folders", finds=True),
     job("edits", "power", "ledger apart", step=3, sabotage="no fsync of backups", finds=True),
     job("edits", "power", "ledger apart", step=3, sabotage="no fsync of the ledger", finds=True),
+    job("sql", "power", "ledger apart", step=3, sabotage="no fsync of parts", finds=True),
 )
 """The product itself, with calls taken away from it by the supervisor: proof that the judge of plans is not blind."""
 
 _MAIN: Final = ("edits", "failing", "rollback")
+_SQL: Final = ("sql", "sql rollback")
 _APART: Final = ("together", "ledger apart")
 FULL: Final = (
-    *(job(name, "kill", "together") for name in (*CASES, "rollback")),
+    *(job(name, "kill", "together") for name in (*CASES, "rollback", "sql rollback")),
     *(job(name, "power", layout) for name in ("edits", "chain", "failing", "rollback") for layout in _APART),
     *(job(name, way, "together") for way in ("EIO", "ENOSPC", "short") for name in _MAIN),
     *(job(name, "full", "together", step=2) for name in _MAIN),
     *(job(name, "nested", "together", step=5, second=9) for name in _MAIN),
     job("edits, retried", "kill", "together", step=3),
     job("edits", "renumbered", "together", step=3),
+    *(job(name, "power", layout, step=3) for name in _SQL for layout in _APART),
+    *(job(name, way, "together", step=3) for way in ("EIO", "ENOSPC", "short", "full") for name in _SQL),
+    *(job(name, "nested", "together", step=15, second=27) for name in _SQL),
+    job("sql, retried", "kill", "together", step=3),
+    job("sql", "renumbered", "together", step=9),
 )
 SLICE: Final = (
     job("edits", "kill", "together", step=3, place="set aside"),

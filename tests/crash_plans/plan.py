@@ -8,7 +8,7 @@ outcome; asking again gives the same; whatever succeeded can be taken back.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,6 +23,7 @@ from remit.ids import system_clock
 from remit.store.claims import ClaimKey, Done, Running, read_claim
 from remit.testing.crash_points import Acknowledge
 from remit.workspace import Workspace
+from tests.crash_plans.databases import DATABASE_SUFFIX, made_of, make, rows_and_shape
 from tests.crash_tasks.laboratory import Ground
 
 TIME_NS: Final = 1_700_000_000_123_456_789
@@ -35,7 +36,7 @@ PAPERS: Final = {
 }
 
 Files = Mapping[str, tuple[str, int]]
-"""Content and mode, by path."""
+"""Content and mode, by path. The content of a database is the SQL that makes it."""
 World = dict[str, tuple[str, int, int | None]]
 """Hash, mode, and the time of modification where it is to be kept."""
 
@@ -51,6 +52,8 @@ class Case(NamedTuple):
     """A file that somebody removes when the plan begins to run, so that its action fails."""
     partly: Files | None = None
     """What a plan that keeps a part leaves."""
+    settings: Mapping[str, Any] = {}
+    """Of remit.yaml."""
 
 
 class PlanScenario:
@@ -70,10 +73,16 @@ class PlanScenario:
         for path, (content, mode) in self._case.before.items():
             file = root / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(content)
+            if path.endswith(DATABASE_SUFFIX):
+                make(file, content)
+            else:
+                file.write_text(content)
             file.chmod(mode)
             os.utime(file, ns=(TIME_NS, TIME_NS))
+        _seeded(ground).write_text(json.dumps({path: _hash((root / path).read_bytes()) for path in self._case.before}))
         initialise(root, environ(ground), system_clock)[0].close()
+        if self._case.settings:
+            (root / "remit.yaml").write_text(json.dumps({"version": 1, **self._case.settings}))
         plan: dict[str, Any] = {"plan_id": "plan-1", "action_plan": self._case.actions}
         plan["execution_instructions"] = self._case.instructions
         with opened(ground) as workspace:
@@ -157,9 +166,11 @@ class PlanScenario:
 
     def differences(self, ground: Ground, due: str, said: str, untimed: Collection[str] = ()) -> list[str]:
         files = {"before": self._case.before, "after": self._case.after, "partly": self._case.partly or {}}[due]
-        named = {str(one["target"]) for one in self._case.actions}
+        named = {path for one in self._case.actions for path in _named(one)}
         timed = self._case.before.keys() - (set(untimed) if due == "before" else named)
-        expected, found = _expected(files, self._case.before, timed), _world(root_of(ground), timed)
+        seeded = json.loads(_seeded(ground).read_text())
+        expected = _expected(files, self._case.before, timed, seeded if due == "before" else {})
+        found = _world(root_of(ground), timed, seeded)
         if self._case.victim and due == "before":  # somebody removed it, or not yet
             expected.pop(self._case.victim, None)
             found.pop(self._case.victim, None)
@@ -176,6 +187,17 @@ def _envelope(ground: Ground) -> Path:
     return ground.state / "envelope.json"
 
 
+def _seeded(ground: Ground) -> Path:
+    """The hashes of the files as they were made: two databases of one text need not be the same bytes."""
+    return ground.state / "seeded.json"
+
+
+def _named(action: Mapping[str, Any]) -> Iterator[str]:
+    for path in (action.get("target"), action["operation"].get("save_results_to")):
+        if path is not None:
+            yield str(path)
+
+
 def environ(ground: Ground) -> Mapping[str, str]:
     return {"REMIT_STATE": str(ground.state / "home")}
 
@@ -189,8 +211,8 @@ def apply(workspace: Workspace, ground: Ground, on_status: Callable[[StatusUpdat
 
 
 def _status(outcome: str) -> str:
-    tree = json.loads(outcome)
-    return str(tree["status"]["status"]) if "status" in tree else "REFUSED"
+    status = json.loads(outcome)["status"]
+    return str(status["status"]) if isinstance(status, dict) else "REFUSED"
 
 
 def _stored(workspace: Workspace, ground: Ground) -> Running | Done | None:
@@ -221,16 +243,19 @@ def _without_papers(ground: Ground, stored: Running | Done | None) -> list[str]:
     return wrong
 
 
-def _expected(files: Files, before: Files, timed: Collection[str]) -> World:
+def _expected(files: Files, before: Files, timed: Collection[str], seeded: Mapping[str, str]) -> World:
     """Files, and the folders they are in. A folder that the plan empties stays."""
     folders = {str(folder) for path in (*files, *before) for folder in Path(path).parents}
     world: World = dict.fromkeys(folders - {"."}, ("folder", 0, None))
     for path, (content, mode) in files.items():
-        world[path] = (_hash(content.encode()), mode, TIME_NS if path in timed else None)
+        is_database = path.endswith(DATABASE_SUFFIX)
+        text = seeded.get(path) or (made_of(content) if is_database else _hash(content.encode()))
+        world[path] = (text, mode, TIME_NS if path in timed else None)
     return world
 
 
-def _world(root: Path, timed: Collection[str]) -> World:
+def _world(root: Path, timed: Collection[str], seeded: Mapping[str, str]) -> World:
+    """A database that is not the very bytes it was is told by what is in it."""
     world: World = {}
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root)
@@ -241,7 +266,10 @@ def _world(root: Path, timed: Collection[str]) -> World:
             continue
         found = path.stat()
         time_ns = found.st_mtime_ns if str(name) in timed else None
-        world[str(name)] = (_hash(path.read_bytes()), found.st_mode & 0o7777, time_ns)
+        text = _hash(path.read_bytes())
+        if path.name.endswith(DATABASE_SUFFIX) and seeded.get(str(name)) != text:
+            text = rows_and_shape(path)
+        world[str(name)] = (text, found.st_mode & 0o7777, time_ns)
     return world
 
 

@@ -112,6 +112,43 @@ PARTIAL: Final = FAILING._replace(
     partly={"a.txt": EDITED, "new/n.txt": FRESH, "d.txt": MOVES},
     instructions={"stop_on_error": False, "rollback_on_failure": False},
 )
+OLD_SHOP: Final = """
+CREATE TABLE orders (id INTEGER PRIMARY KEY, state VARCHAR, amount INTEGER);
+CREATE TABLE notes (text VARCHAR);
+INSERT INTO orders SELECT range, CASE WHEN range % 2 = 0 THEN 'open' ELSE 'done' END, range * 10 FROM range(1000);
+INSERT INTO notes VALUES ('kept');
+"""
+MIGRATION: Final = (
+    "ALTER TABLE orders ADD COLUMN paid BOOLEAN DEFAULT false",
+    "UPDATE orders SET paid = true, amount = amount + 1 WHERE state = 'done'",
+    "CREATE INDEX orders_by_amount ON orders (amount)",
+)
+SHOP: Final = "data/shop.duckdb"
+
+
+def _sql(number: int, *statements: str, **more: Any) -> dict[str, Any]:
+    operation = {"type": "sql_execute", "query": ";\n".join(statements), **more}
+    return _action(number, "SQL_EXECUTE", SHOP, operation)
+
+
+SQL: Final = Case(
+    actions=(
+        _edit(1, "a.txt", "two", "three"),
+        _sql(2, *MIGRATION[:2]),
+        _sql(3, MIGRATION[2]),  # the engine makes no index in the transaction that changed the rows
+        _sql(4, "SELECT count(*) AS n, sum(amount) AS total FROM orders WHERE paid", save_results_to="out/paid.csv"),
+        _edit(5, "b.txt", "bye", "hello"),
+    ),
+    before={"a.txt": TEXT, "b.txt": BYE, SHOP: (OLD_SHOP, 0o640), "other": BYE},
+    after={
+        "a.txt": EDITED,
+        "b.txt": ("hello\n", 0o644),
+        SHOP: (";".join((OLD_SHOP, *MIGRATION)), 0o640),
+        "out/paid.csv": ("n,total\n500,2500500\n", 0o644),
+        "other": BYE,
+    },
+    settings={"connections": {"duckdb": {"type": "duckdb", "path": SHOP}}},
+)
 CASES: Final = {
     "edits": EDITS,
     "schema": SCHEMA,
@@ -119,11 +156,14 @@ CASES: Final = {
     "chain": CHAIN,
     "failing": FAILING,
     "partial": PARTIAL,
+    "sql": SQL,
 }
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     **{name: partial(PlanScenario, name, case) for name, case in CASES.items()},
     "rollback": partial(TakingBack, "rollback", EDITS),
+    "sql rollback": partial(TakingBack, "sql rollback", SQL),
     "edits, retried": partial(PlanScenario, "edits, retried", EDITS, retried=True),
+    "sql, retried": partial(PlanScenario, "sql, retried", SQL, retried=True),
 }
 
 _SYNCS: Final = frozenset({"fsync", "fdatasync", "sync_file_range"})

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from remit.confine import beneath
+from remit.durable import write_all
 from remit.effects.plain import CARRY_OUT, SIMULATE
 from remit.effects.plan_files import old_name, state_of
 from remit.effects.plan_steps import (
@@ -63,6 +64,17 @@ def rename(path: str, new_path: str, **more: Any) -> Action:
     return {"action_type": "FILE_RENAME", "path": path, "new_path": new_path, "operation": operation, **more}
 
 
+class Prepared(NamedTuple):
+    """A file as SQL is to find it, and as it leaves it."""
+
+    path: str
+    before: bytes | None
+    after: bytes
+    is_database: bool = True
+    mode: int = 0o644
+    needs: tuple[int, ...] = ()
+
+
 @dataclass
 class PlanPlace:
     """One project folder, and what the effects said of it."""
@@ -72,6 +84,7 @@ class PlanPlace:
     frames: list[Mapping[str, Any]] = field(default_factory=list)
     notes: list[Mapping[str, Any]] = field(default_factory=list)
     asked: list[Mapping[str, Any]] = field(default_factory=list)
+    given: dict[str, int] = field(default_factory=dict)
     may_go_on: Callable[[int], bool] = lambda _: True
 
     def file(self, name: str, content: bytes | str = b"some bytes\n", mode: int = 0o644) -> Path:
@@ -81,7 +94,41 @@ class PlanPlace:
         path.chmod(mode)
         return path
 
+    def give(self, name: str, content: bytes) -> None:
+        """A file without a name, open, for steps whose source this is."""
+        kept = os.open(self.root.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self.stack.callback(os.close, kept)
+        write_all(kept, content)
+        self.given[name] = kept
+
     # --- as the host
+
+    def prepared(self, *files: "Prepared", **flags: Any) -> StepPlan:
+        """One step for each: as it comes from the host, which ran its SQL on a copy."""
+        paths = list(dict.fromkeys(one.path for one in files))
+        steps = []
+        for number, one in enumerate(files):
+            after = state_of(one.after, one.mode)
+            source = "" if one.after == one.before else f"prepared-{number}"
+            if source:
+                self.give(source, one.after)
+            steps.append(
+                Step(
+                    number=number,
+                    action_id=f"a{number + 1:03}",
+                    action_type="SQL_EXECUTE",
+                    move="create" if one.before is None else "modify",
+                    path=paths.index(one.path),
+                    operation={"database": True} if one.is_database else {},
+                    needs=one.needs,
+                    before=None if one.before is None else state_of(one.before, one.mode),
+                    after=after,
+                    said="1 statement",
+                    unchanged=not source,
+                    source=source,
+                )
+            )
+        return StepPlan(prefix=PREFIX, paths=tuple(paths), steps=tuple(steps), waves=make_waves(steps, {}), **flags)
 
     def draft(self, *actions: Action, **flags: Any) -> StepPlan:
         """The actions in the order they stand in, as the host would send them to be looked at."""
@@ -134,7 +181,7 @@ class PlanPlace:
             reversible=True,
             part_name="",
             spots=self._spots(plan.paths),
-            given={"plan": given},
+            given={"plan": given, **self.given},
             ask=self._answer,
             step=self.frames.append,
         )
@@ -222,7 +269,10 @@ def state(content: str, mode: int = 0o644) -> State:
 
 # --- a process that dies ---------------------------------------------------------------------------------------------
 
-_WATCHED: Final = ((beneath, "_renameat2"), (os, "unlink"), (os, "fsync"), (os, "write"), (os, "open"))
+_WATCHED: Final = (
+    (beneath, "_renameat2"),
+    *((os, name) for name in ("unlink", "fsync", "write", "open", "ftruncate", "copy_file_range", "pwrite")),
+)
 
 
 def in_child(do: Callable[[], object], die_at: int) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.effects import plain, rich
-from remit.effects.document_rules import is_equal
+from remit.effects.json_values import is_equal
 from remit.effects.plan_steps import StepPlan
 from remit.effects.work import Effect
 from remit.errors import Misuse, Reason, Refused

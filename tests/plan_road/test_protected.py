@@ -167,13 +167,13 @@ def test_a_signature_alone_allows_none_of_it(project: Project, path: str, code: 
 @pytest.mark.parametrize(
     "step, reason",
     [
-        (action("a", "SQL_EXECUTE", "a.duckdb", {"type": "sql_execute", "query": "SELECT 1"}), "SQL_EXECUTE"),
+        (action("a", "SQL_EXECUTE", "a.duckdb", {"type": "sql_execute", "query": "SELECT 1"}), "no connection"),
         (
             action("a", "FILE_MODIFY", "a.txt", {"type": "replace_content", "content": "x"}),
             "only if the plan says what it replaces",
         ),
     ],
-    ids=["not supported", "unclear"],
+    ids=["unknown", "unclear"],
 )
 def test_what_is_unclear_or_unknown_is_refused(project: Project, step: dict[str, Any], reason: str) -> None:
     project.write("a.txt")

@@ -24,12 +24,12 @@ def failed(reason: Reason | None) -> Judged:
 @pytest.mark.req("PX-22", "PX-35")
 @pytest.mark.parametrize("reason", list(Reason))
 def test_only_a_failure_of_one_action_leaves_it_to_the_flags(reason: Reason) -> None:
-    """By the codes of the plan door: 2001, 2002, 3001, 4003, 11xx, and 1008 for one file that is too large.
+    """By the codes of the plan door: 2001, 2002, 2011, 3001, 4003, 11xx, and 1008 for one file that is too large.
 
     Not 1110: a text that tries what is not for a plan is refused, and the plan with it.
     """
     code = plan_error(reason).code
-    about_one = code in {1008, 2001, 2002, 3001, 4003} or (1100 <= code < 1200 and code != 1110)
+    about_one = code in {1008, 2001, 2002, 2011, 3001, 4003} or (1100 <= code < 1200 and code != 1110)
     assert (fate_of(reason) is StepFate.FLAGS_DECIDE) == about_one
 
 

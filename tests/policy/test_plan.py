@@ -35,7 +35,7 @@ def reasons(built: Plan, given: Approvals | None = None, **settings: Any) -> lis
 def test_a_plain_plan_is_allowed_and_its_paths_are_told_once_in_order() -> None:
     built = plan(modify("a", "src/x.py"), rename("b", "./src//x.py", "src/y.py"), delete("c", "old"))
     assert decide_plan(built, CONFIG, ROOT, NO_APPROVALS).allowed
-    assert [place.below for place in paths_of(built, ROOT)] == ["src/x.py", "src/y.py", "old"]
+    assert [place.below for place in paths_of(built, CONFIG, ROOT)] == ["src/x.py", "src/y.py", "old"]
 
 
 @pytest.mark.req("PX-05", "PX-23", "PX-34")
@@ -75,7 +75,7 @@ def test_a_wrong_path_is_refused_in_every_role_and_no_approval_helps(path: str) 
 @pytest.mark.req("PX-23")
 def test_what_the_root_is_called_opens_no_sibling() -> None:
     with pytest.raises(Refused):
-        paths_of(plan(create("a", f"{ROOT}-evil/x")), ROOT)
+        paths_of(plan(create("a", f"{ROOT}-evil/x")), CONFIG, ROOT)
     assert reasons(plan(create("a", "../project-evil/x"))) == [Reason.PATH_REFUSED]
 
 
@@ -156,16 +156,12 @@ def test_what_needs_an_approval_is_told_in_the_order_of_the_plan() -> None:
 
 @pytest.mark.req("PX-31")
 def test_kinds_that_nobody_carries_out_are_refused() -> None:
-    sql = {"action_id": "s", "action_type": "SQL_EXECUTE", "operation": {"type": "sql_execute", "query": "select 1"}}
     run = {"type": "pipeline_run", "pipeline": "daily"}
     pipeline = {"action_id": "p", "action_type": "PIPELINE_RUN", "reversible": False, "operation": run}
-    found = denials(plan(sql, pipeline, create("a", "x")))
+    found = denials(plan(pipeline, create("a", "x")))
     assert [(denial.reason, denial.where) for denial in found] == [
-        (Reason.CAPABILITY_UNSUPPORTED, "action s, action_type"),
         (Reason.CAPABILITY_UNSUPPORTED, "action p, action_type"),
     ]
-    rule = {"type": "sql_expect", "query": "select 1", "expected": [[1]]}
-    assert reasons(plan(create("a", "x"), validation_rules=[rule])) == [Reason.CAPABILITY_UNSUPPORTED]
 
 
 @pytest.mark.req("PX-31")

@@ -58,6 +58,28 @@ def test_the_tables_that_a_statement_names(
     assert (found.reads and set(found.reads)) == (reads and set(reads))
 
 
+@pytest.mark.req("PX-20")
+@pytest.mark.parametrize(
+    "text, destroys",
+    [
+        ("DELETE FROM t", True),
+        ("TRUNCATE t", True),
+        ("DROP VIEW v", True),
+        ("ALTER TABLE t DROP COLUMN a", True),
+        ("CREATE OR REPLACE TABLE t (a INTEGER)", True),
+        ("WITH x AS (DELETE FROM t RETURNING a) SELECT * FROM x", True),
+        ("MERGE INTO t USING u ON true WHEN MATCHED THEN DELETE", True),
+        ("ALTER TABLE t ADD COLUMN a INTEGER", False),
+        ("UPDATE t SET a = replace(b, 'DROP', 'DELETE')", False),
+        ('INSERT INTO "drop" SELECT 1 -- DELETE', False),
+        ("SELECT a AS deleted FROM t", False),
+        ("EXPLAIN DELETE FROM t", False),
+    ],
+)
+def test_what_is_gone_afterwards_is_known_by_the_words(text: str, destroys: bool) -> None:  # noqa: FBT001
+    assert only(text).destroys is destroys
+
+
 @pytest.mark.req("PX-18")
 @pytest.mark.parametrize(
     "text, is_read",

@@ -7,10 +7,11 @@ Going back from a failure does not need them: they serve whoever wants to go bac
 import base64
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from remit.checkpoint.outputs import BACKUPS, DRIFTED, ReportFolder
@@ -18,7 +19,8 @@ from remit.confine.beneath import Identity, failure, identify, open_base, open_f
 from remit.confine.names import Located
 from remit.contracts.config import Limits
 from remit.contracts.rollback_manifest import Checkpoint
-from remit.durable import sync_all, write_all
+from remit.durable import start_writing, sync_all, write_all
+from remit.effects.database_files import looks_like_one
 from remit.effects.duplicate import sha256_of
 from remit.effects.plan_steps import State
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
@@ -33,9 +35,12 @@ SPARE_BYTES: Final = 1 << 20
 """Left free beside the backups and the new files: for papers and the ledger."""
 
 _CHUNK: Final = 1 << 20
+_SLICE: Final = 8 << 20
+_WORTH_SHARING: Final = 1 << 20
+_FICLONE: Final = 0x40049409
 _DAMAGED: Final = "is not what was kept: it was changed or damaged"
 _LONGEST_NAME: Final = 200
-_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Original(NamedTuple):
@@ -58,14 +63,17 @@ def take_all(
     folder: ReportFolder,
     limits: Limits,
     new_bytes: int = 0,
+    *,
+    databases: Collection[int] = (),
 ) -> dict[int, Original]:
     """Copy every file that is expected to be there; all of it is synced on return. By the index of the path.
 
     Refuses, before a byte is copied, what is too large or would not fit on the disk beside `new_bytes` of the plan; and
-    a file that is not, or does not stay, as expected. The caller discards the folder if this raises.
+    a file that is not, or does not stay, as expected. Of `databases` each may be as large as all backups together:
+    nobody reads them into memory. The caller discards the folder if this raises.
     """
     wanted = {index: state for index, state in sorted(expected.items()) if state is not None}
-    _require_room(wanted, folder, limits, new_bytes)
+    _require_room(wanted, folder, limits, new_bytes, databases)
     originals: dict[int, Original] = {}
     with contextlib.ExitStack() as stack, _Folders() as folders:
         copies: list[int] = []
@@ -129,6 +137,17 @@ def open_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> dic
     return opened
 
 
+def kept_databases(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> set[str]:
+    """The paths of checkpoints whose backup is a database. The backups are verified before."""
+    found: set[str] = set()
+    for checkpoint in checkpoints:
+        if checkpoint.backup_location is not None:
+            with _closing(_open_backup(folder, checkpoint)) as descriptor:
+                if looks_like_one(descriptor):
+                    found |= {path for path in (checkpoint.file_path, checkpoint.new_path) if path is not None}
+    return found
+
+
 def backup_name(index: int, name: str) -> str:
     """The number keeps two files of one name apart. A long name is cut between two characters."""
     kept = name.encode("utf-8", "surrogateescape")[:_LONGEST_NAME].decode("utf-8", "ignore")
@@ -183,14 +202,30 @@ def _copy(source: int, expected: State | None, folder: ReportFolder, name: str, 
 
 
 def _copy_bytes(source: int, copy: int, most: int) -> tuple[str, int]:
-    """At most so many bytes: one who appends without end must not fill the disk. In one pass."""
+    """At most so many bytes: one who appends without end must not fill the disk. In one pass, as good as no memory."""
+    shared = most >= _WORTH_SHARING and _share(source, copy)
     digest = hashlib.sha256()
-    size = 0
-    while size < most and (chunk := os.pread(source, min(_CHUNK, most - size), size)):
+    size = begun = 0
+    while size < most and (chunk := os.pread(copy if shared else source, min(_CHUNK, most - size), size)):
         digest.update(chunk)
-        write_all(copy, chunk)
         size += len(chunk)
+        if not shared:
+            write_all(copy, chunk)
+        if size - begun >= _SLICE:  # the disk has something to do meanwhile, and little is left for the end
+            start_writing(copy)
+            begun = size
     return digest.hexdigest(), size
+
+
+def _share(source: int, copy: int) -> bool:
+    """Let the copy have the source's bytes as they lie on the disk, where the filesystem can: whoever writes to one of
+    the two later does not change the other. Costs no time and no space.
+    """
+    try:
+        fcntl.ioctl(copy, _FICLONE, source)
+    except OSError:  # this filesystem cannot, or these are two
+        return False
+    return True
 
 
 def _require_as_seen(source: int, seen: Identity, state: State, expected: State | None, where: str) -> None:
@@ -222,9 +257,11 @@ def _too_many_attributes(where: str) -> Refused:
     )
 
 
-def _require_room(wanted: Mapping[int, State], folder: ReportFolder, limits: Limits, new_bytes: int) -> None:
+def _require_room(
+    wanted: Mapping[int, State], folder: ReportFolder, limits: Limits, new_bytes: int, databases: Collection[int]
+) -> None:
     sizes = [state.size for state in wanted.values()]
-    if max(sizes, default=0) > limits.max_file_bytes:
+    if any(state.size > limits.max_file_bytes for index, state in wanted.items() if index not in databases):
         raise _too_large(f"a file has more than {limits.max_file_bytes:,} bytes", "limits.max_file_bytes", folder)
     if sum(sizes) > limits.max_backup_bytes:
         what = f"the backups would have {sum(sizes):,} bytes, and may have {limits.max_backup_bytes:,}"

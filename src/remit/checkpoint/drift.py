@@ -3,15 +3,18 @@
 import contextlib
 import os
 import stat
-from collections.abc import Collection, Iterable, Mapping
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal, TypeVar
 
 from remit.checkpoint.backups import state_of
 from remit.confine.beneath import open_base, open_file, open_folder, peek
 from remit.confine.names import Located, locate_below
 from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.effects.database_files import looks_like_one
 from remit.effects.plan_steps import State
 from remit.errors import Reason, Refused
+
+T = TypeVar("T")
 
 Look = Literal["left", "before", "drifted"]
 
@@ -115,7 +118,17 @@ def _left_or_drifted(as_left: bool) -> Look:  # noqa: FBT001 - the answer to the
     return "left" if as_left else "drifted"
 
 
+def see_databases(root: str, paths: Iterable[str]) -> set[str]:
+    """Those of the paths where a file is now that is a database by its first bytes. Refuses as `see` does."""
+    return {path for path in paths if _at(locate_below(root, path), path, looks_like_one)}
+
+
 def _see(located: Located, path: str) -> State | None:
+    return _at(located, path, state_of)
+
+
+def _at(located: Located, path: str, ask: Callable[[int], T]) -> T | None:
+    """What there is to say of the open file; None if there is none."""
     try:
         with contextlib.ExitStack() as stack:
             base = open_base(located.base)
@@ -124,7 +137,7 @@ def _see(located: Located, path: str) -> State | None:
             stack.callback(os.close, folder)
             file = open_file(folder, located.name, where=path)
             stack.callback(os.close, file)
-            return state_of(file)
+            return ask(file)
     except Refused as problem:
         if problem.reason is Reason.FILE_MISSING:
             return None

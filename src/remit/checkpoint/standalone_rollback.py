@@ -5,9 +5,9 @@
 Reads rollback_manifest.json beside it. All backups are verified before the first file is restored. A file that somebody
 changed since the run is left alone, and nothing is restored, unless --force is given; then what stands there is kept
 beside the backups first. What is replaced or removed is looked at once more when it is out of the way, and put back if
-somebody changed it just now. No link is followed. Running it again goes on where it was interrupted, or says that
-nothing is left. Ends with 0 (restored, or nothing left), 1 (failed, or a file was changed meanwhile and kept) or 2
-(refused: nothing was touched).
+somebody changed it just now. A DuckDB database that a program has open is left alone too, and nothing is restored. No
+link is followed. Running it again goes on where it was interrupted, or says that nothing is left. Ends with 0
+(restored, or nothing left), 1 (failed, or a file was changed meanwhile and kept) or 2 (refused: nothing was touched).
 
 Limits: it trusts the manifest, which anybody who can write to the project can change; `remit rollback` does not. On a
 disk with neither exchanges of names nor hard links, what is written in the very instant of a replacement is lost.
@@ -25,6 +25,7 @@ import hashlib
 import json
 import os
 import stat
+import struct
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,10 @@ EXCHANGE = 2
 NOT_ABLE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM)
 NOBODY_AT_ALL = (1 << 32) - 1
 NEW_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+LOG = b".wal"
+LONGEST_NAME = 255
+LOCK = struct.Struct("hhqqi0q")  # kind, whence, start, length and process of a lock on a file
+CLOSE = "Nothing was restored. Close the program that has it open; if none has, open it with DuckDB once and close it."
 # What comes of a manifest that is not one of Remit's.
 BROKEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
@@ -256,6 +261,51 @@ def require_restorable(root: int, checkpoint: Checkpoint) -> None:
             "this folder gives new files access rights of its own (a default ACL), so what is restored there would"
             " not have its permissions; remove it with setfacl -k, or restore by hand: " + checkpoint["file_path"]
         )
+
+
+def require_idle(root: int, backups: int, checkpoint: Checkpoint) -> None:
+    """A database that is in use has changes that are not in its file yet: what is restored would be mixed with them."""
+    kept = checkpoint["backup_location"]
+    is_kept = kept is not None and is_database(backups, backup_name(checkpoint), kept)
+    files = [checkpoint["file_path"], checkpoint.get("new_path")]
+    for path in files if checkpoint.get("file_kind") != "directory" else ():
+        if path:
+            with contextlib.suppress(FileNotFoundError), folder_of(root, path) as (folder, name):
+                is_there = has(folder, name)
+                if is_kept or (is_there and is_database(folder, name, path)):
+                    require_no_log(folder, name, path)
+                    if is_there:
+                        require_unlocked(folder, name, path)
+
+
+def is_database(folder: int, name: bytes, shown: str) -> bool:
+    """By its first bytes."""
+    descriptor = open_plain(folder, name, shown)
+    try:
+        return os.pread(descriptor, 4, 8) == b"DUCK"
+    finally:
+        os.close(descriptor)
+
+
+def require_no_log(folder: int, name: bytes, shown: str) -> None:
+    if len(name + LOG) <= LONGEST_NAME and has(folder, name + LOG):
+        raise RefusalError(f"this database is in use, or was not closed: its log {shown}.wal is there. {CLOSE}")
+
+
+def require_unlocked(folder: int, name: bytes, shown: str) -> None:
+    """Where nobody can tell, it counts as such."""
+    if not sys.platform.startswith("linux"):  # elsewhere the answer has another form
+        return
+    descriptor = open_plain(folder, name, shown)
+    try:
+        question = LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind = LOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, question))[0]
+    except OSError:  # a disk without locks
+        return
+    finally:
+        os.close(descriptor)
+    if kind != fcntl.F_UNLCK:
+        raise RefusalError(f"another program has this database open: {shown}. {CLOSE}")
 
 
 def dress_of(checkpoint: Checkpoint) -> Dress:
@@ -591,6 +641,7 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
         verify_backups(backups, due)
         for checkpoint in due:
             require_restorable(root, checkpoint)
+            require_idle(root, backups, checkpoint)
     except OSError as problem:
         raise RefusalError(f"{problem.strerror}: {problem.filename}") from None
     except BROKEN as problem:

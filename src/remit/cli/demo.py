@@ -11,6 +11,7 @@ import click
 
 from remit.authority.keys import parse_public_pem, render_public_pem
 from remit.cli.demo_plans import show_plans
+from remit.cli.demo_sql import CONFIG, show_sql
 from remit.cli.demo_stage import Tell, require
 from remit.cli.shown import counted, json_option, show_json, speaks_unicode
 from remit.contracts.config import CONFIG_NAME
@@ -57,7 +58,7 @@ def _run(folder: Path, tell: Tell) -> None:
         place.mkdir()
     initialise(project, environ, system_clock)[0].close()
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
-        config.write(f"base_directories: [{json.dumps(str(files))}]\n")
+        config.write(f"base_directories: [{json.dumps(str(files))}]\n{CONFIG}")
     with Workspace.open(project, environ=environ) as workspace:
         tell("A workspace", "remit.yaml in the project; four keys (0600) and the ledger outside of it")
         manifest = _manifest("demo-1")
@@ -68,6 +69,7 @@ def _run(folder: Path, tell: Tell) -> None:
         _move(workspace, files, tell)
         _delete(workspace, files, tell)
         show_plans(workspace, tell)
+        show_sql(workspace, tell)
         _evidence(workspace, folder, tell)
         _tampering(workspace, tell)
 

@@ -79,7 +79,7 @@ def preview(ctx: click.Context, plan: IO[bytes], most: int | None, directory: Pa
     """
     raw = _read(plan, Plan)
     with Workspace.open(directory) as workspace:
-        document = workspace.preview(raw).document
+        document = look(workspace, raw, quiet=as_json)
     if as_json:
         show_json(document.tree())
     else:
@@ -118,7 +118,7 @@ def approve(
     # The output first: an approval that is signed and recorded, and then cannot be handed over, has gone astray.
     with written_output(output, spare=(plan.name,)) as out:
         with Workspace.open(directory) as workspace:
-            document = workspace.preview(raw).document
+            document = look(workspace, raw, quiet=as_json)
             require_useful(document, allowed)
             require_allowed(document, allowed)
             envelope = workspace.approve(raw, **allowed.everything, life=timedelta(minutes=minutes))
@@ -175,7 +175,7 @@ def run(
     """
     raw = _read(plan, Plan)
     with Workspace.open(directory) as workspace:
-        document = workspace.preview(raw).document
+        document = look(workspace, raw, quiet=as_json)
         if not as_json:
             _say(render_preview(document, allowed.names, most=most, idle=_idle(raw, document)))
         require_useful(document, allowed, shown=not as_json)
@@ -189,6 +189,14 @@ def run(
         carried = carry_out(workspace, envelope.canonical(), quiet=as_json)
     waited = time.monotonic() - answered
     ctx.exit(tell(carried, as_json=as_json, diffs=False, again=command_again(), waited=waited))
+
+
+def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
+    """What it would do. Whoever waits for its SQL is shown how far that is."""
+    with showing_progress(quiet=quiet) as report:
+        return workspace.preview(
+            plan, on_status=lambda update: report(update.phase, update.done, update.total, "")
+        ).document
 
 
 def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> Carried:
@@ -289,6 +297,7 @@ def _require_as_shown(workspace: Workspace, document: PlanPreviewDocument, envel
 def _idle(plan: bytes, document: PlanPreviewDocument) -> list[str]:
     """The actions that ask for what is there already."""
     told = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
+    told |= {each.action_id for each in document.sql}
     return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in told]
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from remit.cli.diff_view import count_lines, render_diff
+from remit.cli.plan_list import WORDS, named, render_heading, render_table, would_stand
 from remit.cli.plan_words import (
     flag_for,
     is_skipped,
@@ -21,13 +22,15 @@ from remit.cli.plan_words import (
     render_wait,
     row,
 )
+from remit.cli.sql_view import render_done, render_previewed
 from remit.cli.table import counted
 from remit.confine.names import plain_spelling
 from remit.contracts.change_log import Change
 from remit.contracts.outcome import PlanOutcome
-from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
+from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.contracts.report import ExecutionReport, SkippedAction
 from remit.contracts.rollback_manifest import RollbackManifest
+from remit.contracts.sql_told import SqlTold
 from remit.doors.abandoned import is_of_unknown_effect
 from remit.doors.going import NOT_AS_BEFORE
 from remit.printable import printable
@@ -37,7 +40,6 @@ LISTED: Final = 20
 NAMED: Final = 3
 """More names for one thing than that are only counted."""
 RISK_COLOURS: Final = {"LOW": "green", "MEDIUM": "yellow", "HIGH": "red", "CRITICAL": "red"}
-WORDS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "RENAME": "rename"}
 LEFT_AS: Final = {
     "ROLLED_BACK": "Rolled back: everything is as before.",
     "FAILED": "Nothing was changed.",
@@ -74,17 +76,25 @@ def render_preview(
     Of each diff at most so many lines; 0: no diffs; None: all of them. `allowed`: approvals that were given already;
     `idle`: actions that change nothing.
     """
-    yield _heading(document)
-    if not _would_stand(document):
+    yield render_heading(document)
+    if not would_stand(document):
         yield from _problems(document)
         if document.files:
             yield from ("", "What the others are meant to do:")
-    if len(document.files) > 1 or most == 0:
-        yield from _table(document.files)
+    sql = {told.action_id: told for told in document.sql}
+    reading = [told for told in document.sql if told.action_id not in {file.action_id for file in document.files}]
+    if len(document.files) + len(reading) > 1 or most == 0:
+        yield from render_table(document.files, sql, reading)
     for file in document.files if most != 0 else ():
         yield ""
-        yield click.style(_named(file), bold=True)
-        yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
+        if told := sql.get(file.action_id):
+            yield from render_previewed(told, file, document.files, most)
+        else:
+            yield click.style(named(file), bold=True)
+            yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
+    for told in reading if most != 0 else ():
+        yield ""
+        yield from render_previewed(told, None, (), most)
     yield ""
     if idle:
         yield row("remark", f"{_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
@@ -92,18 +102,10 @@ def render_preview(
 
 
 def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
-    """Of the diffs, as `render_preview` cuts them."""
-    return sum(
-        file.diff_left_out + (max(count_lines(file.diff) - most, 0) if most is not None else 0)
-        for file in document.files
-    )
-
-
-def _table(files: Sequence[PreviewedFile]) -> Iterator[str]:
-    rows = [(_named(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}") for file in files]
-    names, added, removed = (max((len(cells[column]) for cells in rows), default=0) for column in range(3))
-    for name, plus, minus in rows:
-        yield f"  {name.ljust(names)}  {plus.rjust(added)}  {minus.rjust(removed)}"
+    """Of the diffs and the statements, as `render_preview` cuts them."""
+    lines = [(count_lines(file.diff), file.diff_left_out) for file in document.files]
+    lines += [(len(told.statements), told.left_out) for told in document.sql]
+    return sum(left_out + (max(count - most, 0) if most is not None else 0) for count, left_out in lines)
 
 
 def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALLOWED) -> Iterator[str]:
@@ -113,18 +115,14 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
     for rule in document.rules:
         yield row("checks", printable(rule))
     yield from _findings(document)
-    if _would_stand(document):
+    if would_stand(document):
         yield from _problems(document)
     lasting = [printable(name) for name in document.needs.irreversible]
     undo = f"cannot be undone: {', '.join(lasting)}" if lasting else "everything can be undone"
-    if document.files and _would_stand(document):
+    if document.files and would_stand(document):
         yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
     if document.folders:
         yield row("folders", f"{counted(len(document.folders), 'folder')} made: {_some(document.folders)}")
-
-
-def _would_stand(document: PlanPreviewDocument) -> bool:
-    return document.would_end in {"SUCCESS", "PARTIAL"}
 
 
 def _problems(document: PlanPreviewDocument) -> Iterator[str]:
@@ -197,10 +195,12 @@ def render_outcome(
     report, log = outcome.report, outcome.change_log
     counts = report.actions_summary
     done = f"{counts.completed:,} of {counted(counts.total, 'action')}"
-    files = f", {counted(log.files_affected_count, 'file')}, {_lines_of(log.changes)}" if log.changes else ""
+    files = f", {counted(log.files_affected_count, 'file')}{_lines_of(log.changes, report.sql)}" if log.changes else ""
     yield f"{render_status(report.status)}  {printable(report.plan_id)}: {done}{files}"
     yield from _failures(outcome)
     yield from _changes(log.changes, diffs=diffs)
+    if log.changes or report.status == "SUCCESS":  # what was taken back has come to nothing
+        yield from render_done(report.sql, whole=diffs)
     told = {error.message for error in outcome.errors}
     for warning in report.warnings:
         if not any(message in warning for message in told):  # a rule that failed is a warning and an error
@@ -266,28 +266,12 @@ def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def _heading(document: PlanPreviewDocument) -> str:
-    name, files = f"Plan {printable(document.plan_id)}", document.files
-    if not _would_stand(document):
-        return f"{name}: nothing would be changed"
-    if not files:
-        return f"{name}: nothing to change"
-    actions = counted(len({file.action_id for file in files}), "change")
-    paths = counted(len({file.path for file in files}), "file")
-    added, removed = sum(file.lines_added for file in files), sum(file.lines_removed for file in files)
-    return f"{name}: {actions} to {paths}, +{added:,} -{removed:,} lines"
-
-
-def _named(file: PreviewedFile) -> str:
-    to = f" -> {printable(file.new_path)}" if file.new_path else ""
-    was, becomes = file.mode_before, file.mode_after
-    mode = f", mode {was} -> {becomes}" if was and becomes and was != becomes else ""
-    return f"{printable(file.action_id)}: {WORDS[file.operation]} {printable(file.path)}{to}{mode}"
-
-
-def _lines_of(changes: Iterable[Change]) -> str:
-    summaries = [change.diff_summary for change in changes]
-    return f"+{sum(s.lines_added for s in summaries):,} -{sum(s.lines_removed for s in summaries):,} lines"
+def _lines_of(changes: Iterable[Change], sql: Iterable[SqlTold]) -> str:
+    """A database has none."""
+    by_sql = {told.action_id for told in sql}
+    summaries = [change.diff_summary for change in changes if change.action_id not in by_sql]
+    added, removed = sum(one.lines_added for one in summaries), sum(one.lines_removed for one in summaries)
+    return f", +{added:,} -{removed:,} lines" if summaries else ""
 
 
 def _backup_bytes(manifest: RollbackManifest | None) -> int:

@@ -5,6 +5,7 @@ out by `confine.beneath`, at the moment it is opened. A name is never normalised
 `.` are left out; what would need more is refused.
 """
 
+import functools
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -60,6 +61,7 @@ def locate(path: str, bases: Sequence[str]) -> Located:
     )
 
 
+@functools.lru_cache(maxsize=4_096)  # each room that a plan passes asks again
 def locate_below(root: str, path: str) -> Located:
     """Where a path of a plan lies, which is relative to the root. Refuses what others could read as a way out of it."""
     if path.startswith("/"):

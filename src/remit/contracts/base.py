@@ -72,7 +72,7 @@ class Contract(BaseModel):
 
     def canonical(self, *, without: frozenset[str] = frozenset()) -> bytes:
         """RFC 8785 bytes of `tree`, less the named top-level fields (a signature cannot cover itself)."""
-        tree = self.tree()
+        tree = self.model_dump(mode="json", by_alias=True, exclude=set(without))  # by the fields' own names
         return canonical_bytes({key: value for key, value in tree.items() if key not in without})
 
     def digest(self) -> str:

@@ -116,10 +116,12 @@ class Retention(Contract):
 
 
 class DuckdbConnection(Contract):
-    """A DuckDB database file of the project."""
+    """A DuckDB database file of the project, or one in memory, which is empty at first and forgotten at the end."""
 
     type: Literal["duckdb"] = Field(description="The kind of database.")
-    path: RelativePath = Field(description="The database file, below the root.")
+    path: RelativePath | None = Field(
+        default=None, description="The database file, below the root. None given: in memory."
+    )
     read_only: bool = Field(default=False, description="Whether statements that write are refused.")
 
 

@@ -20,6 +20,7 @@ from remit.contracts.base import (
 from remit.contracts.change_log import FileOperation
 from remit.contracts.envelope import ApprovedInput, FileMode
 from remit.contracts.error_response import ErrorResponse
+from remit.contracts.sql_told import SqlPreviewed
 from remit.contracts.status import PlanStatus
 from remit.untrusted import Bounds
 
@@ -44,6 +45,8 @@ class PreviewedFile(Contract):
     mode_after: FileMode | None = Field(
         default=None, description="The permissions that the file would have; null if it would be gone."
     )
+    size_before: Count | None = Field(default=None, description="In bytes; null if there is no such file.")
+    size_after: Count | None = Field(default=None, description="In bytes; null if the file would be gone.")
     lines_added: Count
     lines_removed: Count
     diff: LongText = Field(description="Unified and masked; binary files have a sentence.")
@@ -88,6 +91,9 @@ class PlanPreviewDocument(Contract):
     risk: RiskLevel
     inputs: Many[ApprovedInput]
     files: Many[PreviewedFile]
+    sql: Many[SqlPreviewed] = Field(
+        default=(), description="What each action that runs SQL did on a copy of its database."
+    )
     needs: NeededApprovals
     findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)]
     remarks: Many[PreviewedRemark] = ()

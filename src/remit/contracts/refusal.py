@@ -15,6 +15,8 @@ from remit.errors import Reason, Refused
 MAX_NAMED: Final = 5
 MAX_PATH: Final = 200
 
+_LONGEST_GUESS: Final = 100
+
 # The validator speaks of Python types; whoever sent JSON should read of JSON.
 _PLAIN_WORDS: Final = {
     "missing": "a required field is missing",
@@ -136,7 +138,9 @@ def _why(error: ErrorDetails) -> str:
 def _guess(details: dict[str, Any]) -> str:
     """What was meant, if it is near to what is allowed. Only what is allowed is repeated."""
     allowed = [word.strip("'") for word in str(details["expected_tags"]).split(", ")]
-    close = difflib.get_close_matches(str(details.get("tag", "")), allowed, n=1)
+    given = str(details.get("tag", ""))
+    # Comparing takes its time for each letter, and nothing that long is near to a name of ours.
+    close = difflib.get_close_matches(given, allowed, n=1) if len(given) <= _LONGEST_GUESS else []
     return f"; most likely {close[0]!r}" if close else ""
 
 

@@ -1,8 +1,8 @@
 """What a run of a plan reports: `execution_report.json`."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from remit.contracts.base import (
     LARGE,
@@ -16,6 +16,7 @@ from remit.contracts.base import (
     Timestamp,
     Uuid4,
 )
+from remit.contracts.sql_told import SqlTold
 from remit.ids import parse_time
 from remit.untrusted import Bounds
 
@@ -77,6 +78,16 @@ class ExecutionReport(Contract):
     rollback_manifest_id: Uuid4 | None
     warnings: Many[ShortText] = ()
     """What a reader must know, such as a run without a sandbox."""
+    sql: Many[SqlTold] = ()
+    """Of each action that ran SQL and was completed: its statements, and how many rows they read and changed. Left out
+    where there is none: reports that were signed before this field was there keep their digest."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_sql(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tree: dict[str, Any] = serialise(self)
+        if not tree["sql"]:
+            del tree["sql"]
+        return tree
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:

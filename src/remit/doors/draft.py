@@ -11,7 +11,7 @@ from remit.contracts.plan import Plan
 from remit.doors.drafting import needs_parsers
 from remit.doors.plan_preview import PlanPreview
 from remit.doors.plan_setting import PlanSetting
-from remit.doors.previewing import preview_plan
+from remit.doors.previewing import Means, preview_plan
 from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused, RemitError
 from remit.ids import render_time
@@ -54,15 +54,20 @@ class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
 
     def preview(self, granted: DraftPlan) -> PlanPreview:
         rules = self.setting.rules
-        return preview_plan(
+        seen = preview_plan(
             granted.plan,
             rules.config(),
             rules.root(),
-            self.setting.runner("draft", rich=needs_parsers(granted.plan)),
+            Means(
+                self.setting.runner("draft", rich=needs_parsers(granted.plan)),
+                self.setting.workshop("draft", granted.plan.plan_id),
+            ),
             plan_digest=granted.digest,
             at=render_time(rules.clock()),
             diffs="full",
         )
+        seen.prepared.close()  # nothing will be made of it
+        return seen
 
     def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:
         raise _unapproved()

@@ -7,11 +7,13 @@ from typing import Any, Final
 from remit.canonical import MAX_SAFE_INTEGER
 from remit.confine.names import Located, locate_below
 from remit.contracts.config import SystemConfig
-from remit.contracts.plan import Action, FileRename, Plan, SchemaUpdate
-from remit.contracts.validation_rules import JsonPathEquals, MatchesJsonSchema
+from remit.contracts.plan import Action, FileRename, Plan, SchemaUpdate, SqlAction
+from remit.contracts.validation_rules import JsonPathEquals, MatchesJsonSchema, SqlExpect, ValidationRule
 from remit.doors.folders import Parents
 from remit.doors.running import Times
+from remit.effects.database_files import MARK
 from remit.effects.plan_steps import Move, Step, StepPlan
+from remit.policy.databases import changed_paths, rule_database, touched_by
 from remit.policy.graph import levels, needs_of, order_actions
 
 _MOVES: Final[dict[str, Move]] = {
@@ -20,6 +22,7 @@ _MOVES: Final[dict[str, Move]] = {
     "SCHEMA_UPDATE": "modify",
     "FILE_DELETE": "delete",
     "FILE_RENAME": "rename",
+    "SQL_EXECUTE": "modify",  # or to create, which is known when it was looked at
 }
 _PARSED: Final = ("json_", "yaml_")
 
@@ -35,14 +38,14 @@ def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> t
         places[known] = place
         return known
 
-    actions, needs = plan.action_plan, needs_of(plan.action_plan)
-    order = order_actions(actions)
+    actions, touched = plan.action_plan, touched_by(config)
+    needs, order = needs_of(actions, touched), order_actions(actions, touched)
     turn = {index: step for step, index in enumerate(order)}
     steps = tuple(
-        _step(turn[index], actions[index], tuple(sorted(turn[need] for need in needs[index])), number)
+        _step(turn[index], actions[index], tuple(sorted(turn[need] for need in needs[index])), number, config)
         for index in order
     )
-    rules = tuple(_rule(rule.tree(), number, places) for rule in plan.validation_rules)
+    rules = tuple(_rule(_rule_tree(rule, config), number, places) for rule in plan.validation_rules)
     instructions = plan.execution_instructions
     drafted = StepPlan(
         prefix=secrets.token_hex(10),
@@ -58,13 +61,15 @@ def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> t
     return drafted, places
 
 
-def _step(number: int, action: Action, needs: tuple[int, ...], path_number: Callable[[str], int]) -> Step:
+def _step(
+    number: int, action: Action, needs: tuple[int, ...], path_number: Callable[[str], int], config: SystemConfig
+) -> Step:
     return Step(
         number=number,
         action_id=action.action_id,
         action_type=action.action_type,
         move=_MOVES[action.action_type],
-        path=path_number(action.target or ""),
+        path=path_number(changed_paths(action, config)[0]),
         new_path=path_number(action.operation.new_path) if isinstance(action, FileRename) else None,
         operation=operation_of(action),
         needs=needs,
@@ -74,7 +79,12 @@ def _step(number: int, action: Action, needs: tuple[int, ...], path_number: Call
 
 
 def operation_of(action: Action) -> dict[str, Any]:
-    """As a step has it. 2.0 and 2 have one digest, and so one approval: they must write the same bytes, too."""
+    """As a step has it. 2.0 and 2 have one digest, and so one approval: they must write the same bytes, too.
+
+    Of SQL, which runs before there are steps, it says only whether the file is a database.
+    """
+    if isinstance(action, SqlAction):
+        return dict(MARK) if action.operation.save_results_to is None else {}
     tree = action.operation.tree()
     return {**tree, "value": _plain_numbers(tree["value"])} if "value" in tree else tree
 
@@ -87,6 +97,11 @@ def _plain_numbers(value: Any) -> Any:
     if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
         return int(value)
     return value
+
+
+def _rule_tree(rule: ValidationRule, config: SystemConfig) -> dict[str, Any]:
+    """A rule about rows gets the path of its database here: recovery has no other configuration to ask than today's."""
+    return {**rule.tree(), "path": rule_database(rule, config)} if isinstance(rule, SqlExpect) else rule.tree()
 
 
 def _rule(tree: dict[str, Any], path_number: Callable[[str], int], places: Mapping[int, Located]) -> dict[str, Any]:
@@ -115,23 +130,25 @@ def needs_parsers(plan: Plan) -> bool:
 def times_of(plan: Plan, config: SystemConfig) -> Times:
     """Seconds for each step, in the order of the steps, and for the whole plan."""
     actions, timeouts = plan.action_plan, config.timeouts
-    paces = tuple(
-        float(
-            actions[index].timeout_seconds
-            or (timeouts.schema_update if isinstance(actions[index], SchemaUpdate) else timeouts.file_operation)
-        )
-        for index in order_actions(actions)
-    )
+
+    def default(action: Action) -> int:
+        if isinstance(action, SqlAction):
+            return timeouts.sql
+        return timeouts.schema_update if isinstance(action, SchemaUpdate) else timeouts.file_operation
+
+    order = order_actions(actions, touched_by(config))
+    paces = tuple(float(actions[index].timeout_seconds or default(actions[index])) for index in order)
     return Times(paces, float(plan.execution_instructions.timeout_seconds or timeouts.task))
 
 
-def levels_of(plan: Plan) -> list[list[int]] | None:
+def levels_of(plan: Plan, config: SystemConfig) -> list[list[int]] | None:
     """Which steps may run at the same time; None: none."""
     if plan.execution_instructions.execution_order == "sequential":
         return None
-    order = order_actions(plan.action_plan)
+    touched = touched_by(config)
+    order = order_actions(plan.action_plan, touched)
     turn = {index: step for step, index in enumerate(order)}
-    return [[turn[index] for index in level] for level in levels(order, needs_of(plan.action_plan))]
+    return [[turn[index] for index in level] for level in levels(order, needs_of(plan.action_plan, touched))]
 
 
 def _relative(place: Located) -> str:

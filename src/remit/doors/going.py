@@ -12,8 +12,10 @@ from remit.checkpoint.backups import Original
 from remit.confine import beneath
 from remit.confine.names import Located, locate_below
 from remit.contracts.status import PlanStatus
+from remit.doors.databases import require_idle
 from remit.doors.folders import Parents, look_at_folders, opened, remove_folders, set_aside_name
 from remit.doors.running import Runner, paths_of
+from remit.effects.database_files import is_marked
 from remit.effects.duplicate import sha256_of
 from remit.effects.plan_steps import Progress, Result, State, Step, StepPlan, ends, final_states, note_undone
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
@@ -146,6 +148,49 @@ def require_untouched_aside(course: Course, done: Collection[int], originals: Ma
             raise _contradicted("somebody wrote to the old file while it was being replaced", places[path].path)
 
 
+def require_idle_databases(course: Course, done: Collection[int]) -> None:
+    """`Contradicted` if somebody has a database open by now, the new file or the old one: what he writes to the one
+    would be lost, or mixed with the other.
+    """
+    places = course.places()
+    for step in course.plan.steps:
+        if step.number in done and is_marked(step) and not step.unchanged:
+            looked_at = [places[path] for path in paths_of([step])]
+            if step.move in {"modify", "delete"}:
+                looked_at.append(places[step.path]._replace(name=set_aside_name(course.plan, step)))
+            try:
+                for place in looked_at:
+                    require_idle(place, writes=True)
+            except RemitError as problem:
+                raise as_contradiction(problem) from problem
+
+
+def _require_nobody_at_work(course: Course) -> None:
+    """Refuses to go back while another program writes to a database as it is left by a step: with the old file in its
+    place again, the log of that program would be taken for that of the old one.
+
+    Who has the old file open is better off with its name back.
+    """
+    places = course.places()
+    for step in course.plan.steps:
+        if not is_marked(step) or step.unchanged or step.problem is not None:
+            continue
+        try:
+            require_idle(places[step.path], writes=False)
+        except EnvironmentFailed:
+            is_old = look_at_files({0: places[step.path]})[0].state == course.first.get(step.path)
+            if not is_old and not _is_held(places[step.path]._replace(name=set_aside_name(course.plan, step))):
+                raise
+
+
+def _is_held(place: Located) -> bool:
+    try:
+        require_idle(place, writes=True)
+    except RemitError:
+        return True
+    return False
+
+
 def _first_asides(course: Course, done: Collection[int]) -> dict[int, Located]:
     """The files that were there before the first step on them, where they are now."""
     places = course.places()
@@ -167,6 +212,7 @@ def take_back(course: Course, runner: Runner, progress: Progress, note: Note) ->
     """
     try:
         left: list[int] = []
+        _require_nobody_at_work(course)
         places = course.places_there()
         begun = progress.wave + 1 if progress.undone is None else progress.undone
         for wave in reversed(range(min(begun, len(course.plan.waves)))):

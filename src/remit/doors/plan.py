@@ -14,20 +14,24 @@ from remit.checkpoint.backups import take_all
 from remit.checkpoint.manifest import write_way_back
 from remit.checkpoint.outputs import REPORTS, ReportFolder, folder_name
 from remit.confine import beneath
+from remit.confine.names import locate_below
 from remit.contracts.config import SystemConfig
 from remit.contracts.envelope import ApprovedInput, Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
+from remit.doors.databases import require_idle
 from remit.doors.drafting import needs_parsers
 from remit.doors.folders import opened
 from remit.doors.going import Ran
 from remit.doors.plan_life import PlanLives
 from remit.doors.plan_outcome import STANDS, action_rows, build_outcome, load_plan_outcome, manifest_of
-from remit.doors.plan_papers import BegunPlan, dressed, parse_begun, render_begun
+from remit.doors.plan_papers import BegunPlan, dressed, parse_begun, render_begun, without_rows
 from remit.doors.plan_preview import PlanPreview
 from remit.doors.plan_setting import PlanSetting
-from remit.doors.previewing import preview_plan
+from remit.doors.preparing import PreparedAll
+from remit.doors.previewing import Means, preview_plan
 from remit.doors.running import paths_of
 from remit.doors.task import DEFAULT_TENANT
+from remit.effects.database_files import is_marked
 from remit.effects.plan_steps import Ids
 from remit.errors import Misuse, Reason, Refused, RemitError, as_remit_error
 from remit.ids import render_time
@@ -60,6 +64,8 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     keyring: Callable[[], Keyring]
     signer: Callable[[], Signer]
     setting: PlanSetting
+    _prepared: dict[str, PreparedAll] = field(default_factory=dict, init=False, repr=False)
+    """By envelope: what SQL left, from the preview until the request has ended."""
     name: str = field(default="plan", init=False)
     try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
 
@@ -102,13 +108,21 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         envelope, rules = granted.envelope, self.setting.rules
         self._require_not_void(envelope.envelope_id)
         runner = self.setting.runner(envelope.envelope_id, rich=needs_parsers(envelope.plan))
+        workshop = self.setting.workshop(envelope.envelope_id, envelope.plan.plan_id)
         digest, now = envelope.plan_digest, self.setting.now()
+        self._forget_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
         try:
-            return preview_plan(envelope.plan, rules.config(), rules.root(), runner, plan_digest=digest, at=now)
+            means = Means(runner, workshop)
+            seen = preview_plan(envelope.plan, rules.config(), rules.root(), means, plan_digest=digest, at=now)
         except RemitError as problem:
             if problem.reason is Reason.CANCELLED:
                 raise self._cancelled_in_time(envelope.envelope_id) from problem
             raise
+        self._prepared[envelope.envelope_id] = seen.prepared
+        return seen
+
+    def stand_down(self, granted: ApprovedPlan) -> None:
+        self._forget_prepared(granted.envelope.envelope_id)
 
     def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
         """The envelope is the yes; this sees that it was to this very effect."""
@@ -124,6 +138,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     def checkpoint(self, granted: ApprovedPlan, preview: Preview) -> str:
         seen, envelope, config = _plan_preview(preview), granted.envelope, self.setting.rules.config()
         self.setting.tell(envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(seen.steps.steps))
+        _require_idle_databases(seen, self.setting.rules.root())
         now = self.setting.rules.clock()
         begun = BegunPlan(
             request_digest=granted.digest,
@@ -141,6 +156,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             originals={},
             folders=() if seen.doomed else seen.folders,
             diffs={one.number: one.diff for one in seen.seen},
+            told=without_rows(seen.prepared.told),
         )
         with ReportFolder.make(begun.root, begun.folder) as folder:
             try:
@@ -157,7 +173,9 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     def _backed_up(self, begun: BegunPlan, seen: PlanPreview, config: SystemConfig, folder: ReportFolder) -> BegunPlan:
         places = begun.places()
         new_bytes = sum(step.after.size for step in begun.steps.steps if step.after and step.move != "rename")
-        originals = take_all([places[path] for path in range(len(places))], seen.kept, folder, config.limits, new_bytes)
+        databases = {step.path for step in begun.steps.steps if is_marked(step)}
+        listed = [places[path] for path in range(len(places))]
+        originals = take_all(listed, seen.kept, folder, config.limits, new_bytes, databases=databases)
         begun = dressed(begun, originals)
         planned = [step.number for step in begun.steps.steps if step.problem is None]
         write_way_back(folder, manifest_of(begun, planned, begun.started_at))
@@ -188,7 +206,9 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         def require_alive() -> None:
             self.require_alive(granted, self.setting.rules.clock())
 
-        return self._lives.carry_out(granted.envelope.plan, begun, require_alive, note)
+        prepared = self._prepared.get(begun.envelope_id)
+        descriptors = prepared.descriptors if prepared is not None else {}
+        return self._lives.carry_out(granted.envelope.plan, begun, descriptors, require_alive, note)
 
     def settle(self, begun: BegunPlan, notes: Notes, note: Note) -> Ran | None:
         return self._lives.settle(begun, notes, note)
@@ -254,6 +274,10 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
+    def _forget_prepared(self, envelope_id: str) -> None:
+        if (prepared := self._prepared.pop(envelope_id, None)) is not None:
+            prepared.close()
+
     def _decide_begun(self, begun: BegunPlan | None) -> Decision:
         """What was begun is finished or taken back where it was begun, and nowhere else."""
         if begun is None or begun.root != self.setting.rules.root():
@@ -318,6 +342,13 @@ def _plan_preview(preview: Preview) -> PlanPreview:
     if not isinstance(preview, PlanPreview):
         raise Misuse(Reason.MISUSE, "a plan's preview was made by another door")
     return preview
+
+
+def _require_idle_databases(seen: PlanPreview, root: str) -> None:
+    """Once more, right before the old bytes are kept: whoever opened one since would go on with a file that is gone."""
+    for step in seen.steps.steps:
+        if is_marked(step) and step.problem is None and not step.unchanged:
+            require_idle(locate_below(root, seen.steps.paths[step.path]), writes=True)
 
 
 def _require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:

@@ -1,6 +1,6 @@
 """The life of a begun plan: carried out or taken back, taken up where a process died, and verified at its end."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from remit.authority.signing import Keyring
@@ -8,6 +8,7 @@ from remit.contracts.plan import Plan
 from remit.contracts.status import PlanStatus
 from remit.doors.abandoned import left_to_a_person, tell_what_is_left
 from remit.doors.drafting import times_of
+from remit.doors.expecting import RuleTimes, check_rows, has_other_rules, without_queries
 from remit.doors.folders import clear_aside, make_folders, remove_folders, sets_aside, sync_folders
 from remit.doors.going import (
     Course,
@@ -15,11 +16,12 @@ from remit.doors.going import (
     Ran,
     as_contradiction,
     require_as_planned,
+    require_idle_databases,
     require_untouched_aside,
     stuck,
     take_back,
 )
-from remit.doors.plan_outcome import STANDS, preflight_results, unknown_results
+from remit.doors.plan_outcome import STANDS, not_begun_results, preflight_results, unknown_results
 from remit.doors.plan_papers import BegunPlan, shortened
 from remit.doors.plan_setting import Phase, PlanSetting
 from remit.doors.reaching import Reached
@@ -45,10 +47,22 @@ class PlanLives:
 
     # --- there, or back -----------------------------------------------------------------------------------------------
 
-    def carry_out(self, plan: Plan, begun: BegunPlan, require_alive: Callable[[], None], note: Note) -> Ran:
-        """All of it, or what its instructions keep of it; or it is taken back before this returns."""
+    def carry_out(
+        self,
+        plan: Plan,
+        begun: BegunPlan,
+        prepared: Mapping[str, int],
+        require_alive: Callable[[], None],
+        note: Note,
+    ) -> Ran:
+        """All of it, or what its instructions keep of it; or it is taken back before this returns.
+
+        `prepared` are the files that its SQL has left, open, by the names of the steps' sources.
+        """
         if begun.doomed:
             return self._remember(begun, Ran("FAILED", preflight_results(begun, self.setting.now())))
+        if any(step.source and step.source not in prepared for step in begun.steps.steps):
+            return self._remember(begun, Ran("FAILED", not_begun_results(begun), problem=_nothing_prepared(begun)))
         # Whoever cancelled before the intent stood was told that it will not run: asked afresh, not now and then.
         self.setting.cancellations.is_recorded(begun.envelope_id)
         reached = Reached(
@@ -59,7 +73,7 @@ class PlanLives:
             self.setting.rules.clock,
         )
         try:
-            return self._there_or_back(plan, begun, reached, note)
+            return self._there_or_back(plan, begun, prepared, reached, note)
         except Unsettled:
             raise
         except Exception as problem:  # the ledger, most likely: nobody must be told that the world is as before
@@ -68,9 +82,11 @@ class PlanLives:
             self._cancel_in_haste(begun, reached, note, interrupt)
             raise
 
-    def _there_or_back(self, plan: Plan, begun: BegunPlan, reached: Reached, note: Note) -> Ran:
+    def _there_or_back(
+        self, plan: Plan, begun: BegunPlan, prepared: Mapping[str, int], reached: Reached, note: Note
+    ) -> Ran:
         try:
-            carried = self._there(plan, begun, reached)
+            carried = self._there(plan, begun, prepared, reached)
         except Exception as problem:  # noqa: BLE001 - nothing but going back is right after it
             carried = Carried(reached.results(as_remit_error(problem)), as_remit_error(problem))
         fate = decide_fate([_judged(result) for result in carried.results], begun.instructions)
@@ -82,11 +98,11 @@ class PlanLives:
             return self._remember(begun, Ran("PARTIAL", carried.results, used=carried.used))
         return self._back_after_failure(begun, carried, ended_by, reached, note)
 
-    def _there(self, plan: Plan, begun: BegunPlan, reached: Reached) -> Carried:
+    def _there(self, plan: Plan, begun: BegunPlan, prepared: Mapping[str, int], reached: Reached) -> Carried:
         config = self.setting.rules.config()
         times = times_of(plan, config)
         reached.set_deadline(times.seconds)
-        runner = self.setting.runner(begun.envelope_id, rich=begun.rich, plan_id=begun.plan_id)
+        runner = self.setting.runner(begun.envelope_id, rich=begun.rich, plan_id=begun.plan_id, steps=begun.steps)
         self._tell(begun, "RUNNING")
         make_folders(begun.root, begun.folders)
         steps = begun.with_operations(plan)
@@ -98,6 +114,7 @@ class PlanLives:
             reached.may_go_on,
             lanes=config.limits.max_concurrent_operations if in_parallel else 1,
             restoring={} if any(step.dress for step in begun.steps.steps) else None,
+            prepared=prepared,
         )
 
     def _back_after_failure(
@@ -207,12 +224,24 @@ class PlanLives:
         course = _course(begun)
         hashed = begun.instructions.verify_hashes
         self._looks[begun.envelope_id] = require_as_planned(course, made.done, begun.originals, hashed=hashed)
+        require_idle_databases(course, made.done)
         if begun.steps.rules:
-            seconds = float(self.setting.rules.config().timeouts.task)
             try:
-                self._runner(begun).check(begun.steps, course.places_there(), seconds)
+                self._check_rules(begun, course, len(made.done))
             except RemitError as problem:
                 raise as_contradiction(problem) from problem
+
+    def _check_rules(self, begun: BegunPlan, course: Course, done: int) -> None:
+        timeouts, places = self.setting.rules.config().timeouts, course.places_there()
+        if has_other_rules(begun.steps):
+            self._runner(begun).check(without_queries(begun.steps), places, float(timeouts.task))
+        check_rows(
+            begun.steps,
+            places,
+            self.setting.workshop(begun.envelope_id, begun.plan_id).engine,
+            RuleTimes(float(timeouts.sql), float(timeouts.task)),
+            meanwhile=lambda: self._tell(begun, "VERIFYING", done),
+        )
 
     def require_untouched(self, begun: BegunPlan) -> None:
         """`Contradicted` if somebody wrote to a file that was set aside, as long as there is a way back."""
@@ -230,7 +259,8 @@ class PlanLives:
         if not went_back:  # somebody closed it as it is
             problem, warnings = left_to_a_person(problem, begun), tell_what_is_left(begun)
         results = ran.results if ran is not None else unknown_results(begun, went_back=went_back)
-        status: PlanStatus = "ROLLED_BACK" if went_back else "FAILED"
+        cancelled = problem.reason is Reason.CANCELLED  # while its rules were checked
+        status: PlanStatus = ("CANCELLED" if cancelled else "ROLLED_BACK") if went_back else "FAILED"
         return Ran(status, results, problem=problem, warnings=warnings)
 
     def clear_up(self, begun: BegunPlan, note: Note) -> None:
@@ -254,7 +284,7 @@ class PlanLives:
         return ran
 
     def _runner(self, begun: BegunPlan) -> Runner:
-        return self.setting.runner(begun.envelope_id, rich=begun.rich)
+        return self.setting.runner(begun.envelope_id, rich=begun.rich, steps=begun.steps)
 
     def _tell(self, begun: BegunPlan, phase: Phase, done: int = 0) -> None:
         self.setting.tell(begun.envelope_id, begun.plan_id, phase, done, len(begun.steps.steps))
@@ -262,6 +292,16 @@ class PlanLives:
 
 def _course(begun: BegunPlan) -> Course:
     return Course(begun.root, begun.steps, begun.first_states(), begun.folders)
+
+
+def _nothing_prepared(begun: BegunPlan) -> RemitError:
+    """It was taken up by another process than the one that had run its SQL."""
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "what was prepared died with the process that had begun it; nothing was changed",
+        where=f"plan {begun.plan_id}",
+        next_step="Approve it again: remit approve",
+    )
 
 
 def _judged(result: Result) -> Judged:

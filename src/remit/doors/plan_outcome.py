@@ -58,6 +58,7 @@ def build_outcome(
         rolled_back=status == "ROLLED_BACK" or (status == "CANCELLED" and bool(ran.done)),
         warnings=ran.warnings if confined else (_UNCONFINED_WARNING, *ran.warnings),
         problem=ran.problem,
+        told=begun.told,
         has_manifest=not begun.doomed,
     )
     report, change_log = build_report(run), build_change_log(run)
@@ -101,6 +102,12 @@ def preflight_results(begun: BegunPlan, now: str) -> tuple[Result, ...]:
         else Result(step.number, "skipped", now, now, None, why)
         for step in begun.steps.steps
     )
+
+
+def not_begun_results(begun: BegunPlan) -> tuple[Result, ...]:
+    """Of a plan that could not be taken up again: its changes were, if there were any, taken back before."""
+    now = begun.started_at
+    return tuple(Result(step.number, "skipped", now, now, None, _INTERRUPTED) for step in begun.steps.steps)
 
 
 def unknown_results(begun: BegunPlan, *, went_back: bool) -> tuple[Result, ...]:

@@ -13,8 +13,10 @@ from remit.checkpoint.backups import Original
 from remit.confine.names import Located, locate_below
 from remit.contracts.change_log import DiffSummary
 from remit.contracts.plan import ExecutionInstructions, Plan
+from remit.contracts.sql_told import SqlPreviewed, SqlTold
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.doors.drafting import operation_of
+from remit.effects.database_files import MARK, is_marked
 from remit.effects.plan_steps import Ids, Result, State, Step, StepPlan, as_json, step_of
 
 _VERSION: Final = 1
@@ -47,6 +49,8 @@ class BegunPlan:
     """Made for this run, parents first."""
     diffs: Mapping[int, DiffSummary]
     """By step, masked."""
+    told: Mapping[int, SqlTold]
+    """By step, of those that run SQL. No row is in it, and nothing of the text."""
 
     @property
     def envelope_id(self) -> str:
@@ -91,7 +95,7 @@ def render_begun(begun: BegunPlan) -> str:
         "doomed": begun.doomed,
         "prefix": steps.prefix,
         "paths": list(steps.paths),
-        "steps": [as_json(step._replace(operation={})) for step in steps.steps],
+        "steps": [as_json(step._replace(operation=_kept_operation(step))) for step in steps.steps],
         "waves": [list(wave) for wave in steps.waves],
         "max_file_bytes": steps.max_file_bytes,
         "rules": list(steps.rules),
@@ -99,9 +103,23 @@ def render_begun(begun: BegunPlan) -> str:
         "originals": {str(path): list(original) for path, original in begun.originals.items()},
         "folders": list(begun.folders),
         "diffs": {str(number): diff.tree() for number, diff in begun.diffs.items()},
+        "sql": {str(number): told.tree() for number, told in begun.told.items()},
     }
     # Not the canonical form: that has no integer past 2^53, and times have more nanoseconds.
     return json.dumps(tree, sort_keys=True, separators=(",", ":"))
+
+
+def without_rows(told: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
+    """What may be kept: rows are for whoever looks at a preview."""
+    return {
+        number: SqlTold.model_validate({name: getattr(one, name) for name in SqlTold.model_fields})
+        for number, one in told.items()
+    }
+
+
+def _kept_operation(step: Step) -> dict[str, Any]:
+    """No content, but that it is a database: whoever verifies the run must know."""
+    return dict(MARK) if is_marked(step) else {}
 
 
 def parse_begun(text: str) -> BegunPlan:
@@ -139,6 +157,7 @@ def _parse(tree: Any) -> BegunPlan:
         originals={int(path): original_of(values) for path, values in tree["originals"].items()},
         folders=tuple(tree["folders"]),
         diffs={int(number): DiffSummary.from_tree(diff) for number, diff in tree["diffs"].items()},
+        told={int(number): SqlTold.from_tree(told) for number, told in tree.get("sql", {}).items()},
     )
 
 

@@ -20,8 +20,11 @@ from remit.contracts.plan_preview import (
     PreviewedFinding,
     PreviewedRemark,
 )
+from remit.doors.preparing import PreparedAll
 from remit.doors.running import paths_of
 from remit.doors.seen import Seen
+from remit.doors.sql_telling import previewed_sql, risks_of_sql
+from remit.effects.check import ROWS
 from remit.effects.plan_steps import Ids, Move, Result, State, Step, StepPlan
 from remit.errors import Reason
 from remit.ids import parse_time
@@ -63,6 +66,8 @@ class PlanPreview(Preview):
     first: tuple[State | None, ...]
     """Each path of the plan before the run."""
     at: str
+    prepared: PreparedAll
+    """What SQL left, in files that nobody else can reach. Closed by the door that made this."""
 
     @property
     def doomed(self) -> bool:
@@ -115,6 +120,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "risk": _risk(preview, needed),
             "inputs": [item.tree() for item in preview.inputs],
             "files": _files(preview),
+            "sql": [told.tree() for told in previewed_sql(preview.prepared.told)],
             "needs": needed.tree(),
             "findings": [_finding(found).tree() for found in preview.findings[:MAX_FINDINGS]],
             "remarks": [remark.tree() for remark in _remarks(preview)],
@@ -189,6 +195,10 @@ def _finding(found: PathFinding) -> PreviewedFinding:
 def _sentence(rule: Mapping[str, Any]) -> str:
     """What a rule reads. What it compares with stands in the plan, and may be long."""
     told = f"{rule['type']} {rule['path']}"
+    if rule["type"] == ROWS:
+        rows = len(rule["expected"])
+        wanted = f"exactly the {rows:,} row{'' if rows == 1 else 's'} in the plan" if rows else "no row"
+        return f"{told}: its query gives {wanted}"
     if rule["type"] == "json_schema":
         return f"{told} against {rule.get('schema_file') or 'a schema in the plan'}"
     return f"{told} at {rule['expression']}" if rule["type"] == "json_path" else told
@@ -214,6 +224,8 @@ def _files(preview: PlanPreview) -> list[dict[str, Any]]:
             after=step.after.sha256 if step.after else None,
             mode_before=_mode(step.before),
             mode_after=_mode(step.after),
+            size_before=step.before.size if step.before else None,
+            size_after=step.after.size if step.after else None,
             lines_added=one.diff.lines_added,
             lines_removed=one.diff.lines_removed,
             diff=text,
@@ -227,6 +239,7 @@ def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
     """The highest of what the plan says of itself and what it does."""
     named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
     named += [_RISK_OF_ENDING.get(preview.fate.status, "LOW")]
+    named += risks_of_sql(preview.prepared.told.values())
     named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in preview.findings]
     if any(step.move == "delete" for step in preview.steps.steps) or needed.protected:
         named.append("HIGH")

@@ -3,13 +3,18 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 
 from remit.contracts.config import SystemConfig
 from remit.contracts.status import StatusUpdate
+from remit.doors.preparing import Workshop
 from remit.doors.running import NO_HOOKS, PLAIN, RICH, PlanHooks, Runner
+from remit.doors.sql_engine import BUILD, EFFECT, Engine
+from remit.effects.plan_steps import StepPlan
 from remit.ids import Clock, render_time
 from remit.sandbox.fleet import Fleet
+from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Build, Quotas
 
 Phase = Literal["CHECKING", "CHECKPOINT", "RUNNING", "VERIFYING", "ROLLING_BACK", "REPORTING"]
@@ -19,6 +24,8 @@ CANCEL_LOOK: Final = 0.25
 _OPEN_FILES: Final = 512
 _PARSERS: Final = ("ruamel", "jsonpath", "jsonschema_rs", "re2")
 """What the edits of structured files import."""
+_ENGINES_SHARE: Final = 60
+"""Per cent of a process's memory: an engine that keeps to its own limit says so, one that is killed does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,8 @@ class PlanSetting:
     rules: PlanRules
     fleet: Fleet
     cancellations: Cancellations
+    work: Path
+    """Where SQL runs on copies."""
     hooks: PlanHooks = NO_HOOKS
 
     def now(self) -> str:
@@ -68,12 +77,13 @@ class PlanSetting:
         """By the caller, or by anybody who had it recorded. Quick to ask."""
         return self.hooks.is_cancelled() or self.cancellations.is_known(envelope_id)
 
-    def runner(self, envelope_id: str, *, rich: bool, plan_id: str = "") -> Runner:
-        """One with the parsers is needed where files are edited by their structure."""
+    def runner(self, envelope_id: str, *, rich: bool, plan_id: str = "", steps: StepPlan | None = None) -> Runner:
+        """One with the parsers is needed where files are edited by their structure.
+
+        With `steps`, it may go through their files as often as it must, whatever their sizes and the limits are.
+        """
         effects = RICH if rich else PLAIN
-        limits, timeouts = self.rules.config().limits, self.rules.config().timeouts
-        traffic = max(limits.max_io_bytes, 4 * limits.max_backup_bytes)
-        quotas = Quotas(limits.max_memory_bytes, traffic, traffic, float(timeouts.task))
+        quotas = self._quotas(steps)
         build = Build(exchanges=True, open_files=_OPEN_FILES, packages=_PARSERS if rich else ())
 
         def on_progress(done: int, total: int) -> None:
@@ -90,8 +100,30 @@ class PlanSetting:
             on_progress=on_progress,
         )
 
+    def workshop(self, envelope_id: str, plan_id: str) -> Workshop:
+        """For SQL. Costs nothing unless a text is run."""
+        quotas = self._quotas()
+
+        def host() -> SandboxHost:
+            return self.fleet.host_for((EFFECT,), BUILD, quotas)
+
+        memory = quotas.memory_bytes * _ENGINES_SHARE // 100
+        engine = Engine(host, envelope_id, memory, lambda: self.is_cancelled(envelope_id))
+        return Workshop(engine, self.work, lambda done, total: self.tell(envelope_id, plan_id, "CHECKING", done, total))
+
+    def _quotas(self, steps: StepPlan | None = None) -> Quotas:
+        limits, timeouts = self.rules.config().limits, self.rules.config().timeouts
+        traffic = max(limits.max_io_bytes, 4 * limits.max_backup_bytes, _traffic_of(steps))
+        return Quotas(limits.max_memory_bytes, traffic, traffic, float(timeouts.task))
+
     def tell(self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int) -> None:
         """Whoever listens, how far it is."""
         self.hooks.on_status(
             StatusUpdate(envelope_id=envelope_id, plan_id=plan_id, phase=phase, done=done, total=total, at=self.now())
         )
+
+
+def _traffic_of(steps: StepPlan | None) -> int:
+    """Bytes: each state is known, hashed, copied and hashed again. Rounded up, so that few sandboxes serve all."""
+    states = [state for step in steps.steps for state in (step.before, step.after)] if steps is not None else []
+    return 1 << (4 * sum(state.size for state in states if state is not None)).bit_length()

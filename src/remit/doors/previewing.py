@@ -6,7 +6,8 @@ read. The same code will carry them out, and must arrive at the hashes that were
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, get_args
+from contextlib import ExitStack
+from typing import Final, NamedTuple, get_args
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.backups import state_of
@@ -28,6 +29,7 @@ from remit.doors.folders import (
 )
 from remit.doors.ownership import out_of_reach
 from remit.doors.plan_preview import PlanPreview
+from remit.doors.preparing import PreparedAll, Workshop, prepare_all
 from remit.doors.running import Runner, paths_of
 from remit.doors.seen import FoundIn, Seen
 from remit.effects.plan_steps import State, Step, StepPlan, make_waves
@@ -39,31 +41,46 @@ MAX_FOLDERS: Final = 200
 MAX_NEW_DEPTH: Final = 32
 
 
+class Means(NamedTuple):
+    """What a plan is tried out with."""
+
+    runner: Runner
+    workshop: Workshop
+
+
 def preview_plan(
     plan: Plan,
     config: SystemConfig,
     root: str,
-    runner: Runner,
+    means: Means,
     *,
     plan_digest: str,
     at: str,
     diffs: str = "summary",
 ) -> PlanPreview:
-    """Look at the folders, simulate all steps, and collect what an approval of it would bind and must name."""
+    """Look at the folders, run SQL on copies, simulate all steps, and collect what an approval of it would bind and
+    must name. Whoever has the preview closes what was prepared for it.
+    """
     drafted, places = draft_steps(plan, config, root, diffs=diffs)
     looks = look_at_folders(places.values())
     there = {path: place for path, place in places.items() if looks[place.parents].exists}
-    seen = runner.simulate(drafted, there, times_of(plan, config))
-    denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)
-    steps = tuple(
-        _simulated(step, one, looks, places, denied.get(step.number))
-        for step, one in zip(drafted.steps, seen, strict=True)
-    )
-    _require_own_paths(steps)
-    folders = needed_folders(looks, (places[path] for path in _made_paths(steps)))
-    _require_few_folders(folders, looks)
-    first = _first_states(steps, seen, places, there)
-    inputs = _inputs(drafted, first, places, there)
+    times = times_of(plan, config)
+    with ExitStack() as undo:
+        prepared = prepare_all(plan, drafted, places, config, root, means.workshop, times)
+        undo.callback(prepared.close)
+        drafted = drafted._replace(steps=prepared.steps)
+        seen = means.runner.simulate(drafted, there, times)
+        denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)
+        steps = tuple(
+            _simulated(step, one, looks, places, denied.get(step.number))
+            for step, one in zip(drafted.steps, seen, strict=True)
+        )
+        _require_own_paths(steps)
+        folders = needed_folders(looks, (places[path] for path in _made_paths(steps)))
+        _require_few_folders(folders, looks)
+        first = _first_states(steps, seen, places, there)
+        inputs = _inputs(drafted, first, places, there, prepared)
+        undo.pop_all()
     config_digest = config.digest()
     bound = {
         "plan_digest": plan_digest,
@@ -77,7 +94,7 @@ def preview_plan(
         plan=plan,
         plan_digest=plan_digest,
         config_digest=config_digest,
-        steps=drafted._replace(steps=steps, waves=make_waves(steps, sizes, levels_of(plan)), diffs="none"),
+        steps=drafted._replace(steps=steps, waves=make_waves(steps, sizes, levels_of(plan, config)), diffs="none"),
         seen=seen,
         inputs=inputs,
         needs=needed_approvals(plan, config),
@@ -85,6 +102,7 @@ def preview_plan(
         folders=folders,
         first=first,
         at=at,
+        prepared=prepared,
     )
 
 
@@ -96,6 +114,8 @@ def _simulated(
     denied: RemitError | None,
 ) -> Step:
     problem = seen.problem
+    if problem is not None and step.problem is not None and problem["reason"] != Reason.DEPENDENCY_FAILED:
+        problem = step.problem  # as we found it: not all of it is a process's to say
     if problem is None and not seen.unchanged:
         closed = [places[path] for path in paths_of([step]) if not looks[places[path].parents].writable]
         found = closed_folder(closed[0]) if closed else denied or given_rights(step, looks, places)
@@ -159,12 +179,17 @@ def look_at_state(place: Located) -> State | None:
 
 
 def _inputs(
-    plan: StepPlan, first: Sequence[State | None], places: Mapping[int, Located], there: Mapping[int, Located]
+    plan: StepPlan,
+    first: Sequence[State | None],
+    places: Mapping[int, Located],
+    there: Mapping[int, Located],
+    prepared: PreparedAll,
 ) -> tuple[ApprovedInput, ...]:
-    """The files that an approval binds: those of the plan that exist, with their permissions, and schemas that it is
-    checked against.
+    """The files that an approval binds: those of the plan that exist, with their permissions; and those that are only
+    read: texts of SQL, databases, and schemas that it is checked against.
     """
-    bound = {plan.paths[path]: _bound(state) for path, state in enumerate(first) if state is not None}
+    bound: dict[str, dict[str, str]] = {item.path: {"digest": item.input_digest} for item in prepared.inputs}
+    bound |= {plan.paths[path]: _bound(state) for path, state in enumerate(first) if state is not None}
     touched = {plan.paths[path] for path in paths_of(plan.steps)}
     numbers = {path: number for number, path in enumerate(plan.paths)}
     for rule in plan.rules:

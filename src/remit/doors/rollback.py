@@ -29,7 +29,14 @@ from remit.doors.folders import (
     sets_aside,
     sync_folders,
 )
-from remit.doors.going import Ran, require_as_planned, require_untouched_aside, stuck, take_back
+from remit.doors.going import (
+    Ran,
+    require_as_planned,
+    require_idle_databases,
+    require_untouched_aside,
+    stuck,
+    take_back,
+)
 from remit.doors.plan_setting import PlanSetting
 from remit.doors.rollback_look import RollbackPreview, Taken, keep_what_is_there, look_back, noted
 from remit.doors.rollback_papers import (
@@ -39,7 +46,7 @@ from remit.doors.rollback_papers import (
     parse_begun,
     render_begun,
 )
-from remit.doors.running import Carried, Times
+from remit.doors.running import Carried, Runner, Times
 from remit.doors.task import DEFAULT_TENANT
 from remit.effects.plan_steps import (
     Progress,
@@ -118,8 +125,8 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         return Decision((f"rollback order {order.order_id}",), tuple(denials))
 
     def preview(self, granted: AllowedRollback) -> RollbackPreview:
-        rules, order = self.setting.rules, granted.order
-        return look_back(order, self.taken(order.envelope_id), rules.root(), rules.config().limits.max_file_bytes)
+        order = granted.order
+        return look_back(order, self.taken(order.envelope_id), self.setting.rules.root())
 
     def consent(self, granted: AllowedRollback, preview: Preview, now: datetime) -> str:
         return f"rollback order {granted.order.order_id}"
@@ -181,9 +188,8 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             given = open_backups(folder, checkpoints)
             for descriptor in given.values():
                 stack.callback(os.close, descriptor)
-            runner = self.setting.runner(begun.order.order_id, rich=False)
             places = begun.course().places_there()
-            return runner.carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
+            return self._runner(begun).carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
 
     def settle(self, begun: BegunRollback, notes: Notes, note: Note) -> Ran | None:
         if not begun.steps.steps:
@@ -193,9 +199,8 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             sync_folders(begun.root, begun.course().places_there().values())
             return Ran("SUCCESS", self._all_done(begun), verified=True)
         if progress.verdict is None and progress.undone is None:
-            runner = self.setting.runner(begun.order.order_id, rich=False)
             places = begun.course().places_there()
-            if runner.finish(begun.steps, places, progress.wave, progress.not_done):
+            if self._runner(begun).finish(begun.steps, places, progress.wave, progress.not_done):
                 return Ran("SUCCESS", self._all_done(begun))
         self._back(begun, progress, note)
         if notes:
@@ -219,7 +224,10 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
 
     def _back(self, begun: BegunRollback, progress: Progress, note: Note) -> None:
-        take_back(begun.course(), self.setting.runner(begun.order.order_id, rich=False), progress, note)
+        take_back(begun.course(), self._runner(begun), progress, note)
+
+    def _runner(self, begun: BegunRollback) -> Runner:
+        return self.setting.runner(begun.order.order_id, rich=False, steps=begun.steps)
 
     # --- 9, 10 --------------------------------------------------------------------------------------------------------
 
@@ -228,6 +236,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             self._cleared.add(begun.order.order_id)
         else:
             require_as_planned(begun.course(), made.done, {}, hashed=True)
+            require_idle_databases(begun.course(), made.done)
 
     def succeed(self, request: RollbackRequest, begun: BegunRollback, made: Ran) -> RollbackOutcome:
         kept = self._kept_folders(begun)

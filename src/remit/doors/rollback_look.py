@@ -2,14 +2,14 @@
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from remit.canonical import canonical_bytes, digest_bytes
-from remit.checkpoint.backups import backup_name, keep_drifted, require_space, verify_backups
-from remit.checkpoint.drift import judge, paths_of, see, select
+from remit.checkpoint.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
+from remit.checkpoint.drift import judge, paths_of, see, see_databases, select
 from remit.checkpoint.manifest import inverse_steps, say_as_before, say_other_owner
 from remit.checkpoint.outputs import DRIFTED, ReportFolder
 from remit.checkpoint.pruning import in_use
@@ -18,8 +18,11 @@ from remit.confine.names import locate_below
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
 from remit.contracts.rollback_order import RollbackOrder
+from remit.doors.databases import require_idle
 from remit.doors.folders import given_rights, look_at_folders, needed_folders, opened
 from remit.doors.rollback_papers import BegunRollback, digest_of_order
+from remit.doors.running import paths_of as paths_of_steps
+from remit.effects.database_files import MARK, is_marked
 from remit.effects.plan_steps import State, Step, StepPlan
 from remit.errors import RemitError
 from remit.road import Preview
@@ -53,17 +56,24 @@ class RollbackPreview(Preview):
     states: Mapping[str, State | None]
 
 
-def look_back(order: RollbackOrder, taken: Taken, root: str, max_file_bytes: int) -> RollbackPreview:
-    """Refuses where a backup that is needed is damaged, or a file was changed since and `force` was not given."""
+def look_back(order: RollbackOrder, taken: Taken, root: str) -> RollbackPreview:
+    """Refuses where a backup that is needed is damaged, a database is in use, or a file was changed since and `force`
+    was not given. No limit of today counts: what was kept has the sizes that the manifest says.
+    """
     checkpoints = select(taken.manifest, order.checkpoints)
     states = see(root, paths_of(checkpoints))
+    due = [one for one in _files(checkpoints) if judge(one, states) != "before"]
     with ReportFolder.open(root, taken.folder) as folder:
-        # What is as before already needs no backup.
-        verify_backups(folder, [one for one in _files(checkpoints) if judge(one, states) != "before"])
+        verify_backups(folder, due)  # what is as before already needs none
+        databases = see_databases(root, paths_of(due)) | kept_databases(folder, due)
     steps = inverse_steps(taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
+    steps = _marked(steps, databases)
     places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
     looks = look_at_folders(places.values())
     for step in steps.steps:
+        for path in paths_of_steps([step]) if is_marked(step) else ():
+            if looks[places[path].parents].exists:
+                require_idle(places[path], writes=True)
         if problem := given_rights(step, looks, places):
             raise problem
     made = [places[_made(step)] for step in steps.steps if step.move in {"create", "rename"}]
@@ -71,7 +81,7 @@ def look_back(order: RollbackOrder, taken: Taken, root: str, max_file_bytes: int
     return RollbackPreview(
         summary=f"take back envelope {order.envelope_id}: {len(checkpoints):,} checkpoints",
         digest=digest_bytes(canonical_bytes({"order": digest_of_order(order), "states": seen})),
-        steps=steps._replace(max_file_bytes=max_file_bytes),
+        steps=steps,
         first=tuple(states[path] for path in steps.paths),
         folders=needed_folders(looks, made),
         states=states,
@@ -126,6 +136,17 @@ def _keep(
         place = locate_below(root, path)
         location = folder.location(f"backups/{backup_name(_DRIFTED_FROM + number, place.name)}")
         keep_drifted(place, folder, drifted[0].model_copy(update={"backup_location": location}), attempt)
+
+
+def _marked(steps: StepPlan, databases: Collection[str]) -> StepPlan:
+    """Said of each step on a database that it is one, so that it is looked at once more right before it is changed."""
+    marked = (
+        step._replace(operation=MARK)
+        if any(steps.paths[path] in databases for path in paths_of_steps([step]))
+        else step
+        for step in steps.steps
+    )
+    return steps._replace(steps=tuple(marked))
 
 
 def _files(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:

@@ -132,16 +132,18 @@ class Runner:
         *,
         lanes: int = 1,
         restoring: Mapping[str, int] | None = None,
+        prepared: Mapping[str, int] | None = None,
     ) -> Carried:
         """All steps, in order; with several lanes, those of one wave at the same time.
 
         `may_go_on` is asked before the switches of each wave, with the steps of earlier waves that were not done; it
         says why not to go on, if so. A step that fails is a result. Whatever else goes wrong comes back as `problem`,
         with every process dead; only an interrupt is raised. `restoring` are descriptors of files to restore from, by
-        name; with it, even without any, owners and attributes may be given to new files.
+        name; with it, even without any, owners and attributes may be given to new files. `prepared` are such of files
+        that were made before.
         """
         ledger = StepResults(plan, self._clock, self._on_progress)
-        run = _Lane(self, plan, places, times, restoring)
+        run = _Lane(self, plan, places, times, restoring, prepared or {})
         problem: RemitError | None
         if lanes > 1:
             problem = self._carry_out_in_lanes(run, ledger, may_go_on, lanes)
@@ -264,6 +266,7 @@ class _Lane:
         places: Mapping[int, Located],
         times: Times,
         restoring: Mapping[str, int] | None,
+        prepared: Mapping[str, int],
     ) -> None:
         self.plan = plan
         self.used: Usage | None = None
@@ -271,6 +274,7 @@ class _Lane:
         self._places = places
         self._times = times
         self._restoring = restoring
+        self._sources = {**prepared, **(restoring or {})}
 
     def share(self, numbers: Sequence[int]) -> StepPlan:
         """A part of one wave. What its steps need was done before, and the others' operations are not its business."""
@@ -295,7 +299,7 @@ class _Lane:
         order = runner.order(runner.effects.carry_out, places, PathUse.MAKE, self._times)
         order = replace(order, restores=self._restoring is not None)
         try:
-            with plan_given(plan, self._restoring) as given:
+            with plan_given(plan, self._sources) as given:
                 finished = runner.host.run(
                     order,
                     given=given,

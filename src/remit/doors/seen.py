@@ -15,6 +15,7 @@ MAX_FINDINGS: Final = 50
 MAX_REMARKS: Final = 20
 _LONGEST: Final = 2_000
 _HASH: Final = 71
+_LAYOUT: Final = {ord("\n"): None, ord("\t"): None}
 
 
 class FoundIn(NamedTuple):
@@ -81,7 +82,10 @@ def error_of(error: Mapping[str, str]) -> dict[str, str]:
 
 def show_text(text: str) -> str:
     """Masked as a whole, since a key may have many lines; then made printable, line by line. Tabs stay."""
-    lines = mask_text(text).split("\n")
+    masked = mask_text(text)
+    if masked.isascii() and masked.translate(_LAYOUT).isprintable():
+        return masked
+    lines = masked.split("\n")
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
 
 

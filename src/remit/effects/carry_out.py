@@ -23,38 +23,24 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from remit.confine.beneath import (
-    Identity,
-    already_there,
-    exists,
-    failure,
-    identify,
-    peek,
-    rename_exchange,
-    rename_noreplace,
-)
+from remit.confine.beneath import Identity, failure, peek, rename_exchange, rename_noreplace
 from remit.effects.duplicate import give_back
 from remit.effects.going_back import is_whole, make_durable, undo_wave
-from remit.effects.handlers import Editors, Handler, edit_file
+from remit.effects.handlers import Editors, Handler
 from remit.effects.plan_files import (
-    Read,
     beside,
     fresh_name,
     mismatch,
     old_name,
-    read_file,
     read_plan,
     remove_own,
-    require_ordinary,
     require_spot,
     spots_of,
-    state_of,
     sync_folders,
-    too_large,
-    write_fresh,
 )
 from remit.effects.plan_steps import ABOUT_ONE_ACTION, Step, StepEnd, StepPlan
-from remit.effects.work import Spot, Work, read_given
+from remit.effects.staging import Staged, Staging
+from remit.effects.work import Spot, Work
 from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.faultpoints import reach
 
@@ -87,25 +73,10 @@ class CarryOut:
 # --- forward ---------------------------------------------------------------------------------------------------------
 
 
-class _Staged:
-    """A step that is ready for its switch, or why it cannot be."""
-
-    __slots__ = ("fresh", "part", "problem", "seen", "step")
-
-    def __init__(self, step: Step) -> None:
-        self.step = step
-        self.problem: RemitError | None = None
-        self.seen: Identity | None = None
-        """The file that is to be changed, as it was when it was read."""
-        self.part: int | None = None
-        self.fresh: Identity | None = None
-        """The new file, once its bytes are there."""
-
-
 class _Run:
     def __init__(self, work: Work, plan: StepPlan, editors: Editors, handlers: Mapping[str, Handler]) -> None:
         self._work, self._plan = work, plan
-        self._editors, self._handlers = editors, handlers
+        self._staging = Staging(work, plan, editors, handlers)
         self._steps = {step.number: step for step in plan.steps}
         self._ended: dict[int, StepEnd] = dict.fromkeys(work.inputs.get("failed", ()), "failed")
         self._ended.update((number, "skipped") for number in work.inputs.get("skipped", ()))
@@ -147,19 +118,19 @@ class _Run:
 
     # --- stage
 
-    def _stage_all(self, steps: Sequence[Step]) -> list[_Staged]:
+    def _stage_all(self, steps: Sequence[Step]) -> list[Staged]:
         """Up to the first one that ends the plan. A failure is told later, in its turn."""
-        staged: list[_Staged] = []
+        staged: list[Staged] = []
         foreseen: dict[int, StepEnd] = {}
         for step in steps:
-            one = _Staged(step)
+            one = Staged(step)
             staged.append(one)
             if self._unmet(step, foreseen):
                 foreseen[step.number] = "skipped"
                 continue
             self._say(step, "begun")
             try:
-                self._stage(one)
+                self._staging.stage(one)
             except RemitError as problem:
                 one.problem = problem
                 foreseen[step.number] = "failed"
@@ -168,56 +139,7 @@ class _Run:
                 break
         return staged
 
-    def _stage(self, one: _Staged) -> None:
-        step = one.step
-        if step.problem is not None:
-            raise _as_error(step.problem)
-        spot = require_spot(self._work, self._plan, step.path)
-        read = self._require_before(step, spot)
-        one.seen = read.identity if read is not None else None
-        if step.new_path is not None:
-            _require_free(require_spot(self._work, self._plan, step.new_path))
-        if step.unchanged or step.move in {"delete", "rename"}:
-            return
-        content = self._new_content(step, read)
-        if step.after is None or not step.after.is_alike(state_of(content, step.after.mode)):
-            raise EnvironmentFailed(
-                Reason.INTERNAL,
-                "the edit did not arrive at the content that was previewed",
-                where=self._plan.paths[step.path],
-                next_step="This is a bug in Remit: report the operation and, if you may, the file.",
-            )
-        name = fresh_name(self._plan, step)
-        one.part = write_fresh(spot, name, content, step.after.mode, step.dress)
-        one.fresh = identify(one.part)
-        reach("plan.staged")
-
-    def _require_before(self, step: Step, spot: Spot) -> Read | None:
-        """The file as the simulation saw it, or nothing where it saw nothing."""
-        if step.move == "create":
-            _require_free(spot)
-            return None
-        path = self._plan.paths[step.path]
-        read = read_file(spot, self._plan.max_file_bytes, where=spot.path)
-        if not read.state.is_alike(step.before):
-            raise mismatch(f"{path} is not as it was when the plan was looked at", spot.path)
-        if step.move != "rename":
-            require_ordinary(read.identity, where=spot.path)
-        return read
-
-    def _new_content(self, step: Step, read: Read | None) -> bytes:
-        most = self._plan.max_file_bytes
-        if step.source:
-            return read_given(self._work, step.source, most)
-        before = read.content if read is not None else None
-        handler, path = self._handlers[step.action_type], self._plan.paths[step.path]
-        edited = edit_file(handler, path, before, step.operation, self._editors)
-        content = edited.content if edited is not None else b""
-        if len(content) > most:
-            raise too_large(len(content), most, path)
-        return content
-
-    def _sync_all(self, staged: Sequence[_Staged]) -> None:
+    def _sync_all(self, staged: Sequence[Staged]) -> None:
         """What a new name stands for must outlive a power cut that the name outlives."""
         for one in staged:
             if one.part is not None:
@@ -230,7 +152,7 @@ class _Run:
 
     # --- switch
 
-    def _switch_all(self, staged: Sequence[_Staged]) -> bool:
+    def _switch_all(self, staged: Sequence[Staged]) -> bool:
         for one in staged:
             if reason := self._unmet(one.step):
                 self._say(one.step, "skipped", reason=reason)
@@ -249,7 +171,7 @@ class _Run:
                 return False
         return True
 
-    def _switch(self, one: _Staged) -> RemitError | None:
+    def _switch(self, one: Staged) -> RemitError | None:
         if one.step.unchanged:
             return None
         spot = require_spot(self._work, self._plan, one.step.path)
@@ -270,7 +192,7 @@ class _Run:
         reach("plan.switched")
         return None
 
-    def _exchange(self, one: _Staged, spot: Spot) -> None:
+    def _exchange(self, one: Staged, spot: Spot) -> None:
         """The new file for the old one, which must be the file that was read; else both have their names again."""
         new, old = fresh_name(self._plan, one.step), old_name(self._plan, one.step)
         rename_noreplace(spot.folder, new, spot.folder, old, where=spot.path, where_new=beside(spot, old))
@@ -290,7 +212,7 @@ class _Run:
 
     # --- inside
 
-    def _clear(self, staged: Sequence[_Staged]) -> None:
+    def _clear(self, staged: Sequence[Staged]) -> None:
         """What was written and did not become visible, by the file itself: a name may stand for another by now."""
         for one in staged:
             if one.part is not None:
@@ -324,7 +246,7 @@ class _Run:
         self._work.step({"number": step.number, "phase": phase, **more})
 
 
-def _take(one: _Staged, spot: Spot, folder: int, name: str, *, where: str) -> None:
+def _take(one: Staged, spot: Spot, folder: int, name: str, *, where: str) -> None:
     """Give the file another name; if it is not the one that was read, it gets its own again."""
     rename_noreplace(spot.folder, spot.name, folder, name, where=spot.path, where_new=where)
     there = Spot(where, folder, name)
@@ -338,16 +260,5 @@ def _is_as_read(spot: Spot, name: str, seen: Identity | None) -> bool:
     return found is not None and seen is not None and found.has_content_of(seen) and found.mode == seen.mode
 
 
-def _require_free(spot: Spot) -> None:
-    if exists(spot.folder, spot.name):
-        raise already_there(spot.path)
-
-
 def _replaced(where: str) -> RemitError:
     return mismatch("somebody replaced or changed the file at the last moment; it is left as he made it", where)
-
-
-def _as_error(problem: Mapping[str, str]) -> RemitError:
-    return EnvironmentFailed(
-        Reason(problem["reason"]), problem["what"], where=problem["where"], next_step=problem["next_step"]
-    )

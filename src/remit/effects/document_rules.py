@@ -11,6 +11,7 @@ from remit.effects.edits.json_path import select_one
 from remit.effects.edits.splice import read_text
 from remit.effects.edits.yaml_edit import compose_file
 from remit.effects.edits.yaml_nodes import as_tree
+from remit.effects.json_values import is_equal
 from remit.errors import Reason, Refused
 
 _YAML: Final = (".yaml", ".yml")
@@ -50,17 +51,6 @@ def judge_json_path(rule: Mapping[str, Any], content: Content) -> str:
     for step in select_one(document, rule["expression"]):
         value = value[step]
     return "" if is_equal(value, rule["expected"]) else f"what {rule['expression']} selects is not as expected"
-
-
-def is_equal(one: Any, other: Any) -> bool:
-    """As JSON has it: 1 and 1.0 are one number, and no number is true."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(is_equal, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_equal(one[key], other[key]) for key in one)
-    return bool(one == other)
 
 
 RICH_JUDGES: Final[Mapping[str, Judge]] = {

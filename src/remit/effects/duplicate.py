@@ -44,9 +44,20 @@ def create_part(folder: int, part_name: str, mode: int, *, where: str) -> int:
 
 def copy_content(source: int, target: int, size: int, progress: Progress = lambda _done, _total: None) -> None:
     """The first `size` bytes; a hole stays a hole. Refuses a source that became shorter. At most some 50 reports."""
-    os.ftruncate(target, size)
     step = max(SLICE, size // 50)
     due = step
+    for at in copy_pieces(source, target, size):
+        if at >= due:
+            progress(at, size)
+            due = at + step
+
+
+def copy_pieces(source: int, target: int, size: int) -> Iterator[int]:
+    """The same, piece by piece: after each one, up to where the target has its bytes.
+
+    Goes by places in the files, not by the one that `read` goes on from: other processes may have the source as well.
+    """
+    os.ftruncate(target, size)
     in_kernel = True
     for start, end in _data_ranges(source, size):
         at = start
@@ -57,9 +68,7 @@ def copy_content(source: int, target: int, size: int, progress: Progress = lambd
                 in_kernel = False
                 copied = _copy_through_memory(source, target, at, min(CHUNK, wanted))
             at += copied
-            if at >= due:
-                progress(at, size)
-                due = at + step
+            yield at
 
 
 def sha256_of(descriptor: int) -> str:

@@ -7,11 +7,11 @@ import binascii
 import errno
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
 from remit.confine.beneath import Identity, failure, identify, open_file, peek
-from remit.durable import start_writing, write_all
+from remit.durable import start_writing
 from remit.effects.duplicate import create_part, sha256_of, sync
 from remit.effects.plan_steps import MAX_PLAN_BYTES, State, Step, StepPlan, aside_name, parse_plan, part_name
 from remit.effects.work import Spot, Work, read_given
@@ -29,6 +29,9 @@ _UNFINISHED: Final = 0o600
 _NOT_OURS_TO_SET: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EINVAL})
 
 Likeness = Literal["absent", "before", "after", "other"]
+
+Fill = Callable[[int], object]
+"""Writes all bytes of a file to the descriptor of an empty one. Raises OSError, or one of ours."""
 
 
 class Read(NamedTuple):
@@ -143,13 +146,13 @@ def beside(spot: Spot, name: str) -> str:
     return f"{spot.path.rpartition('/')[0]}/{name}"
 
 
-def write_fresh(spot: Spot, name: str, content: bytes, mode: int, dress: Mapping[str, Any] | None) -> int:
+def write_fresh(spot: Spot, name: str, fill: Fill, mode: int, dress: Mapping[str, Any] | None) -> int:
     """New bytes under this name, on their way to the disk; the caller syncs and closes the descriptor."""
     first = mode if dress is None else _UNFINISHED  # closed to all others until it is known who may read it
     descriptor = create_part(spot.folder, name, first, where=spot.path)
     try:
         _require_no_other_rights(descriptor, where=spot.path)
-        write_all(descriptor, content)
+        fill(descriptor)
         if dress is not None:
             _dress(descriptor, dress, where=spot.path)
         start_writing(descriptor)
@@ -224,6 +227,13 @@ def mismatch(what: str, where: str) -> Refused:
         what,
         where=where,
         next_step="Look at the file as it is now, and have the plan approved anew.",
+    )
+
+
+def as_error(problem: Mapping[str, str]) -> RemitError:
+    """What the host says of a step, or a simulation said: an error as it travels."""
+    return EnvironmentFailed(
+        Reason(problem["reason"]), problem["what"], where=problem["where"], next_step=problem["next_step"]
     )
 
 

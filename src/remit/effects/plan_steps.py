@@ -31,10 +31,12 @@ ABOUT_ONE_ACTION: Final = frozenset(
         Reason.SYNTAX_BROKEN,
         Reason.SCHEMA_INVALID,
         Reason.SQL_FAILED,
+        Reason.DATABASE_BUSY,
     }
 )
 """The action cannot be done on the file that is there, and nothing says that the others are in danger. Not among them:
-bytes that are not as they were approved, a path that leads elsewhere, a disk or a machine in trouble."""
+bytes that are not as they were approved, a path that leads elsewhere, a text of SQL that tries what is not for a plan
+(SQL_REFUSED: no half of such a plan is kept), a disk or a machine in trouble."""
 
 Move = Literal["create", "modify", "delete", "rename"]
 StepEnd = Literal["done", "failed", "skipped"]

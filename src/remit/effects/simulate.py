@@ -13,7 +13,17 @@ from remit.effects.data_files import remarks
 from remit.effects.diff import Diff, diff_edit, diff_rename, diff_whole
 from remit.effects.edits.splice import Edited
 from remit.effects.handlers import Editors, Handler, edit_file
-from remit.effects.plan_files import Read, mismatch, missing, read_file, read_plan, spot_of, state_of, too_large
+from remit.effects.plan_files import (
+    Read,
+    as_error,
+    mismatch,
+    missing,
+    read_file,
+    read_plan,
+    spot_of,
+    state_of,
+    too_large,
+)
 from remit.effects.plan_steps import State, Step, StepPlan
 from remit.effects.virtual_tree import VirtualTree
 from remit.effects.work import Work
@@ -30,6 +40,7 @@ MAX_WORDS: Final = 500
 """Of what is said of a finding."""
 
 _SYNTAX: Final = "syntax"
+_TRIED_BEFORE: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
 _NO_DIFF: Final = Diff(0, 0, "")
 
 
@@ -71,8 +82,10 @@ class Simulate:
         for step in plan.steps:
             work.step({"number": step.number, "phase": "begun"})
             try:
+                if step.problem is not None:
+                    raise as_error(step.problem)
                 _require_needed(plan, step, failing)
-                seen = looking.see(step)
+                seen = _as_told(step) if _is_told(step) else looking.see(step)
             except RemitError as problem:
                 failing.add(step.number)
                 work.step(_problem_frame(step, tree, problem))
@@ -181,6 +194,16 @@ class _Looking:
         return diff_whole(path, before, after, full=self._plan.diffs == "full")
 
 
+def _is_told(step: Step) -> bool:
+    """Whether the host knows what comes of it: it was tried on a copy before, or could not be."""
+    return bool(step.problem or step.source) or (step.unchanged and step.action_type in _TRIED_BEFORE)
+
+
+def _as_told(step: Step) -> _Seen:
+    """Its file is not read: it may be larger than memory."""
+    return _Seen(step.before, step.after, step.said, _NO_DIFF, ())
+
+
 def _read(work: Work, plan: StepPlan, path: int) -> Read | None:
     spot = spot_of(work, path)
     if spot is None or not exists(spot.folder, spot.name):
@@ -212,14 +235,14 @@ def _require_hash(expected: str | None, state: State | None, where: str) -> None
 
 def _seen_frame(step: Step, seen: _Seen, left_out: int) -> dict[str, Any]:
     diff = seen.diff
-    unchanged = step.move == "modify" and seen.after is not None and seen.after.is_alike(seen.before)
+    same = step.move == "modify" and seen.after is not None and seen.after.is_alike(seen.before)
     return {
         "number": step.number,
         "phase": "seen",
         "before": seen.before,
         "after": seen.after,
         "said": seen.said,
-        "unchanged": unchanged,
+        "unchanged": same or (step.unchanged and _is_told(step)),
         "diff": {
             "added": diff.added,
             "removed": diff.removed,
@@ -233,8 +256,8 @@ def _seen_frame(step: Step, seen: _Seen, left_out: int) -> dict[str, Any]:
 
 def _problem_frame(step: Step, tree: VirtualTree, problem: RemitError) -> dict[str, Any]:
     try:
-        before = tree.state(step.path)
+        before = step.before if _is_told(step) else tree.state(step.path)
     except RemitError:
         before = None
     frame = _seen_frame(step, _Seen(before, None, "", _NO_DIFF, ()), 0)
-    return {**frame, "problem": problem.as_json()}
+    return {**frame, "unchanged": False, "problem": problem.as_json()}

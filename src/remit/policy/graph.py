@@ -6,20 +6,32 @@ every way to run a plan: always the action that stands first in the plan, of tho
 
 import heapq
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from remit.confine.names import plain_spelling
 from remit.contracts.plan import Action, FileRename
 from remit.errors import Reason, Refused
 
 
-def order_actions(actions: Sequence[Action]) -> tuple[int, ...]:
+def paths_of_action(action: Action) -> tuple[str, ...]:
+    """The files that an action on files changes, each in its one spelling."""
+    named = [action.target] if action.target is not None else []
+    if isinstance(action, FileRename):
+        named.append(action.operation.new_path)
+    return tuple(map(plain_spelling, named))
+
+
+Touched = Callable[[Action], Sequence[str]]
+"""The files by which one action can depend on another. Those of SQL are known to the configuration only."""
+
+
+def order_actions(actions: Sequence[Action], touched: Touched = paths_of_action) -> tuple[int, ...]:
     """Indices into the plan, in the order of execution. Refuses unknown ids and cycles."""
-    order, _ = _sort(needs_of(actions))
+    order, _ = _sort(needs_of(actions, touched))
     return order
 
 
-def needs_of(actions: Sequence[Action]) -> dict[int, tuple[int, ...]]:
+def needs_of(actions: Sequence[Action], touched: Touched = paths_of_action) -> dict[int, tuple[int, ...]]:
     """Which actions each one needs, explicit and implied, by index in the plan. Refuses unknown ids and cycles.
 
     Of two actions on one file the later in the plan needs the earlier, unless `depends_on` says the opposite.
@@ -28,7 +40,7 @@ def needs_of(actions: Sequence[Action]) -> dict[int, tuple[int, ...]]:
     order, left = _sort(needs)
     if left:
         raise _cycle(actions, needs, left)
-    _add_implied(needs, order, _touching(actions))
+    _add_implied(needs, order, _touching(actions, touched))
     return {index: tuple(sorted(needed)) for index, needed in needs.items()}
 
 
@@ -40,14 +52,6 @@ def levels(order: Sequence[int], needs: Mapping[int, Sequence[int]]) -> list[lis
         level_of[index] = 1 + max((level_of[needed] for needed in needs.get(index, ())), default=-1)
         grouped[level_of[index]].append(index)
     return [grouped[level] for level in sorted(grouped)]
-
-
-def paths_of_action(action: Action) -> tuple[str, ...]:
-    """The files that an action changes, each in its one spelling."""
-    named = [action.target] if action.target is not None else []
-    if isinstance(action, FileRename):
-        named.append(action.operation.new_path)
-    return tuple(map(plain_spelling, named))
 
 
 def _explicit_needs(actions: Sequence[Action]) -> dict[int, set[int]]:
@@ -86,11 +90,11 @@ def _sort(needs: Mapping[int, Sequence[int] | set[int]]) -> tuple[tuple[int, ...
     return tuple(order), sorted(index for index, count in waiting.items() if count)
 
 
-def _touching(actions: Sequence[Action]) -> list[list[int]]:
-    """For each file, the actions that change it, in the order of the plan."""
+def _touching(actions: Sequence[Action], touched: Touched) -> list[list[int]]:
+    """For each file, the actions that touch it, in the order of the plan."""
     by_path: defaultdict[str, list[int]] = defaultdict(list)
     for index, action in enumerate(actions):
-        for path in dict.fromkeys(paths_of_action(action)):
+        for path in dict.fromkeys(touched(action)):
             by_path[path].append(index)
     return list(by_path.values())
 

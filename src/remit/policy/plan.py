@@ -8,12 +8,22 @@ from remit.confine.names import Located, locate_below, plain_spelling
 from remit.contracts.config import SystemConfig
 from remit.contracts.envelope import Approvals
 from remit.contracts.operations import ReplaceContent
-from remit.contracts.plan import Action, FileRename, Plan
+from remit.contracts.plan import Action, FileRename, Plan, SqlAction
 from remit.contracts.validation_rules import MatchesJsonSchema, SqlExpect
 from remit.errors import Reason, Refused
+from remit.policy.databases import (
+    changed_paths,
+    named_paths,
+    read_paths,
+    rule_database,
+    touched_by,
+    written_path,
+    wrong_rules,
+    wrong_sql,
+)
 from remit.policy.decision import Decision, Denial
 from remit.policy.findings import Needed, uncovered
-from remit.policy.graph import order_actions, paths_of_action
+from remit.policy.graph import order_actions
 from remit.policy.protected import group_of, is_forbidden
 
 MAX_PLAN_PATH_BYTES: Final = 256 << 10
@@ -21,7 +31,7 @@ MAX_PLAN_PATH_BYTES: Final = 256 << 10
 MAX_PROTECTED: Final = 1_000
 """As many as an approval can name."""
 
-_NOT_BUILT: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
+_NOT_BUILT: Final = frozenset({"PIPELINE_RUN"})
 _NEVER_UNDONE: Final = frozenset({"PIPELINE_RUN"})
 
 
@@ -29,7 +39,8 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
     """Every rule, so that a refusal names all that is wrong. Without approvals, protected files are not denied yet."""
     if too_much := tuple(_too_much(plan, config)):
         return Decision(denials=too_much)  # and no more work for one who asks for too much
-    denials = [*_unsupported(plan), *_unclear(plan), *_wrong_paths(plan, config, root), *_wrong_order(plan)]
+    denials = [*_unsupported(plan), *_unclear(plan), *wrong_sql(plan, config), *wrong_rules(plan, config)]
+    denials += [*_wrong_paths(plan, config, root), *_wrong_order(plan, config)]
     needed = needed_approvals(plan, config)
     if len(needed.protected) > MAX_PROTECTED:
         denials.append(
@@ -49,9 +60,9 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
 
 def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
     """What the approval must name, in the order of the plan."""
-    changed = (path for action in plan.action_plan for path in paths_of_action(action))
-    # A rule only reads; but whether it holds tells something of what is in the file.
-    read = (plain_spelling(path) for _, path in _rule_paths(plan))
+    changed = (path for action in plan.action_plan for path in named_paths(action, config))
+    # A rule only reads; but whether it holds tells something of what is in the file. So do the rows of a query.
+    read = (plain_spelling(path) for _, path in _rule_paths(plan, config))
     named = dict.fromkeys(itertools.chain(changed, read))
     return Needed(
         protected=tuple(path for path in named if group_of(path, config.protected)),
@@ -59,9 +70,9 @@ def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
     )
 
 
-def paths_of(plan: Plan, root: str) -> tuple[Located, ...]:
+def paths_of(plan: Plan, config: SystemConfig, root: str) -> tuple[Located, ...]:
     """Every file that the plan changes, once, in the order in which they are named. Refuses a path that leads out."""
-    named = (path for action in plan.action_plan for path in _written_paths(action))
+    named = (path for action in plan.action_plan for path in _written_paths(action, config))
     return tuple(dict.fromkeys(locate_below(root, path) for path in named))
 
 
@@ -73,14 +84,6 @@ def _unsupported(plan: Plan) -> Iterator[Denial]:
                 f"{action.action_type} is not supported",
                 where=_place(action, "action_type"),
                 next_step="Leave this action out.",
-            )
-    for number, rule in enumerate(plan.validation_rules):
-        if isinstance(rule, SqlExpect):
-            yield Denial(
-                Reason.CAPABILITY_UNSUPPORTED,
-                "a rule of the type sql_expect is not supported",
-                where=f"validation_rules, {number}",
-                next_step="Leave this rule out.",
             )
 
 
@@ -99,7 +102,7 @@ def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial
     located: dict[tuple[str, ...], str] = {}
     for action in plan.action_plan:
         places = []
-        for path in _written_paths(action):
+        for path in _written_paths(action, config):
             try:
                 place = locate_below(root, path)
             except Refused as problem:
@@ -116,13 +119,27 @@ def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial
                 where=_place(action, "new_path"),
                 next_step="Name another path.",
             )
+        if isinstance(action, SqlAction):
+            yield from _wrong_read_paths(action, config, root)
     yield from _wrong_rule_paths(plan, config, root)
     yield from _files_as_folders(located)
 
 
+def _wrong_read_paths(action: SqlAction, config: SystemConfig, root: str) -> Iterator[Denial]:
+    """What an action only reads is below the root all the same, and none of what Remit keeps."""
+    for path in read_paths(action, config):
+        try:
+            place = locate_below(root, path)
+        except Refused as problem:
+            yield _denial_of(problem, action)
+            continue
+        if why := is_forbidden(place.below, config):
+            yield Denial(Reason.PATH_REFUSED, why, where=path, next_step="Leave this action out.")
+
+
 def _wrong_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
     """Rules only read; but they too name nothing outside of the root, nor the copies that Remit keeps of files."""
-    for number, path in _rule_paths(plan):
+    for number, path in _rule_paths(plan, config):
         try:
             place = locate_below(root, path)
         except Refused as problem:
@@ -134,10 +151,12 @@ def _wrong_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[D
             yield Denial(Reason.PATH_REFUSED, why, where=where, next_step="Leave this rule out.")
 
 
-def _rule_paths(plan: Plan) -> Iterator[tuple[int, str]]:
-    """The files that the rules read, as the plan spells them, each with the number of its rule."""
+def _rule_paths(plan: Plan, config: SystemConfig) -> Iterator[tuple[int, str]]:
+    """The files that the rules read, as the plan or the configuration spells them, each with the number of its rule."""
     for number, rule in enumerate(plan.validation_rules):
         if isinstance(rule, SqlExpect):
+            if (database := rule_database(rule, config)) is not None:
+                yield number, database
             continue
         yield number, rule.path
         if isinstance(rule, MatchesJsonSchema) and rule.schema_file is not None:
@@ -158,7 +177,7 @@ def _files_as_folders(located: Mapping[tuple[str, ...], str]) -> Iterator[Denial
 
 def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     # Only the action itself is counted, not its new name: a renamed file is one file.
-    files = {paths_of_action(action)[:1] for action in plan.action_plan}
+    files = {tuple(changed_paths(action, config)[:1]) for action in plan.action_plan}
     if len(files) > config.limits.max_files:
         yield Denial(
             Reason.LIMIT_EXCEEDED,
@@ -166,8 +185,8 @@ def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             where="action_plan",
             next_step="Make several plans of it.",
         )
-    written = (path for action in plan.action_plan for path in _written_paths(action))
-    read = (path for _, path in _rule_paths(plan))
+    written = (path for action in plan.action_plan for path in _all_paths(action, config))
+    read = (path for _, path in _rule_paths(plan, config))
     size = sum(len(path.encode("utf-8", "replace")) for path in itertools.chain(written, read))
     if size > MAX_PLAN_PATH_BYTES:
         yield Denial(
@@ -178,15 +197,22 @@ def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         )
 
 
-def _wrong_order(plan: Plan) -> Iterator[Denial]:
+def _wrong_order(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     try:
-        order_actions(plan.action_plan)
+        order_actions(plan.action_plan, touched_by(config))
     except Refused as problem:
         yield Denial(problem.reason, problem.what, problem.where, problem.next_step)
 
 
-def _written_paths(action: Action) -> Sequence[str]:
-    """As the plan spells them."""
+def _all_paths(action: Action, config: SystemConfig) -> Sequence[str]:
+    return named_paths(action, config) if isinstance(action, SqlAction) else _written_paths(action, config)
+
+
+def _written_paths(action: Action, config: SystemConfig) -> Sequence[str]:
+    """As the plan spells them, or the configuration."""
+    if isinstance(action, SqlAction):
+        changed = written_path(action, config)
+        return [changed] if changed is not None else []
     named = [action.target] if action.target is not None else []
     if isinstance(action, FileRename):
         named.append(action.operation.new_path)

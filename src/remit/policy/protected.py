@@ -24,11 +24,18 @@ PART_NAME: Final = re.compile(r"\.remit-[0-9a-f]{24}\.part")
 
 def group_of(path: str, protected: Protected) -> Group | None:
     """Which group protects this path, relative to the root; or None. A pattern holds below every folder too."""
+    return _group_of(path, protected.critical, protected.important, protected.agent_system)
+
+
+@functools.lru_cache(maxsize=4_096)  # a plan's paths are asked for several times on its way
+def _group_of(
+    path: str, critical: tuple[str, ...], important: tuple[str, ...], agent_system: tuple[str, ...]
+) -> Group | None:
     components = _folded(path)
     groups: tuple[tuple[Group, tuple[str, ...]], ...] = (
-        ("critical", protected.critical),
-        ("important", protected.important),
-        ("agent_system", protected.agent_system),
+        ("critical", critical),
+        ("important", important),
+        ("agent_system", agent_system),
     )
     for group, globs in groups:
         if any(_matches(pattern, components) for pattern in _patterns(globs)):

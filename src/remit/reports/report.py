@@ -12,6 +12,7 @@ from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.ids import Clock, parse_time, render_time
 from remit.printable import printable
 from remit.reports.run import Run, code_of, cut, error_of, later
+from remit.reports.sql import told_within
 from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
@@ -55,6 +56,7 @@ def build_report(run: Run) -> ExecutionReport:
         rollback_performed=run.rolled_back,
         rollback_manifest_id=run.ids.manifest_id if run.has_manifest else None,
         warnings=tuple(cut(warning, 1_000) for warning in _warnings(run)),
+        sql=told_within(run.told, [result.number for result in run.results if result.state == "done"]),
     )
 
 

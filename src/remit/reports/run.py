@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from remit.checkpoint.backups import Original
 from remit.contracts.change_log import DiffSummary
 from remit.contracts.plan_codes import PlanError, plan_error
+from remit.contracts.sql_told import SqlTold
 from remit.contracts.status import PlanStatus
 from remit.effects.plan_steps import Ids, Result, StepPlan
 from remit.errors import EnvironmentFailed, Reason, RemitError
@@ -42,6 +44,8 @@ class Run(NamedTuple):
     warnings: tuple[str, ...] = ()
     problem: RemitError | None = None
     """Why it failed, where that was not the failure of one step."""
+    told: Mapping[int, SqlTold] = MappingProxyType({})
+    """Of the steps that run SQL, by number; without a row."""
     has_manifest: bool = True
     """Not where the plan was doomed from the start, so that nothing was to be kept."""
 

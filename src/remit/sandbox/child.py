@@ -23,7 +23,7 @@ from remit.sandbox.hot_pages import HotPages
 from remit.sandbox.landlock import Landlock, decide_rights
 from remit.sandbox.privileges import Privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, Filters
-from remit.syscalls import number_of, prepared, require
+from remit.syscalls import Limit, number_of, prepared, require
 
 CHANNEL: Final = LOCK_DESCRIPTOR + 1
 REHEARSED: Final = "rehearsal"
@@ -66,6 +66,8 @@ class Cell(NamedTuple):
     rehearsal: bytes = b""
     """An order that nobody gave, as it would come from the host."""
     hot: HotPages | None = None
+    open_files: Limit | None = None
+    """The only limit that is not the zygote's too."""
 
 
 _call: Final = prepared(ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong)
@@ -85,7 +87,9 @@ def be_born(cell: Cell, channel: int) -> None:
 def _be_born(cell: Cell, channel: int) -> None:
     if cell.hot is not None:
         cell.hot.make_own()
-    # What can be inherited was set once, in the zygote: the limits, no_new_privs, signals, umask.
+    # What can be inherited was set once, in the zygote: the other limits, no_new_privs, signals, umask.
+    if cell.open_files is not None:
+        cell.open_files.set()
     require(_call(_PRCTL, _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0), "prctl")
     if os.getppid() != cell.zygote:
         os._exit(1)  # it died before the line above: nobody would kill us

@@ -37,7 +37,7 @@ from remit.sandbox.hot_pages import HotPages, own_pages
 from remit.sandbox.landlock import Landlock
 from remit.sandbox.privileges import ON_FILES, WITHOUT_MAKING_PROGRAMS, Privileges, promise_no_new_privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, prepare_filters
-from remit.syscalls import limit, number_of, prepared, require
+from remit.syscalls import Limit, limit, number_of, prepared, require
 
 MORE: Final = b"+"
 """One child. A packet of several asks for as many."""
@@ -48,6 +48,7 @@ _CHILD: Final = b'{"kind":"child","number":%d,"pid":%d}'
 _FIRST_FREE: Final = 10
 _F_DUPFD_CLOEXEC: Final = 1_030
 _REMEMBERED: Final = 512
+_MANY_FILES: Final = 1 << 20
 _REHEARSALS: Final = 20
 _TRIAL_SECONDS: Final = 2.0
 
@@ -97,7 +98,10 @@ def _prepare(settings: dict[str, Any]) -> Cell:
     _settle_memory()
     os.umask(0)  # not before: importing may write byte code, which nobody else is to change
     limit("core", 0)
-    limit("nofile", settings["open_files"])  # of which this process needs no more than its children
+    # A child's channel counts as open, for all processes of a user together, until the host has fetched it: so only the
+    # children themselves are held short.
+    most = limit("nofile", _MANY_FILES)
+    cell = cell._replace(open_files=Limit("nofile", min(most, settings["open_files"])))
     limit("fsize", settings["write_bytes"])
     limit("as", mapped_and_resident()[0] + settings["memory_bytes"])
     if cell.rehearsal:
@@ -242,7 +246,11 @@ class _Nursery:
         except OSError as problem:
             failed = f"a process could not be started: {problem}"
         for (ours, _), (pid, pidfd) in zip(pairs, born, strict=False):
-            self._introduce(pid, pidfd, ours)
+            try:
+                self._introduce(pid, pidfd, ours)
+            except OSError as problem:  # too many descriptors are on their way: the others can still be served
+                os.kill(pid, signal.SIGKILL)
+                self._answer({"kind": "failed", "what": f"a process could not be handed over: {problem}"})
         for ours, theirs in pairs:
             ours.close()
             theirs.close()

@@ -5,9 +5,7 @@ then opened for reading. Whatever the text says, the kernel confines this proces
 the engine is set to touch no other file and to load nothing before the first statement runs.
 """
 
-import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -15,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from remit.confine.beneath import exists
+from remit.effects.sql.expected import MAX_EXPECTED_BYTES, parse_expected, require_one_select, require_rows
 from remit.effects.sql.failures import file_failed, no_rows, out_of_memory, statement_failed
 from remit.effects.sql.instance import ENGINE
 from remit.effects.sql.plans import PLANNED, tables_read
@@ -26,13 +25,15 @@ from remit.errors import Misuse, Reason, Refused
 DATABASE: Final = "database"
 RESULTS: Final = "results"
 QUERY: Final = "query"
+EXPECTED: Final = "expected"
 MAX_TEXT_BYTES: Final = 4 << 20
 MAX_DESCRIPTION: Final = 512 << 10
 """Characters of what is told of all statements: the host reads frames of a bounded size."""
 MEMORY_BYTES: Final = 300_000_000
 
 _RESERVED: Final = frozenset({"memory", "system", "temp"})
-_PIECE: Final = 1 << 20
+_EXPLAIN_ALL: Final = "SET explain_output='all'"
+"""How `plans` sees which tables are read."""
 
 
 class Run:
@@ -44,6 +45,8 @@ class Run:
         bind(statements, asked.parameters)
         if asked.reads_only:
             require_reading(statements)
+        if asked.expected is not None:
+            require_one_select(statements)
         _require_rows_to_save(asked, statements)
         return run_statements(work, asked, statements)
 
@@ -63,6 +66,8 @@ class Asked(NamedTuple):
     results: str | None
     memory_bytes: int
     preview_rows: int
+    expected: tuple[Sequence[Any], ...] | None = None
+    """All rows of its one SELECT, in their order."""
 
 
 class _Done(NamedTuple):
@@ -81,12 +86,14 @@ def run_statements(work: Work, asked: Asked, statements: Sequence[Statement]) ->
         last = next((one.rows for one in reversed(done) if one.rows is not None and one.rows.is_read), None)
         if asked.expect_results and (last is None or last.total == 0):
             raise no_rows()
+        if asked.expected is not None and last is not None:
+            require_rows(engine, last, asked.expected)
         if asked.results is not None and last is not None:
             _save(engine, work.spots[RESULTS], asked)
         engine.execute("COMMIT" if changes else "ROLLBACK")
         if changes:
             engine.execute(f"CHECKPOINT {quoted(alias_of(asked))}")
-    return _output(work, asked, done, last, changed=changes)
+    return _output(done, last, changed=changes)
 
 
 @contextmanager
@@ -101,7 +108,7 @@ def _opened(database: Spot, asked: Asked, results: Spot | None, *, writes: bool)
         engine.execute(f"SET memory_limit='{asked.memory_bytes // 1024}KiB'")
         engine.execute(_attaching(database, alias, writes=writes))
         engine.execute(f"USE {alias}")
-        engine.execute("SET explain_output='all'")  # how `plans` sees which tables are read
+        engine.execute(_EXPLAIN_ALL)
         if results is not None:
             engine.execute(f"SET allowed_paths=[{_text(results.path)}]")
         engine.execute("SET enable_external_access=false")
@@ -145,6 +152,7 @@ def _run_one(engine: duckdb.DuckDBPyConnection, asked: Asked, one: Statement) ->
         "columns": columns,
         "reads": list(known) if known is not None else None,
         "writes": list(one.writes) if one.writes is not None else None,
+        "destroys": one.destroys,
         "words": describe(one.kind, known, one.writes) if one.kind != "EXPLAIN" else one.words,
     }
     return _Done(said, rows)
@@ -177,8 +185,10 @@ def _count(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[st
 
 
 def _counted(one: Statement, rows: Rows | None, changed: int | None) -> dict[str, int | None]:
-    if one.is_read:
+    if one.is_read or one.kind == "EXPLAIN":
         return {"rows_read": rows.total if rows is not None else 0}
+    if one.kind == "SELECT":  # its rows say nothing of those that a statement within it changed
+        return {"rows_changed": None}
     return {"rows_changed": rows.total if rows is not None else changed}
 
 
@@ -219,6 +229,7 @@ def _asked(work: Work) -> Asked:
         results=results["format"] if results is not None else None,
         memory_bytes=int(inputs.get("memory_bytes") or MEMORY_BYTES),
         preview_rows=int(inputs.get("preview_rows", 20)),
+        expected=parse_expected(read_given(work, EXPECTED, MAX_EXPECTED_BYTES)) if EXPECTED in work.given else None,
     )
 
 
@@ -252,10 +263,11 @@ def _text(value: str) -> str:
 # --- what the host is told -------------------------------------------------------------------------------------------
 
 
-def _output(work: Work, asked: Asked, done: Sequence[_Done], last: Rows | None, *, changed: bool) -> dict[str, Any]:
+def _output(done: Sequence[_Done], last: Rows | None, *, changed: bool) -> dict[str, Any]:
     """`rows` are the first of the last statement that reads, as text; `schema` are their columns.
 
-    `database` is None if nothing was changed; of a statement, `reads` and `writes` are None if they are not known.
+    Of a statement, `reads` and `writes` are None if they are not known. Of the files that it leaves nothing is said,
+    and none is synced: the host hashes them itself, and what it makes of them is made durable.
     """
     said = [one.said for one in done]
     if len(json.dumps(said)) > MAX_DESCRIPTION:
@@ -271,24 +283,22 @@ def _output(work: Work, asked: Asked, done: Sequence[_Done], last: Rows | None, 
         "result_rows": last.total if last is not None else 0,
         "schema": last.columns if last is not None else [],
         "changed": changed,
-        "database": _seal(work.spots[DATABASE]) if changed else None,
-        "results": {**_seal(work.spots[RESULTS]), "format": asked.results} if asked.results is not None else None,
     }
 
 
-def _seal(spot: Spot) -> dict[str, Any]:
-    """Durable, and what it holds."""
-    descriptor = os.open(spot.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=spot.folder)
-    try:
-        os.fsync(descriptor)
-        digest, size = hashlib.sha256(), 0
-        while piece := os.pread(descriptor, _PIECE, size):
-            digest.update(piece)
-            size += len(piece)
-    finally:
-        os.close(descriptor)
-    os.fsync(spot.folder)
-    return {"sha256": digest.hexdigest(), "size": size}
+def _rehearse() -> None:
+    """What the engine does for the first time takes it longer. Done once here, where children are forked from."""
+    text = "INSERT INTO rehearsed SELECT 1"
+    engine = ENGINE.cursor()
+    for line in (_EXPLAIN_ALL, "BEGIN", "CREATE TEMP TABLE rehearsed (a INTEGER)"):
+        engine.execute(line)
+    for one in analyse(text):
+        tables_read(engine, one.text, {})
+        engine.execute(one.text).fetchone()
+    engine.execute("ROLLBACK")
+    engine.close()
 
+
+_rehearse()
 
 RUN: Final[Effect] = Run()

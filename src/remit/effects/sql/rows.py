@@ -77,6 +77,13 @@ def save(engine: duckdb.DuckDBPyConnection, path: str, form: str) -> None:
     engine.execute(f"COPY {_TO_SAVE} TO {where} ({_OPTIONS[form]})")
 
 
+def cells_as_json(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    """The same rows, to be fetched, each cell as a text of JSON. By the engine's own function, whatever macros there
+    are in the database.
+    """
+    return engine.execute(f"SELECT system.main.to_json(COLUMNS(*)) FROM {_TO_SAVE}")
+
+
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 

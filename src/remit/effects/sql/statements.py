@@ -27,6 +27,7 @@ _BEFORE_AN_OBJECT: Final = frozenset(
     {"OR", "REPLACE", "TEMP", "TEMPORARY", "UNIQUE", "RECURSIVE", "ON", "IF", "EXISTS"}
 )
 _BEFORE_A_NAME: Final = frozenset({"IF", "NOT", "EXISTS"})
+_DESTROYING: Final = frozenset({"DELETE", "DROP", "TRUNCATE"})
 _RUNS_IT: Final = frozenset({"analyze", "analyse"})
 
 _ADVICE: Final[Mapping[str, str]] = {
@@ -58,6 +59,8 @@ class Statement(NamedTuple):
     """Of one that changes rows: whether it says which."""
     words: str
     """For people."""
+    destroys: bool = False
+    """By its words, rows, columns or whole tables are gone afterwards."""
 
 
 def analyse(text: str) -> tuple[Statement, ...]:
@@ -126,7 +129,8 @@ def _analyse_one(number: int, found: duckdb.Statement) -> Statement:
         writes = _named_after_into(tokens)
     returns_rows = kind == "SELECT" or (tables.returns_rows if tables is not None else _returns(tokens))
     words = describe(kind, reads, writes)
-    return Statement(number, kind, text, reads, writes, parameters, is_read, returns_rows, words)
+    destroys = not is_read and _destroys(kind, tokens)
+    return Statement(number, kind, text, reads, writes, parameters, is_read, returns_rows, words, destroys)
 
 
 def _kind_of(found: duckdb.Statement) -> str:
@@ -261,6 +265,12 @@ def _named_after_into(tokens: Sequence[Token]) -> tuple[str, ...] | None:
 def _returns(tokens: Sequence[Token]) -> bool:
     """It is a word that nothing else can be named, but in quotes."""
     return any(token.word == "RETURNING" for token in tokens)
+
+
+def _destroys(kind: str, tokens: Sequence[Token]) -> bool:
+    """Of a column that is named like one of the words it is believed too: better once too often."""
+    replaces = kind == "CREATE" and [token.word for token in tokens[1:3]] == ["OR", "REPLACE"]
+    return replaces or any(token.word in _DESTROYING for token in tokens)
 
 
 def _copies_within(tokens: Sequence[Token]) -> bool:

@@ -1,0 +1,70 @@
+"""What is told of an action that runs SQL: its statements, the tables they name, and counts of rows. Never their text,
+never a parameter; rows only in a preview.
+"""
+
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from remit.contracts.base import Contract, Count, Identifier, Name, RelativePath, ShortText, Text
+
+MAX_STATEMENTS_TOLD: Final = 100
+MAX_COLUMNS_TOLD: Final = 100
+MAX_ROWS_SHOWN: Final = 20
+MAX_TABLES_TOLD: Final = 100
+
+
+class ToldStatement(Contract):
+    """One statement, as it was run on a copy of the database."""
+
+    number: Annotated[int, Field(ge=1, le=100_000)]
+    kind: Annotated[str, Field(max_length=40, pattern=r"^[A-Z_]{1,40}$")] = Field(
+        description="SELECT, INSERT, UPDATE, DELETE, MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN."
+    )
+    words: Text = Field(description="What it does, in a few words.")
+    reads: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] | None = Field(
+        default=None, description="Tables that it reads, also by way of a view; null if that is not known."
+    )
+    writes: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] | None = Field(
+        default=None, description="Tables, views and the like that it makes, changes or removes; null if not known."
+    )
+    rows_read: Count | None = Field(default=None, description="Rows that it gives; null if it is not one that reads.")
+    rows_changed: Count | None = Field(
+        default=None, description="Rows that it changes; null if they cannot be counted."
+    )
+    destroys: bool = Field(
+        default=False, description="Whether, by its words, rows, columns or whole tables are gone afterwards."
+    )
+
+
+class ToldColumn(Contract):
+    """A column of the rows that the last SELECT gives."""
+
+    name: ShortText
+    type: ShortText
+
+
+class SqlTold(Contract):
+    """One action that runs SQL."""
+
+    action_id: Identifier
+    connection: Name
+    database: RelativePath | None = Field(description="The database file; null: it is in memory, and forgotten.")
+    changes_database: bool = Field(description="Whether the file becomes another.")
+    statements: Annotated[tuple[ToldStatement, ...], Field(strict=False, max_length=MAX_STATEMENTS_TOLD)]
+    left_out: Count = Field(default=0, description="Statements that are not in the list, because it is long.")
+    result_rows: Count = Field(default=0, description="Rows that the last SELECT gives.")
+    columns: Annotated[tuple[ToldColumn, ...], Field(strict=False, max_length=MAX_COLUMNS_TOLD)] = ()
+    saved_to: RelativePath | None = Field(default=None, description="The file that these rows are saved to.")
+    query_file: RelativePath | None = Field(
+        default=None, description="The file that the statements stand in; null: in the plan itself."
+    )
+
+
+ShownRow = Annotated[tuple[Text | None, ...], Field(strict=False, max_length=MAX_COLUMNS_TOLD)]
+
+
+class SqlPreviewed(SqlTold):
+    """With the first rows, masked."""
+
+    rows: Annotated[tuple[ShownRow, ...], Field(strict=False, max_length=MAX_ROWS_SHOWN)] = ()

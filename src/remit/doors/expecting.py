@@ -1,0 +1,122 @@
+"""The rules of a plan about rows: their queries, run on the databases as the plan has left them, where they are.
+
+Only to read, in a sandboxed process, which compares the rows itself: no value of a row leaves it. What a rule says when
+it does not hold is which row and which column.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from remit.confine import beneath
+from remit.confine.names import Located
+from remit.doors.databases import closing, require_idle_in
+from remit.doors.folders import opened
+from remit.doors.sql_engine import Engine, Question
+from remit.effects.check import ROWS
+from remit.effects.plan_files import mismatch, require_ordinary
+from remit.effects.plan_steps import StepPlan
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+
+_MEND: Final = "Mend the plan or the rule, and have it approved anew."
+_NEXT_STEPS: Final = {
+    Reason.TIMED_OUT: "Give the query less to do, or more time: timeouts.sql, or timeouts.task for all rules together.",
+    Reason.CANCELLED: "Approve the plan again if it shall run after all.",
+    Reason.RULE_FAILED: _MEND,
+    Reason.SQL_FAILED: _MEND,
+    Reason.SQL_REFUSED: _MEND,
+    Reason.TOO_LARGE: "Put large values into the query itself.",
+}
+"""Instead of what is said of an action."""
+
+
+class RuleTimes(NamedTuple):
+    """Seconds for each query, and for all of them."""
+
+    each: float
+    together: float
+
+
+def has_other_rules(steps: StepPlan) -> bool:
+    """Whether there are any that are not about rows."""
+    return any(rule["type"] != ROWS for rule in steps.rules)
+
+
+def without_queries(steps: StepPlan) -> StepPlan:
+    """For the process that judges the other rules: how many there are is all that it needs to know of these."""
+    rules = tuple(rule if rule["type"] != ROWS else {"type": ROWS, "path": rule["path"]} for rule in steps.rules)
+    return steps._replace(rules=rules)
+
+
+def check_rows(
+    steps: StepPlan,
+    places: Mapping[int, Located],
+    engine: Engine,
+    times: RuleTimes,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """Every rule about rows, in their order. Raises what the first that does not hold says, or cannot be checked."""
+    numbers = {path: number for number, path in enumerate(steps.paths)}
+    deadline = time.monotonic() + times.together
+    for number, rule in enumerate(steps.rules, start=1):
+        if rule["type"] != ROWS:
+            continue
+        try:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise EnvironmentFailed(Reason.TIMED_OUT, "the rules before it took all the time")
+            _check(rule, places.get(numbers[rule["path"]]), engine, min(times.each, left), meanwhile)
+        except RemitError as problem:
+            raise _told(problem, f"rule {number} of {len(steps.rules)} ({ROWS})", rule["path"]) from problem
+
+
+def _check(
+    rule: Mapping[str, Any], place: Located | None, engine: Engine, seconds: float, meanwhile: Callable[[], None]
+) -> None:
+    with _at_rest(place, rule["path"]) as database:
+        engine.run(
+            Question(
+                text=rule["query"].encode("utf-8", "surrogatepass"),
+                parameters=rule["parameters"],
+                database=database,
+                alias=database.name.partition(".")[0] or "database",
+                reads_only=True,
+                expect_results=False,
+                results=None,
+                form=None,
+                seconds=seconds,
+                expected=json.dumps(rule["expected"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            ),
+            meanwhile=meanwhile,
+        )
+
+
+@contextmanager
+def _at_rest(place: Located | None, path: str) -> Iterator[Located]:
+    """A database that is there, that nobody writes to, and that is the same before and after."""
+    if place is None:
+        raise _no_database(path)
+    with opened(place.base, place.parents, where=path) as folder:
+        require_idle_in(folder, place, writes=False)
+        if not beneath.exists(folder, place.name):
+            raise _no_database(path)
+        with closing(beneath.open_file(folder, place.name, where=path)) as descriptor:
+            seen = beneath.identify(descriptor)
+        require_ordinary(seen, where=path)
+        yield place
+        if beneath.peek(folder, place.name, where=path) != seen:
+            raise mismatch("somebody changed the database while the rule was checked", path)
+
+
+def _no_database(path: str) -> RemitError:
+    return Refused(Reason.RULE_FAILED, "there is no such database", where=path)
+
+
+def _told(problem: RemitError, rule: str, path: str) -> RemitError:
+    """With the number of the rule and its file, which the process that ran the query does not know."""
+    how = "does not hold" if problem.reason is Reason.RULE_FAILED else "could not be checked"
+    what = "its parameters are too large to be handed over" if problem.reason is Reason.TOO_LARGE else problem.what
+    next_step = _NEXT_STEPS.get(problem.reason, problem.next_step)
+    return EnvironmentFailed(problem.reason, f"{rule} {how}: {what}", where=path, next_step=next_step)

@@ -1,0 +1,239 @@
+"""What people see of SQL in a plan: statements, tables, rows, the way back; and nothing that a terminal obeys."""
+
+from typing import Any
+
+import click
+import pytest
+
+from remit.cli.plan_summary import lines_not_shown, render_outcome, render_preview
+from remit.cli.sql_view import render_rows, render_sql, render_way_back, summarise
+from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
+from remit.contracts.sql_told import SqlPreviewed, SqlTold, ToldColumn
+from tests.cli.test_plan_views import DIGEST, ended, previewed, text
+
+WIDTHS = (80, 120)
+
+
+def statement(number: int, kind: str, reads: Any, writes: Any, **more: Any) -> dict[str, Any]:
+    return {"number": number, "kind": kind, "words": "in words", "reads": reads, "writes": writes, **more}
+
+
+MIGRATION: dict[str, Any] = {
+    "action_id": "a2",
+    "connection": "shop",
+    "database": "data/shop.duckdb",
+    "query_file": "migrations/002.sql",
+    "changes_database": True,
+    "statements": [
+        statement(1, "ALTER", [], ["orders"], destroys=True),
+        statement(2, "UPDATE", ["orders", "prices"], ["orders"], rows_changed=1_203),
+        statement(3, "DELETE", ["orders"], ["orders"], rows_changed=1, destroys=True),
+        statement(4, "MERGE_INTO", None, ["orders"], rows_changed=2),
+        statement(5, "SELECT", ["orders"], [], rows_read=400),
+    ],
+    "result_rows": 400,
+    "columns": [{"name": "id", "type": "INTEGER"}, {"name": "item", "type": "VARCHAR"}],
+    "rows": [["1", "bread"], ["22", None]],
+}
+READING: dict[str, Any] = {
+    "action_id": "a3",
+    "connection": "shop",
+    "database": "data/shop.duckdb",
+    "changes_database": False,
+    "statements": [statement(1, "SELECT", ["orders"], [], rows_read=400)],
+    "result_rows": 400,
+    "columns": MIGRATION["columns"],
+    "rows": MIGRATION["rows"],
+}
+SAVING: dict[str, Any] = READING | {"action_id": "a4", "saved_to": "reports/totals.parquet"}
+CHANGE: dict[str, Any] = {
+    "action_id": "a2",
+    "path": "data/shop.duckdb",
+    "new_path": None,
+    "operation": "MODIFY",
+    "before": DIGEST,
+    "after": DIGEST,
+    "size_before": 798_720,
+    "size_after": 811_008,
+    "lines_added": 0,
+    "lines_removed": 0,
+    "diff": "",
+    "diff_left_out": 0,
+}
+RESULTS: dict[str, Any] = CHANGE | {
+    "action_id": "a4",
+    "path": "reports/totals.parquet",
+    "operation": "CREATE",
+    "before": None,
+    "size_before": None,
+}
+
+
+def migration(**changed: Any) -> PlanPreviewDocument:
+    told = MIGRATION | changed
+    return previewed(files=[CHANGE], sql=[told], risk="HIGH")
+
+
+def shown(document: PlanPreviewDocument, monkeypatch: pytest.MonkeyPatch, width: int, **options: Any) -> list[str]:
+    monkeypatch.setenv("COLUMNS", str(width))
+    return text(render_preview(document, **options)).splitlines()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_migration_is_shown_as_one_reviews_it(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    lines = shown(migration(), monkeypatch, width)
+    assert lines[0] == "Plan plan-1: 1 change to 1 file, 1,206 rows by SQL"
+    start = lines.index("    #  statement   writes  reads           rows, on a copy")
+    assert lines[start - 2 : start] == [
+        "a2: change data/shop.duckdb",
+        "  by        migrations/002.sql, on connection shop: data/shop.duckdb",
+    ]
+    assert lines[start + 1 : start + 6] == [
+        "    1  ALTER       orders",
+        "    2  UPDATE      orders  orders, prices  1,203 changed",
+        "    3  DELETE      orders  orders          1 removed",
+        "    4  MERGE INTO  orders  not known       2 changed",
+        "    5  SELECT              orders          400 read",
+    ]
+    assert lines[start + 7 : start + 10] == ["    id  item", "     1  bread", "    22  NULL"]
+    told = " ".join(" ".join(lines).split())
+    assert "removes rows, columns or whole tables are gone after statements 1 (ALTER), 3 (DELETE)" in told
+    assert "rows 400 rows (the first 2 above), 2 columns: id INTEGER, item VARCHAR" in told
+    assert "undo yes: the whole database file is kept as it is now (798.7 KB)" in told
+    assert all(len(line) <= width for line in lines)
+
+
+def test_actions_that_read_are_told_apart_from_those_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(previewed(files=[CHANGE, RESULTS], sql=[MIGRATION, READING, SAVING]), monkeypatch, 120)
+    assert lines[1:4] == [
+        "  a2: change data/shop.duckdb        5 statements, 1,206 rows changed",
+        "  a4: create reports/totals.parquet  1 statement, 400 rows read",
+        "  a3: read data/shop.duckdb          1 statement, 400 rows read",
+    ]
+    told = "\n".join(lines)
+    subject = "a4: create reports/totals.parquet\n"
+    assert f"{subject}  by        SQL in the plan, on connection shop: data/shop.duckdb\n" in told
+    assert "  saved     reports/totals.parquet: Parquet, 400 rows (the first 2 above), 2 columns: id INTEGER" in told
+    assert "  undo      yes: the file is new, and would be removed\n" in told
+    assert "  undo      nothing to take back: it only reads\n" in told
+
+
+def test_without_diffs_the_list_still_counts_statements_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = shown(migration(), monkeypatch, 120, most=0)
+    assert lines[1] == "  a2: change data/shop.duckdb  5 statements, 1,206 rows changed"
+    assert not any("UPDATE" in line or "bread" in line for line in lines)
+
+
+def test_many_statements_are_cut_and_counted_before_anybody_says_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [statement(number, "INSERT", [], ["t"], rows_changed=1) for number in range(1, 101)]
+    document = migration(statements=many, left_out=7)
+    lines = shown(document, monkeypatch, 80)
+    assert "    ... 60 more statements: --full" in lines
+    assert "    ... 7 more statements that are not listed" in lines
+    assert lines_not_shown(document, 40) == 67
+    assert lines_not_shown(document, None) == 7
+    assert not any("60 more" in line for line in shown(document, monkeypatch, 80, most=None))
+
+
+def test_long_lists_of_tables_wrap_at_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [f"a_table_with_a_long_name_{number}" for number in range(9)]
+    told = SqlPreviewed.from_tree(MIGRATION | {"statements": [statement(1, "INSERT", tables, ["t"], rows_changed=1)]})
+    lines = text(render_sql(told, width=80)).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert all(any(name in line for line in lines) for name in tables)
+
+
+def test_a_table_of_rows_is_as_wide_as_the_terminal_and_says_what_it_leaves_out() -> None:
+    columns = [ToldColumn(name=f"column_{number}", type="VARCHAR") for number in range(20)]
+    rows = [[f"{'漢字' * 12} {number}"] * 20 for number in range(3)]
+    lines = text(render_rows(columns, rows, 80)).splitlines()
+    from rich.cells import cell_len  # noqa: PLC0415 - what a character takes on a screen
+
+    assert all(cell_len(line) <= 80 for line in lines)
+    assert lines[-1] == "    ... 14 more columns"
+    whole = text(render_rows(columns, rows, 100_000)).splitlines()
+    assert len(whole) == 4, "to a file, nothing is cut"
+    assert whole[1].count(rows[0][0]) == 20
+
+
+def test_where_only_ascii_can_be_written_cells_are_cut_with_dots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remit.cli.sql_view.speaks_unicode", lambda: False)
+    columns = [ToldColumn(name="a", type="VARCHAR")]
+    assert text(render_rows(columns, [["x" * 100]], 30)).splitlines()[1].isascii()
+
+
+@pytest.mark.parametrize("evil", ["\x1b[2J", "\r", "\n  risk      LOW", "\u202e"])
+def test_no_name_and_no_cell_reaches_the_terminal_as_an_order(evil: str) -> None:
+    told: dict[str, Any] = MIGRATION | {
+        "action_id": "a2",
+        "database": f"x{evil}",
+        "query_file": f"q{evil}",
+        "saved_to": f"s{evil}.csv",
+        "statements": [statement(1, "SELECT", [f"r{evil}"], [f"w{evil}"], rows_read=1)],
+        "columns": [{"name": f"c{evil}", "type": f"t{evil}"}],
+        "rows": [[f"v{evil}"]],
+    }
+    lines = list(render_preview(previewed(files=[CHANGE | {"path": f"x{evil}"}], sql=[told])))
+    assert all(click.unstyle(line).isprintable() for line in lines)
+    assert sum(click.unstyle(line).startswith("  risk ") for line in lines) == 1
+
+
+def test_what_destroys_is_red_and_what_changes_is_yellow() -> None:
+    lines = list(render_sql(SqlPreviewed.from_tree(MIGRATION), width=80))
+    assert lines[1].startswith(click.style("    1  ALTER", fg="red", reset=False))
+    assert lines[2].startswith(click.style("    2  UPDATE", fg="yellow", reset=False))
+    assert click.unstyle(lines[5]) == lines[5]
+
+
+def test_a_new_database_would_be_removed_and_a_second_change_goes_back_to_before_the_first() -> None:
+    told = SqlTold.from_tree({key: value for key, value in MIGRATION.items() if key != "rows"})
+    new = PreviewedFile.from_tree(CHANGE | {"operation": "CREATE", "before": None, "size_before": None})
+    assert render_way_back(told, new) == "yes: the database is new, and would be removed"
+    second = CHANGE | {"action_id": "a5", "size_before": 1}
+    both = previewed(files=[CHANGE, second], sql=[MIGRATION, MIGRATION | {"action_id": "a5"}])
+    assert text(render_preview(both)).count("is kept as it is now (798.7 KB)") == 2
+
+
+def test_in_memory_it_says_that_changes_are_forgotten() -> None:
+    told = SqlTold.from_tree(
+        {"action_id": "a1", "connection": "scratch", "database": None, "changes_database": False}
+        | {"statements": [statement(1, "CREATE", [], ["t"])], "saved_to": "x.csv"}
+    )
+    assert "  remark    the database is in memory: what is changed in it is forgotten" in text(render_sql(told))
+    assert summarise(told) == "1 statement, 0 rows read"
+
+
+def test_a_run_that_stands_tells_what_its_sql_did_and_shows_no_row() -> None:
+    told = {key: value for key, value in MIGRATION.items() if key != "rows"}
+    report = ended().tree()["report"] | {"sql": [told]}
+    done = text(render_outcome(ended(report=report)))
+    assert "  ran       a2: SQL on connection shop: 5 statements, 1,206 rows changed\n" in done
+    assert "    2  UPDATE      orders  orders, prices  1,203 changed\n" in done
+    assert "400 rows, 2 columns: id INTEGER, item VARCHAR" in done
+    alone = text(render_outcome(ended(report=report | {"sql": [told | {"action_id": "a1"}]})))
+    assert alone.startswith("SUCCESS  plan-1: 1 of 1 action, 1 file\n"), "a database has no lines"
+    short = text(render_outcome(ended(report=report), diffs=False))
+    assert "UPDATE" not in short
+    assert "1,206 rows changed" in short
+
+
+def test_a_run_that_went_back_does_not_boast_of_its_sql() -> None:
+    told = {key: value for key, value in MIGRATION.items() if key != "rows"}
+    report = ended("ROLLED_BACK").tree()["report"] | {"sql": [told]}
+    assert "SQL" not in text(render_outcome(ended("ROLLED_BACK", report=report)))
+
+
+def test_what_comes_to_nothing_is_not_said_to_only_read() -> None:
+    idle = MIGRATION | {"changes_database": False, "statements": [statement(1, "UPDATE", [], ["t"], rows_changed=0)]}
+    shown = text(render_preview(previewed(files=[], sql=[idle, SAVING])))
+    assert "a2: no change of data/shop.duckdb\n" in shown
+    assert "nothing to take back: it changes nothing\n" in shown
+    assert "a4: no change of reports/totals.parquet\n" in shown
+
+
+@pytest.mark.parametrize(
+    "kind, right", [("DECIMAL(9,2)", True), ("UBIGINT", True), ("INTERVAL", False), ("INTEGER[]", False)]
+)
+def test_numbers_stand_on_the_right(kind: str, right: bool) -> None:  # noqa: FBT001 - as the table says
+    lines = text(render_rows([ToldColumn(name="wide name", type=kind)], [["7"]], 80)).splitlines()
+    assert (lines[1] == "    " + "7".rjust(9)) is right
