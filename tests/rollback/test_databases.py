@@ -12,8 +12,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
+from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.doors import rollback
+from remit.road import Unsettled
 from tests.plan_road.project import Project, delete, plan_of, rename
 from tests.plan_sql.shop import CONNECTIONS, DATABASE, Shop, held_open, sql
 
@@ -164,14 +165,39 @@ def test_one_that_was_renamed_is_looked_at_where_it_is_now(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-15")
-@pytest.mark.parametrize("moment", ["staging", "verifying"])
-def test_one_that_is_opened_meanwhile_stays_as_the_plan_left_it(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, moment: str
+def test_one_that_is_opened_before_the_exchange_stays_as_the_plan_left_it(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.apply(plan_of(sql("a1", UPDATE)))
     after = shop.tree()
+    log = write_a_log_before(shop, monkeypatch, "make_folders")
+    rolled = shop.workspace.rollback("last")
+    assert (rolled.status, [error.error_code for error in rolled.errors]) == ("FAILED", [BUSY])
+    log.unlink()
+    assert shop.tree() == after
+
+
+@pytest.mark.req("PX-15")
+def test_one_that_is_opened_after_the_exchange_is_left_until_it_is_closed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To go back now would bring the log of one file to the other."""
+    shop.apply(plan_of(sql("a1", UPDATE)))
+    after = shop.tree()
+    log = write_a_log_before(shop, monkeypatch, "require_as_planned")
+    with pytest.raises(Unsettled, match="this database is in use"):
+        shop.workspace.rollback("last")
+    monkeypatch.undo()
+    log.unlink()
+    (report,) = shop.workspace.recover()
+    assert isinstance(report.outcome, RollbackOutcome)
+    assert report.outcome.status == "FAILED"
+    assert shop.tree() == after
+
+
+def write_a_log_before(shop: Shop, monkeypatch: pytest.MonkeyPatch, name: str) -> Path:
+    """Somebody begins to write right before this function of the rollback door."""
     log = shop.database.with_name(f"{shop.database.name}.wal")
-    name = "make_folders" if moment == "staging" else "require_as_planned"
     real: Any = getattr(rollback, name)
 
     def meanwhile(*arguments: Any, **named: Any) -> Any:
@@ -179,10 +205,7 @@ def test_one_that_is_opened_meanwhile_stays_as_the_plan_left_it(
         return real(*arguments, **named)
 
     monkeypatch.setattr(rollback, name, meanwhile)
-    rolled = shop.workspace.rollback("last")
-    assert (rolled.status, [error.error_code for error in rolled.errors]) == ("FAILED", [BUSY])
-    log.unlink()
-    assert shop.tree() == after
+    return log
 
 
 def test_a_log_beside_a_file_that_is_no_database_is_nobody_s_business(shop: Shop) -> None:
