@@ -42,6 +42,15 @@ def test_a_database_that_is_not_there_is_made_and_goes_again(shop: Shop) -> None
     assert shop.tree() == before
 
 
+def test_a_statement_that_misses_its_table_where_there_was_no_database_says_so(shop: Shop) -> None:
+    """Most likely the path in remit.yaml is wrong."""
+    preview = shop.workspace.preview(plan_of(sql("a1", "DELETE FROM orders", connection="new")))
+    (problem,) = preview.document.problems
+    assert "there is no such database yet, so it began empty" in problem.message
+    known = shop.workspace.preview(plan_of(sql("a1", "DELETE FROM nowhere"))).document.problems
+    assert "empty" not in known[0].message
+
+
 @pytest.mark.req("PX-18", "PX-20")
 def test_each_action_starts_from_what_the_one_before_left(shop: Shop) -> None:
     before = shop.tree()

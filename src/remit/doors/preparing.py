@@ -212,7 +212,10 @@ class _Preparing:
         if files.reads_only and before is None:
             raise missing(lineage.place.path, "there is no such database")
         lineage.ensure_file(self._engine.require_wanted)
-        answer = self._run(step, action, files, lineage.path, lineage.alias, reads_only=files.reads_only)
+        try:
+            answer = self._run(step, action, files, lineage.path, lineage.alias, reads_only=files.reads_only)
+        except RemitError as problem:
+            raise problem if before is not None else _began_empty(problem) from None
         if not answer.changed:
             if before is None:
                 raise missing(lineage.place.path, "there is no such database, and none of the statements makes one")
@@ -388,6 +391,14 @@ def _placed(problem: RemitError, action: SqlAction, files: SqlFiles) -> RemitErr
             else "Make two actions of it: one that changes the database, and one that saves rows of it."
         )
     return EnvironmentFailed(problem.reason, what, where=where, next_step=next_step)
+
+
+def _began_empty(problem: RemitError) -> RemitError:
+    """A wrong path in remit.yaml reads like a wrong statement else."""
+    if problem.reason is not Reason.SQL_FAILED:
+        return problem
+    what = f"{problem.what}; there is no such database yet, so it began empty"
+    return type(problem)(problem.reason, what, where=problem.where, next_step=problem.next_step)
 
 
 def _source(step: Step) -> str:

@@ -66,7 +66,7 @@ def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: i
         Reason.SQL_FAILED,
         f"statement {number} ({kind}): {_words(problem, message, has_read=has_read)}",
         where="the SQL text",
-        next_step="Mend the statement. The database is as it was.",
+        next_step="Mend the statement. Nothing of this action was done.",
     )
 
 
@@ -75,7 +75,7 @@ def no_rows() -> EnvironmentFailed:
         Reason.SQL_FAILED,
         "rows were expected, and the last statement that reads gave none",
         where="the SQL text",
-        next_step="See why there are none, or leave out `expect_results`. The database is as it was.",
+        next_step="See why there are none, or leave out `expect_results`. Nothing of this action was done.",
     )
 
 

@@ -36,7 +36,8 @@ _ADVICE: Final[Mapping[str, str]] = {
     "EXPORT": "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`.",
     "PREPARE": "Write the statement itself, with parameters: $name.",
     "EXECUTE": "Write the statement itself, with parameters: $name.",
-    "MULTI": "Name the values of PIVOT's columns: ON column IN (...).",
+    "MULTI": "The engine would make several of it. Write them yourself: ADD COLUMN first, then SET NOT NULL; "
+    "and name the values of PIVOT's columns: ON column IN (...).",
 }
 _PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
 
