@@ -1,5 +1,6 @@
 """After the run: every file is looked at again, and the plan's rules are checked; what does not hold is taken back."""
 
+import os
 from typing import Any
 
 import pytest
@@ -128,3 +129,21 @@ def test_whoever_wrote_to_the_old_file_meanwhile_keeps_his_bytes(project: Projec
         outcome = ran(project.workspace.apply(envelope, on_status=at_phase("VERIFYING", write)))
     assert outcome.status.status == "ROLLED_BACK"
     assert project.read("a.txt") == "one\ntwo\nthree\ntheirs\n"
+
+
+@pytest.mark.req("PX-28")
+def test_what_somebody_else_made_alike_is_his(project: Project) -> None:
+    """The plan never came to its file; that it looks like the plan's own work does not make it so."""
+    project.write("a.txt")
+    project.write("b.txt")
+    envelope = project.approve(plan_of(replace("a1", "a.txt"), replace("a2", "b.txt"))).canonical()
+
+    def make_the_same() -> None:
+        project.write("b.new", "one\nTWO\nthree\n")
+        os.replace(project.root / "b.new", project.root / "b.txt")
+
+    outcome = ran(project.workspace.apply(envelope, on_status=at_phase("RUNNING", make_the_same)))
+    assert outcome.status.status in {"FAILED", "ROLLED_BACK"}
+    assert project.read("a.txt") == "one\ntwo\nthree\n"
+    assert project.read("b.txt") == "one\nTWO\nthree\n"
+    assert project.workspace.recover() == []

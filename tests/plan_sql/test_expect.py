@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from remit.contracts.outcome import PlanOutcome
@@ -386,3 +387,16 @@ def test_no_half_of_a_plan_stays_that_tries_what_is_not_for_one(shop: Shop) -> N
     outcome = shop.apply(plan, even_if_it_fails=True)
     assert (outcome.status.status, [error.error_code for error in outcome.errors]) == ("ROLLED_BACK", [1110])
     assert shop.tree() == before
+
+
+def test_a_macro_of_the_database_cannot_make_a_rule_hold(open_shop: Callable[..., Shop]) -> None:
+    shop = open_shop()
+    macros = """CREATE MACRO count_star() AS 1::BIGINT; CREATE MACRO to_json(a) AS '1';
+        CREATE MACRO "left"(a, b) AS 'x'"""
+    with duckdb.connect(str(shop.database)) as database:
+        database.execute(macros)
+    shop.write("notes.txt")
+    rules = [expect("SELECT id FROM orders ORDER BY id", [1])]
+    assert shop.apply(plan_of(replace("a1", "notes.txt"), rules=rules)).status.status == "ROLLED_BACK"
+    (told,) = shop.workspace.preview(plan_of(sql("a1", "SELECT id FROM orders ORDER BY id"))).document.sql
+    assert (told.result_rows, told.rows[0][0]) == (3, "1")

@@ -49,9 +49,26 @@ def test_no_text_no_parameter_and_no_row_is_kept(
 
 
 @pytest.mark.req("PX-18")
+def test_the_members_of_a_type_are_no_name_of_it(shop: Shop, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They may have come from rows."""
+    caplog.set_level(logging.DEBUG)
+    shop.apply(plan_of(sql("a1", "CREATE TYPE e AS ENUM (SELECT password FROM people)")))
+    text = "SELECT password::e AS x, [password::e] AS y, 1.5::DECIMAL(9,2) AS z FROM people"
+    outcome = shop.apply(plan_of(sql("a1", text), plan_id="second"))
+    assert [column.type for column in outcome.report.sql[0].columns] == ["ENUM", "ENUM[]", "DECIMAL(9,2)"]
+    failing = shop.workspace.preview(plan_of(sql("a1", "SELECT sum(password::e) AS a FROM people"))).document
+    assert failing.status == "WOULD_FAIL"
+    kept = everything_kept(shop, tmp_path, caplog.text + outcome.canonical().decode() + failing.canonical().decode())
+    assert [word for word in WORDS if word in kept] == []
+
+
+@pytest.mark.req("PX-18")
 @pytest.mark.parametrize(
     "text",
     [
+        "SELECT list_aggr([1], $new) AS a",
+        "SELECT struct_extract({'a': 1}, $new) AS a",
+        'SELECT * FROM people WHERE name = "quokka-in-the-text"',
         "SELECT 1 'quokka-in-the-text'",
         "SELECT * FROM people WHERE 'quokka-in-the-text' = nowhere",
         "SELECT 'quokka-in-the-text'::INTEGER AS a",

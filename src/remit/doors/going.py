@@ -220,12 +220,12 @@ def take_back(course: Course, runner: Runner, progress: Progress, note: Note) ->
             if wave > 0:
                 note(note_undone(wave))
         remove_folders(course.root, course.folders)
-        return _require_as_before(course, left)
+        return _require_as_before(course, left, progress.not_done)
     except BaseException as problem:  # an interrupt, too, leaves it half-way
         raise stuck(course, problem) from problem
 
 
-def _require_as_before(course: Course, left: Collection[int]) -> tuple[str, ...]:
+def _require_as_before(course: Course, left: Collection[int], not_done: Collection[int]) -> tuple[str, ...]:
     steps = [step for step in course.plan.steps if step.problem is None and not step.unchanged]
     places = course.places()
     others: list[str] = []
@@ -233,7 +233,9 @@ def _require_as_before(course: Course, left: Collection[int]) -> tuple[str, ...]
         before = course.first.get(path)
         if not look.other and _fits(look.state, before, hashed=True):
             continue
-        is_of_plan = not look.other and before is not None and _is_of_plan(look.state, path, steps)
+        # Somebody else may have made the very same of it; what was not done here is nothing to take back.
+        ours = [step for step in steps if step.number not in not_done]
+        is_of_plan = not look.other and before is not None and _is_of_plan(look.state, path, ours)
         if is_of_plan and not _is_left(path, steps, left):
             raise EnvironmentFailed(
                 Reason.ROLLBACK_FAILED,

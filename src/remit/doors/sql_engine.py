@@ -45,7 +45,7 @@ _OF_THE_TEXT: Final = "the SQL text"
 _NAME: Final = re.compile(r"[^\W\d]\w*(\(([^\W\d][\w.]*|\*)?\))?")
 # The engine's own words may quote a piece of the text: a string, or a long number.
 _ENGINES_WORDS: Final = re.compile(r"\b[A-Z][A-Za-z ]{1,40} Error: .*", re.DOTALL)
-_QUOTED: Final = re.compile(r"'[^']*'?|\$(\w*)\$.*?(\$\1\$|$)|\d{5,}", re.DOTALL)
+_QUOTED: Final = re.compile(r"'[^']*'?|\"(?![A-Za-z_]\w{0,62}\")[^\"]*\"|\$(\w*)\$.*?(\$\1\$|$)|\d{5,}", re.DOTALL)
 
 
 class Question(NamedTuple):
@@ -112,7 +112,10 @@ class Engine:
                 raise _cut_short(cut, question.seconds) from None
             except RemitError as problem:
                 raise type(problem)(
-                    problem.reason, without_text(problem.what), where=problem.where, next_step=problem.next_step
+                    problem.reason,
+                    without_text(problem.what, has_values=bool(question.parameters)),
+                    where=problem.where,
+                    next_step=problem.next_step,
                 ) from None
         return read_answer(finished.output)
 
@@ -169,9 +172,15 @@ def require_duckdb() -> None:
         )
 
 
-def without_text(words: str) -> str:
-    """Without what the engine quotes of the text."""
-    return _ENGINES_WORDS.sub(lambda found: _QUOTED.sub("...", found[0]), words)
+def without_text(words: str, *, has_values: bool = False) -> str:
+    """Without what the engine quotes of the text; of a text with values bound to it, only what kind of error it is."""
+
+    def told(found: re.Match[str]) -> str:
+        if has_values or "ENUM(" in found[0]:  # whose members may come from rows, in quotes within quotes
+            return found[0].partition(":")[0]
+        return _QUOTED.sub("...", found[0])
+
+    return _ENGINES_WORDS.sub(told, words)
 
 
 def is_of_the_text(where: str) -> bool:

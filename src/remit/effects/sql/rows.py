@@ -1,8 +1,11 @@
 """The rows that a statement gives: kept in memory once, counted, shown in part, and saved.
 
 Once, because a second run may give others. As text, because the engine needs more than is here to hand out some values.
+By functions of `system.main`: the database may hold macros of the same names.
 """
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +20,11 @@ MAX_PREVIEW: Final = 128 << 10
 MAX_COLUMNS: Final = 1_000
 
 _OPTIONS: Final = {"parquet": "FORMAT parquet", "csv": "FORMAT csv, HEADER true", "json": "FORMAT json, ARRAY true"}
-_KEPT: Final = 'temp.main."remit kept rows"'
-_TO_SAVE: Final = 'temp.main."remit rows to save"'
+# Nobody can guess the names, so no statement writes to these tables.
+_SUFFIX: Final = os.urandom(16).hex()
+_KEPT: Final = f'temp.main."remit kept rows {_SUFFIX}"'
+_TO_SAVE: Final = f'temp.main."remit rows to save {_SUFFIX}"'
+_DETAILS: Final = re.compile(r"\((?!\d+(, ?\d+)?\)).*\)", re.DOTALL)
 
 
 class Rows(NamedTuple):
@@ -38,8 +44,8 @@ def keep(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str,
     table = _TO_SAVE if one.is_read else _KEPT
     engine.execute(f"CREATE OR REPLACE TEMP TABLE {_unqualified(table)} AS {_source(one)}", dict(values))
     described = engine.execute(f"SELECT * FROM {table} LIMIT 0").description
-    columns = [{"name": column[0], "type": str(column[1])} for column in described]
-    (total,) = engine.execute(f"SELECT count(*) FROM {table}").fetchone() or (0,)
+    columns = [{"name": column[0], "type": _kind(str(column[1]))} for column in described]
+    (total,) = engine.execute(f"SELECT system.main.count_star() FROM {table}").fetchone() or (0,)
     return Rows(one.is_read, total, columns[:MAX_COLUMNS], _preview(engine, table, most))
 
 
@@ -54,7 +60,7 @@ def _source(one: Statement) -> str:
 
 def _preview(engine: duckdb.DuckDBPyConnection, table: str, most: int) -> list[list[str | None]]:
     found = engine.execute(
-        f"SELECT left(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1}) FROM {table} LIMIT {most}"
+        f'SELECT system.main."left"(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1}) FROM {table} LIMIT {most}'
     ).fetchall()
     shown: list[list[str | None]] = []
     room = MAX_PREVIEW
@@ -65,6 +71,11 @@ def _preview(engine: duckdb.DuckDBPyConnection, table: str, most: int) -> list[l
             break
         shown.append(cells)
     return shown
+
+
+def _kind(type_name: str) -> str:
+    """Without the members of an ENUM, which may have come from rows, and what else a type is made of."""
+    return _DETAILS.sub("", type_name)
 
 
 def _cut(cell: str | None) -> str | None:
