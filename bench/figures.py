@@ -58,3 +58,16 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     yield report
     if last != began:
         sys.stderr.write(f"\r{what}: {total:,}, {time.monotonic() - began:.0f} s{' ' * 20}\n")
+
+
+def take_turns(ways: dict[str, Callable[[], float]], rounds: int, what: str) -> dict[str, list[float]]:
+    """What each took, in milliseconds. The first round warms caches and starts the sandbox: it is not counted."""
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    with progress(what, rounds) as report:
+        for number in range(rounds + 1):
+            for name, way in ways.items():
+                measured = way()
+                if number:
+                    taken[name].append(measured)
+            report(number)
+    return taken

@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from figures import Figure, progress, render, say
+import figures
+from figures import Figure, render, say
 from remit.founding import initialise
 from remit.ids import system_clock
 from remit.workspace import Workspace
@@ -226,16 +227,8 @@ def _spawn(command: list[str], environ: dict[str, str]) -> float:
 
 
 def take_turns(ways: dict[str, Callable[[], float]], rounds: int, what: str) -> dict[str, float]:
-    """The median of each, in milliseconds. The first round warms caches and starts the sandbox: it is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    with progress(what, rounds) as report:
-        for number in range(rounds + 1):
-            for name, way in ways.items():
-                measured = way()
-                if number:
-                    taken[name].append(measured)
-            report(number)
-    return {name: statistics.median(values) for name, values in taken.items()}
+    """The median of each, in milliseconds."""
+    return {name: statistics.median(taken) for name, taken in figures.take_turns(ways, rounds, what).items()}
 
 
 def measure_edits(folder: Path, rounds: int, *, peers: bool) -> list[Figure]:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import duckdb
 
-from figures import Figure, progress, render, say
+from figures import Figure, render, say, take_turns
 from remit.doors import plan as plan_door
 from remit.doors import preparing
 from remit.doors.plan_life import PlanLives
@@ -186,19 +186,6 @@ class Stopwatch:
                 self.taken[name] += (time.perf_counter() - began) * 1e3
 
         return timed
-
-
-def take_turns(ways: dict[str, Callable[[], float]], rounds: int, what: str) -> dict[str, list[float]]:
-    """What each took, in milliseconds. The first round warms caches and starts the sandbox: it is not counted."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    with progress(what, rounds) as report:
-        for number in range(rounds + 1):
-            for name, way in ways.items():
-                measured = way()
-                if number:
-                    taken[name].append(measured)
-            report(number)
-    return taken
 
 
 def measure_small(folder: Path, rounds: int) -> list[Figure]:

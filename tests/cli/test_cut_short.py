@@ -1,16 +1,13 @@
 """Asked to end, or killed: what a signal does to a run, and what the next command says of what was left."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Remit
-from tests.cli.test_plan_commands import AFTER, BEFORE, SLOW, applied, create, project, put, update
+from tests.cli.test_plan_commands import AFTER, BEFORE, SLOW, applied, create, interrupted, project, put, update
 
 __all__ = ["project"]
 
@@ -28,27 +25,9 @@ main(["rollback", "last"])
 """
 
 
-def asked_to_end(project: Path, program: str) -> tuple[int, str, str]:
-    """The program says when it has come to the point where a machine asks it to end."""
-    environ = {**os.environ, "REMIT_STATE": str(project.parent / "state")}
-    with subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=project,
-        env=environ,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        assert running.stderr is not None
-        assert running.stderr.readline() == "running\n"
-        running.send_signal(signal.SIGTERM)
-        out, err = running.communicate(timeout=60)
-    return running.returncode, out, err
-
-
 def test_a_polite_kill_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path) -> None:
     remit("approve", put(project, update(), create("new/file.txt")), "-o", "envelope.json")
-    code, out, err = asked_to_end(project, SLOW)
+    code, out, err = interrupted(project, SLOW, signal.SIGTERM)
     assert code == 1, (out, err)
     assert "Cancelling; everything will be taken back." in err
     assert out.startswith("CANCELLED  plan-1")
@@ -59,7 +38,7 @@ def test_a_polite_kill_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path
 
 def test_a_polite_kill_of_a_rollback_leaves_nothing_half_done(remit: Remit, project: Path) -> None:
     assert applied(remit, put(project, update())).code == 0
-    code, out, err = asked_to_end(project, SLOW_ROLLBACK)
+    code, out, err = interrupted(project, SLOW_ROLLBACK, signal.SIGTERM)
     assert code == 1, (out, err)
     assert "failed: stopped" in err
     assert (project / "settings.json").read_text() == AFTER
@@ -74,7 +53,7 @@ def test_a_run_that_is_cancelled_early_is_to_be_run_again_for_nobody_has_its_env
     plan = put(project, update())
     words = f'["run", "{plan}", "--yes"]'
     early = SLOW.replace('"RUNNING"', '"CHECKING"').replace('["apply", "envelope.json"]', words)
-    code, out, err = asked_to_end(project, early)
+    code, out, err = interrupted(project, early, signal.SIGTERM)
     assert code == 1, (out, err)
     assert "  next      If the plan shall run after all: remit run plan.json --yes" in out
     assert "apply it again" not in out

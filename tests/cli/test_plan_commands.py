@@ -313,8 +313,8 @@ main(["apply", "envelope.json"])
 """
 
 
-def interrupted(project: Path, program: str) -> tuple[int, str, str]:
-    """The program says when it has come to the point where somebody presses Ctrl-C."""
+def interrupted(project: Path, program: str, by: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
+    """The program says when it has come to the point where somebody presses Ctrl-C, or a machine asks it to end."""
     environ = {**os.environ, "REMIT_STATE": str(project.parent / "state")}
     with subprocess.Popen(
         [sys.executable, "-c", program],
@@ -326,7 +326,7 @@ def interrupted(project: Path, program: str) -> tuple[int, str, str]:
     ) as applying:
         assert applying.stderr is not None
         assert applying.stderr.readline() == "running\n"
-        applying.send_signal(signal.SIGINT)
+        applying.send_signal(by)
         out, err = applying.communicate(timeout=60)
     return applying.returncode, out, err
 

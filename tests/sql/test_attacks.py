@@ -166,10 +166,10 @@ def test_what_only_the_look_stops_could_reach_nothing_but_the_copy(shop: Shop, t
 
 
 SETTINGS: Final = {
-    "a file": "SELECT * FROM read_text('/work/note.txt')",
-    "all files": "SELECT * FROM glob('/work/*')",
-    "a new file": "COPY t TO '/work/new.csv'",
-    "another database": "ATTACH '/work/other.duckdb'",
+    "a file": "SELECT * FROM read_text('{work}/note.txt')",
+    "all files": "SELECT * FROM glob('{work}/*')",
+    "a new file": "COPY t TO '{work}/new.csv'",
+    "another database": "ATTACH '{work}/other.duckdb'",
     "more memory": "SET memory_limit='64GB'",
     "a variable of the engine": "SET explain_output='physical_only'",
 }
@@ -181,7 +181,7 @@ SETTINGS: Final = {
 def test_the_settings_of_the_engine_hold_where_there_is_no_wall(shop: Shop, text: str) -> None:
     (shop.work / "note.txt").write_text("a note")
     with pytest.raises(RemitError) as stopped:
-        shop.run(text.replace("/work", str(shop.work)), effect=UNCHECKED)
+        shop.run(text.replace("{work}", str(shop.work)), effect=UNCHECKED)
     assert stopped.value.reason is Reason.SQL_FAILED
     assert {path.name for path in shop.work.iterdir()} <= {"note.txt", "shop.duckdb", "shop.duckdb.wal"}
 

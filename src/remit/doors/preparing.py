@@ -31,13 +31,13 @@ from remit.doors.databases import (
     too_large_to_keep,
 )
 from remit.doors.folders import opened
+from remit.doors.reading import folder_is_missing, look_at_results, read_all
 from remit.doors.running import Times
 from remit.doors.sql_engine import Answer, Engine, Question, is_of_the_text, require_duckdb, sentence
 from remit.effects.check import ROWS
 from remit.effects.database_files import LOG
-from remit.effects.duplicate import sha256_of
 from remit.effects.handlers import NEW_FILE
-from remit.effects.plan_files import mismatch, missing, require_ordinary, too_large
+from remit.effects.plan_files import missing, require_hash, too_large
 from remit.effects.plan_steps import State, Step, StepPlan
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.policy.databases import SqlFiles, format_of, sql_files
@@ -208,7 +208,7 @@ class _Preparing:
     def _change_database(self, step: Step, action: SqlAction, files: SqlFiles) -> Step:
         lineage = self._lineage(files)
         before = lineage.state
-        _require_hash(step.expected_before, before, lineage.place.path)
+        require_hash(step.expected_before, before, lineage.place.path)
         if files.reads_only and before is None:
             raise missing(lineage.place.path, "there is no such database")
         lineage.ensure_file(self._engine.require_wanted)
@@ -219,11 +219,11 @@ class _Preparing:
         if not answer.changed:
             if before is None:
                 raise missing(lineage.place.path, "there is no such database, and none of the statements makes one")
-            _require_hash(step.expected_after, before, lineage.place.path)
+            require_hash(step.expected_after, before, lineage.place.path)
             return self._told(step._replace(move="modify", before=before, after=before, unchanged=True), action, answer)
         require_idle(lineage.place, writes=True)
         kept = self._keep_database(step, lineage)
-        _require_hash(step.expected_after, kept.state, lineage.place.path)
+        require_hash(step.expected_after, kept.state, lineage.place.path)
         lineage.left, lineage.state = kept
         after = kept.state
         if after.is_alike(before):
@@ -254,8 +254,8 @@ class _Preparing:
     def _save_results(self, step: Step, action: SqlAction, files: SqlFiles) -> Step:
         place = self._places[step.path]
         most = self._config.limits.max_file_bytes
-        before = _look_at_results(place, most)
-        _require_hash(step.expected_before, before, place.path)
+        before = look_at_results(place, most)
+        require_hash(step.expected_before, before, place.path)
         form = format_of(files.results or "") or ""
         made = self._folder.folder(f"results-{step.number}") / f"results.{form}"
         if files.database is None:
@@ -269,7 +269,7 @@ class _Preparing:
             answer = self._run(step, action, files, lineage.path, lineage.alias, reads_only=True, results=made)
         kept = keep(made, self._mode(before), most, where=place.path, too_large=too_large)
         self._prepared.descriptors[_source(step)] = kept.descriptor
-        _require_hash(step.expected_after, kept.state, place.path)
+        require_hash(step.expected_after, kept.state, place.path)
         saved = step._replace(move="create" if before is None else "modify", before=before, after=kept.state)
         if kept.state.is_alike(before):
             return self._told(saved._replace(unchanged=True), action, answer, changes_database=False)
@@ -283,7 +283,7 @@ class _Preparing:
         if name not in self._lineages:
             place = locate_below(self._root, name)
             lineage = _Lineage(place, self._folder.folder(f"database-{next(self._numbers)}") / "database")
-            if not _folder_is_missing(place):
+            if not folder_is_missing(place):
                 most = self._config.limits.max_backup_bytes
                 lineage.state = copy_database(place, lineage.path, most, self._engine.require_wanted)
             self._lineages[name] = lineage
@@ -336,7 +336,7 @@ class _Preparing:
             opened(place.base, place.parents, where=place.path) as folder,
             closing(beneath.open_file(folder, place.name, where=place.path)) as descriptor,
         ):
-            text, digest = _read_all(descriptor, most, place.path)
+            text, digest = read_all(descriptor, most, place.path)
         self.inputs[files.query_file] = ApprovedInput.from_tree({"path": files.query_file, "digest": digest})
         return text
 
@@ -403,45 +403,3 @@ def _began_empty(problem: RemitError) -> RemitError:
 
 def _source(step: Step) -> str:
     return f"prepared-{step.number}"
-
-
-def _folder_is_missing(place: Located) -> bool:
-    try:
-        with opened(place.base, place.parents, where=place.path):
-            return False
-    except Refused as problem:
-        if problem.reason is not Reason.FILE_MISSING:
-            raise
-        return True
-
-
-def _look_at_results(place: Located, most: int) -> State | None:
-    if _folder_is_missing(place):
-        return None
-    with opened(place.base, place.parents, where=place.path) as folder:
-        if not beneath.exists(folder, place.name):
-            return None
-        with closing(beneath.open_file(folder, place.name, where=place.path)) as descriptor:
-            seen = beneath.identify(descriptor)
-            require_ordinary(seen, where=place.path)
-            if seen.size > most:
-                raise too_large(seen.size, most, place.path)
-            return State(sha256_of(descriptor), seen.size, seen.mode & 0o777)
-
-
-def _read_all(descriptor: int, most: int, where: str) -> tuple[bytes, str]:
-    """The whole file, read at one moment, and its digest."""
-    seen = beneath.identify(descriptor)
-    if seen.size > most:
-        raise too_large(seen.size, most, where)
-    text = os.pread(descriptor, most + 1, 0)
-    if beneath.identify(descriptor) != seen or len(text) != seen.size:
-        raise mismatch("somebody changed the file while it was being read", where)
-    return text, sha256_of(descriptor)
-
-
-def _require_hash(expected: str | None, state: State | None, where: str) -> None:
-    if expected is None or (state is not None and state.sha256 == expected):
-        return
-    found = "nothing would be there" if state is None else f"it has {state.sha256}"
-    raise mismatch(f"the plan expects the content {expected}, and {found}", where)

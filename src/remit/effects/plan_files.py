@@ -194,6 +194,14 @@ def spots_of(work: Work, steps: Iterable[Step]) -> list[Spot]:
     return [spot for path in paths if (spot := spot_of(work, path)) is not None]
 
 
+def require_hash(expected: str | None, state: State | None, where: str) -> None:
+    """What the plan says of a file's content, where it says anything."""
+    if expected is None or (state is not None and state.sha256 == expected):
+        return
+    found = "nothing would be there" if state is None else f"it has {state.sha256}"
+    raise mismatch(f"the plan expects the content {expected}, and {found}", where)
+
+
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 

@@ -16,10 +16,10 @@ from remit.effects.handlers import Editors, Handler, edit_file
 from remit.effects.plan_files import (
     Read,
     as_error,
-    mismatch,
     missing,
     read_file,
     read_plan,
+    require_hash,
     spot_of,
     state_of,
     too_large,
@@ -127,7 +127,7 @@ class _Looking:
                 raise already_there(path)
         elif before is None:
             raise missing(path)
-        _require_hash(step.expected_before, before, path)
+        require_hash(step.expected_before, before, path)
         if step.move == "rename":
             return self._see_rename(step, before)
         tree.require_ordinary(step.path)
@@ -135,7 +135,7 @@ class _Looking:
 
     def _see_delete(self, step: Step, before: State | None) -> _Seen:
         path = self._plan.paths[step.path]
-        _require_hash(step.expected_after, None, path)
+        require_hash(step.expected_after, None, path)
         diff = self._diff_whole(path, self._tree.content(step.path), None)
         self._tree.remove(step.path)
         return _Seen(before, None, "File deleted", diff, ())
@@ -148,7 +148,7 @@ class _Looking:
             raise too_large(len(edited.content), self._plan.max_file_bytes, path)
         old_mode = before.mode if before is not None else None
         after = state_of(edited.content, handler.mode(old_mode, step.operation, keep=self._plan.keep_permissions))
-        _require_hash(step.expected_after, after, path)
+        require_hash(step.expected_after, after, path)
         findings = self._find_all(step, path, edited, after.mode)
         tree.put(step.path, edited.content, after)
         if old is None:
@@ -164,7 +164,7 @@ class _Looking:
         name, new_name = self._plan.paths[step.path], self._plan.paths[new_path]
         if tree.state(new_path) is not None:
             raise already_there(new_name)
-        _require_hash(step.expected_after, before, name)
+        require_hash(step.expected_after, before, name)
         content = tree.content(step.path) or b""
         # What the file had before the plan is not the plan's; a name that makes it a program, or broken data, is.
         moved = Edited(content, None if tree.is_planned(step.path) else (), "")
@@ -221,13 +221,6 @@ def _require_needed(plan: StepPlan, step: Step, failing: Collection[int]) -> Non
                 where=plan.paths[step.path],
                 next_step=f"Mend {action_id} first.",
             )
-
-
-def _require_hash(expected: str | None, state: State | None, where: str) -> None:
-    if expected is None or (state is not None and state.sha256 == expected):
-        return
-    found = "nothing would be there" if state is None else f"it has {state.sha256}"
-    raise mismatch(f"the plan expects the content {expected}, and {found}", where)
 
 
 # --- what the host is told -------------------------------------------------------------------------------------------

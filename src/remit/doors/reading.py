@@ -1,0 +1,48 @@
+"""Files that SQL of a plan reads, or that its rows replace, as they are at one moment."""
+
+import os
+
+from remit.canonical import digest_bytes
+from remit.confine import beneath
+from remit.confine.names import Located
+from remit.doors.databases import closing
+from remit.doors.folders import opened
+from remit.effects.duplicate import sha256_of
+from remit.effects.plan_files import mismatch, require_ordinary, too_large
+from remit.effects.plan_steps import State
+from remit.errors import Reason, Refused
+
+
+def folder_is_missing(place: Located) -> bool:
+    try:
+        with opened(place.base, place.parents, where=place.path):
+            return False
+    except Refused as problem:
+        if problem.reason is not Reason.FILE_MISSING:
+            raise
+        return True
+
+
+def look_at_results(place: Located, most: int) -> State | None:
+    if folder_is_missing(place):
+        return None
+    with opened(place.base, place.parents, where=place.path) as folder:
+        if not beneath.exists(folder, place.name):
+            return None
+        with closing(beneath.open_file(folder, place.name, where=place.path)) as descriptor:
+            seen = beneath.identify(descriptor)
+            require_ordinary(seen, where=place.path)
+            if seen.size > most:
+                raise too_large(seen.size, most, place.path)
+            return State(sha256_of(descriptor), seen.size, seen.mode & 0o777)
+
+
+def read_all(descriptor: int, most: int, where: str) -> tuple[bytes, str]:
+    """The whole file, read at one moment, and its digest."""
+    seen = beneath.identify(descriptor)
+    if seen.size > most:
+        raise too_large(seen.size, most, where)
+    text = os.pread(descriptor, most + 1, 0)
+    if beneath.identify(descriptor) != seen or len(text) != seen.size:
+        raise mismatch("somebody changed the file while it was being read", where)
+    return text, digest_bytes(text)
