@@ -61,6 +61,7 @@ class Reason(StrEnum):
     SQL_REFUSED = "sql_refused"
     SQL_FAILED = "sql_failed"
     DATABASE_BUSY = "database_busy"
+    PIPELINE_FAILED = "pipeline_failed"
     RULE_FAILED = "rule_failed"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
@@ -123,6 +124,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.SQL_REFUSED: "a statement is not for a plan: only reading and changing the tables of one database is",
     Reason.SQL_FAILED: "a statement was run on a copy and did not succeed, or gave no rows where some were expected",
     Reason.DATABASE_BUSY: "another program has the database open",
+    Reason.PIPELINE_FAILED: "a pipeline was run on copies, and one of its steps did not succeed",
     Reason.RULE_FAILED: "a rule of the plan does not hold after it was carried out",
     Reason.TIMED_OUT: "it took longer than it may",
     Reason.CANCELLED: "somebody cancelled it",

@@ -8,8 +8,8 @@
  6. checkpoint: what is needed to go back, durable
  7. intent: the ledger says what is about to happen, and the idempotency key is claimed, durable
  8. effect: the thing itself
- 9. verify: the world is as the effect claimed; what people will read of it is written, and what only the way back
-    needed is removed
+ 9. verify: the world is as the effect claimed; what people will read of it is written, what is held elsewhere is
+    committed, and what only the way back needed is removed
 10. outcome: signed, appended, in one transaction with the idempotency record
 11. report
 
@@ -148,6 +148,9 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
 
     def publish(self, begun: Begun, outcome: Outcome) -> None:
         """Write what people read, durably, before the outcome counts. `Unpublished` undoes an effect that succeeded."""
+
+    def commit(self, begun: Begun, outcome: Outcome, note: Note) -> None:
+        """Make final what is prepared elsewhere. `Contradicted` if that surely did not happen: then all is undone."""
 
     def clear_up(self, begun: Begun, outcome: Outcome, note: Note) -> None:
         """Remove what only the way back needed. Whoever does notes it first: from there on there is only forward."""
@@ -320,6 +323,7 @@ def conclude(
         door.verify_effect(begun, made)  # 9. verify
         outcome = door.succeed(request, begun, made)
         door.publish(begun, outcome)
+        door.commit(begun, outcome, journal.note)
     except (Contradicted, Unpublished) as problem:
         try:
             door.undo(begun, journal.notes(), journal.note)

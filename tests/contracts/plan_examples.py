@@ -129,17 +129,38 @@ FULL_CONFIG: dict[str, Any] = {
     "sandbox": "required",
     "connections": {
         "duckdb": {"type": "duckdb", "path": "data/main.duckdb", "read_only": True},
-        "warehouse": {"type": "postgresql", "url_variable": "WAREHOUSE_URL", "read_only": False},
+        "warehouse": {"type": "postgresql", "url_variable": "WAREHOUSE_URL", "url_file": None, "read_only": False},
     },
     "pipelines": {
         "nightly": {
-            "definition": "pipelines/nightly.yaml",
-            "code": ["pipelines/steps.py"],
+            "type": "sql",
+            "connection": "duckdb",
+            "steps": ["pipelines/totals.sql"],
             "parameters": ["day"],
             "timeout_seconds": 600,
             "description": "Rebuilds the totals",
-        }
+        },
+        "clean": {
+            "type": "python",
+            "steps": ["etl.clean:run"],
+            "reads": ["data/in.csv"],
+            "writes": ["data/out.csv"],
+            "parameters": [],
+            "timeout_seconds": None,
+            "description": "",
+        },
+        "models": {
+            "type": "dbt",
+            "project": "analytics",
+            "connection": "duckdb",
+            "command": "run",
+            "select": ["totals"],
+            "parameters": [],
+            "timeout_seconds": None,
+            "description": "",
+        },
     },
+    "pipeline_packages": ["etl"],
     "policies": {"cedar_files": ["policies/access.cedar"], "currency": "EUR"},
     "tenants": {"acme": {"users": ["ada"], "description": "The first customer"}},
 }

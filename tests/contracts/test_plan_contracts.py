@@ -92,8 +92,8 @@ def test_sql_needs_exactly_one_query(query: dict[str, str]) -> None:
         Plan.from_tree(_plan_with({"type": "sql_execute", **query}, action_type="SQL_EXECUTE"))
 
 
-@pytest.mark.parametrize("claim", [{}, {"reversible": True}, {"reversible": 0}])
-def test_pipeline_must_say_that_it_cannot_be_undone(claim: dict[str, Any]) -> None:
+@pytest.mark.parametrize("claim", [{}, {"reversible": None}, {"reversible": 0}])
+def test_pipeline_must_say_whether_it_can_be_undone(claim: dict[str, Any]) -> None:
     operation = {"type": "pipeline_run", "pipeline": "nightly"}
     with pytest.raises(Refused):
         Plan.from_tree(_plan_with(operation, action_type="PIPELINE_RUN", **claim))
@@ -202,7 +202,7 @@ def test_every_setting_says_what_it_is_for() -> None:
     silent = [f"{m.__name__}.{name}" for m in models for name, field in m.model_fields.items() if not field.description]
     own = [name for name in silent if not name.startswith("Contract.")]
     assert own == []
-    assert "Pipeline" in {model.__name__ for model in models}
+    assert "SqlPipeline" in {model.__name__ for model in models}
 
 
 def test_full_configuration_keeps_every_setting_it_was_given() -> None:

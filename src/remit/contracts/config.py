@@ -3,9 +3,9 @@
 The description of each field is its documentation.
 """
 
-from typing import Annotated, ClassVar, Final, Literal, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from remit.contracts.base import AbsolutePath, Contract, Identifier, Many, Name, RelativePath, ShortText, VersionOne
 from remit.contracts.ceilings import (
@@ -33,6 +33,14 @@ AGENT_SYSTEM_GLOBS: Final = (
 Glob = Annotated[str, Field(min_length=1, max_length=500)]
 
 EnvironmentName = Annotated[str, Field(max_length=100, pattern=r"^[A-Z_][A-Z0-9_]{0,99}$")]
+
+FunctionName = Annotated[
+    str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$")
+]
+PackageName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+MAX_PIPELINE_STEPS: Final = 100
+MAX_PIPELINE_WRITES: Final = 20
 
 Registry = Annotated[dict[Name, V], Field(max_length=200)]
 
@@ -126,26 +134,75 @@ class DuckdbConnection(Contract):
 
 
 class PostgresqlConnection(Contract):
-    """A PostgreSQL database. Its credentials never stand in a configuration."""
+    """A PostgreSQL database. Its credentials never stand in a configuration: they are in a variable, or in a file."""
 
     type: Literal["postgresql"] = Field(description="The kind of database.")
-    url_variable: EnvironmentName = Field(description="The environment variable that holds the connection URL.")
+    url_variable: EnvironmentName | None = Field(
+        default=None, description="The environment variable that holds the connection URL."
+    )
+    url_file: AbsolutePath | None = Field(
+        default=None, description="Or the file that holds it, which nobody else may read."
+    )
     read_only: bool = Field(default=False, description="Whether statements that write are refused.")
+
+    @model_validator(mode="after")
+    def _check_one_source(self) -> Self:
+        if (self.url_variable is None) == (self.url_file is None):
+            raise ValueError("give url_variable or url_file, and not both")
+        return self
 
 
 Connection = Annotated[DuckdbConnection | PostgresqlConnection, Field(discriminator="type")]
 
 
-class Pipeline(Contract):
-    """A pipeline that plans may run. An approval covers its definition and its code."""
+class _AnyPipeline(Contract):
+    """What every pipeline has. An approval covers its definition, by this file, and the files of its code."""
 
-    definition: RelativePath = Field(description="The file that lists the steps, below the root.")
-    code: Many[RelativePath] = Field(default=(), description="Files that the steps run, below the root.")
     parameters: Many[Name] = Field(default=(), description="Names of the parameters that a plan may give.")
     timeout_seconds: Annotated[int, Field(ge=1, le=MAX_PIPELINE_SECONDS)] | None = Field(
         default=None, description="Seconds for this pipeline, instead of `timeouts.pipeline`."
     )
     description: ShortText = Field(default="", description="What it does, for the people who approve it.")
+
+
+class SqlPipeline(_AnyPipeline):
+    """Query files, run one after the other on one connection. All of them take effect, or none."""
+
+    type: Literal["sql"] = Field(description="The kind of pipeline.")
+    connection: Name = Field(description="One of `connections`.")
+    steps: Annotated[tuple[RelativePath, ...], Field(strict=False, min_length=1, max_length=MAX_PIPELINE_STEPS)] = (
+        Field(description="The query files, below the root, in their order.")
+    )
+
+
+class PythonPipeline(_AnyPipeline):
+    """Functions of the project, called one after the other in a sandboxed copy of the files that they name here."""
+
+    type: Literal["python"] = Field(description="The kind of pipeline.")
+    steps: Annotated[tuple[FunctionName, ...], Field(strict=False, min_length=1, max_length=MAX_PIPELINE_STEPS)] = (
+        Field(description="The functions as `package.module:function`, in their order.")
+    )
+    reads: Annotated[tuple[RelativePath, ...], Field(strict=False, max_length=100)] = Field(
+        default=(), description="Files and folders, below the root, that they read."
+    )
+    writes: Annotated[tuple[RelativePath, ...], Field(strict=False, min_length=1, max_length=MAX_PIPELINE_WRITES)] = (
+        Field(description="Files, below the root, that they may make or change: nothing else that they do stays.")
+    )
+
+
+class DbtPipeline(_AnyPipeline):
+    """A dbt project, run on a DuckDB database of the project."""
+
+    type: Literal["dbt"] = Field(description="The kind of pipeline.")
+    project: RelativePath = Field(description="The folder of `dbt_project.yml`, below the root.")
+    connection: Name = Field(description="One of `connections`, with a DuckDB file.")
+    command: Literal["build", "run", "seed", "test"] = Field(default="build", description="What dbt is told to do.")
+    select: Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(strict=False, max_length=100)] = Field(
+        default=(), description="The models that it is done for. None given: all."
+    )
+
+
+Pipeline = Annotated[SqlPipeline | PythonPipeline | DbtPipeline, Field(discriminator="type")]
 
 
 class Policies(Contract):
@@ -195,6 +252,10 @@ class SystemConfig(Contract):
         default_factory=dict, description="Databases that plans may use, by name."
     )
     pipelines: Registry[Pipeline] = Field(default_factory=dict, description="Pipelines that plans may run, by name.")
+    pipeline_packages: Annotated[tuple[PackageName, ...], Field(strict=False, max_length=50)] = Field(
+        default=(),
+        description="Python packages, folders in the root, whose functions pipelines may call. None given: none.",
+    )
     policies: Policies = Field(default=Policies(), description="Policies beyond the built-in rules.")
     tenants: Annotated[dict[Identifier, Tenant], Field(max_length=1_000)] = Field(
         default_factory=dict, description="Tenants of the goal door, by id."

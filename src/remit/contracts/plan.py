@@ -7,7 +7,7 @@ the dependencies form a DAG, and every path check past spelling, is decided late
 from collections import Counter
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from remit.contracts.base import LARGE, Contract, Digest, Identifier, Many, RelativePath, RiskLevel, Some
 from remit.contracts.ceilings import (
@@ -88,19 +88,13 @@ class SqlAction(PlanAction):
     timeout_seconds: Annotated[int, Field(ge=1, le=MAX_SQL_SECONDS)] | None = None
 
 
-def _check_false(reversible: bool) -> bool:  # noqa: FBT001  (pydantic passes the value by position)
-    if reversible:
-        raise ValueError("a pipeline cannot be undone: reversible must be false")
-    return reversible
-
-
 class PipelineAction(PlanAction):
-    """A pipeline cannot be undone, and the plan must say that it knows: `reversible` is false, written out."""
+    """The plan must say itself whether the pipeline can be undone: only one that is all SQL on what Remit keeps can."""
 
     action_type: Literal["PIPELINE_RUN"]
     target: RelativePath | None = None
     operation: PipelineRun
-    reversible: Annotated[bool, AfterValidator(_check_false), Field(json_schema_extra={"const": False})]
+    reversible: bool
     timeout_seconds: Annotated[int, Field(ge=1, le=MAX_PIPELINE_SECONDS)] | None = None
 
 

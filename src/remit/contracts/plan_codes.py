@@ -53,6 +53,7 @@ PLAN_CODES: Final[dict[Reason, PlanError]] = {
     Reason.SCHEMA_INVALID: PlanError(1109, "SCHEMA_INVALID"),
     Reason.SQL_REFUSED: PlanError(1110, "SQL_REFUSED"),
     Reason.SQL_FAILED: PlanError(1111, "SQL_FAILED"),
+    Reason.PIPELINE_FAILED: PlanError(1112, "PIPELINE_FAILED"),
     Reason.RULE_FAILED: PlanError(1201, "RULE_FAILED"),
     Reason.FILE_MISSING: PlanError(2001, "FILE_NOT_FOUND"),
     Reason.FILE_CONFLICT: PlanError(2002, "FILE_EXISTS"),

@@ -1,8 +1,8 @@
 """The way back from a run of a plan: `rollback_manifest.json`."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from remit.contracts.base import (
     LARGE,
@@ -11,6 +11,7 @@ from remit.contracts.base import (
     Digest,
     Identifier,
     Many,
+    Name,
     RelativePath,
     ShortText,
     Text,
@@ -19,6 +20,7 @@ from remit.contracts.base import (
     Uuid4,
 )
 from remit.contracts.change_log import FileOperation
+from remit.contracts.sql_told import MAX_TABLES_TOLD, ChangedTable
 from remit.untrusted import Bounds
 
 
@@ -65,11 +67,40 @@ class Checkpoint(Contract):
         return self
 
 
+class RowsCheckpoint(Contract):
+    """How to undo what a run changed in a database on a server: by the rows as they were before and after it, which
+    lie in a backup. Where not all of it can be undone there is none, and `irreversible` says why.
+    """
+
+    checkpoint_id: Uuid
+    connection: Name
+    server: ShortText
+    """Its address, never a password."""
+    action_ids: Many[Identifier]
+    tables: Annotated[tuple[ChangedTable, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] = ()
+    backup_location: RelativePath | None
+    original_hash: Digest | None
+    original_size: Count | None
+    irreversible: Text | None = None
+    restore_command: ShortText
+    restored_at: Timestamp | None = None
+    restored_by: Identifier | None = None
+
+    @model_validator(mode="after")
+    def _check_backup(self) -> Self:
+        known = [value is not None for value in (self.backup_location, self.original_hash, self.original_size)]
+        if any(known) != all(known) or all(known) == (self.irreversible is not None):
+            raise ValueError("rows have a backup with its hash and size, or a reason why they cannot be restored")
+        if self.irreversible is not None and self.restored_at is not None:
+            raise ValueError("what cannot be restored was not")
+        return self
+
+
 class RollbackManifest(Contract):
     """What is needed to undo the run of a plan.
 
     `rollback_order` is the order of restoring, and names every checkpoint once. EXECUTED means that every
-    checkpoint was restored; a partly restored manifest stays ACTIVE.
+    checkpoint was restored, and the rows too; a partly restored manifest stays ACTIVE.
     """
 
     bounds: ClassVar[Bounds] = LARGE
@@ -84,6 +115,16 @@ class RollbackManifest(Contract):
     rollback_order: Many[Uuid]
     auto_rollback_script: RelativePath | None
     notes: Text
+    rows: RowsCheckpoint | None = None
+    """What the run changed on a server. Left out where it is nothing: manifests that were signed before this field was
+    there keep their digest."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_rows(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tree: dict[str, Any] = serialise(self)
+        if tree["rows"] is None:
+            del tree["rows"]
+        return tree
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:
@@ -99,4 +140,6 @@ class RollbackManifest(Contract):
             raise ValueError("executed_at is there exactly when the status is EXECUTED")
         if self.status == "EXECUTED" and any(c.restored_at is None for c in self.checkpoints):
             raise ValueError("an EXECUTED manifest has restored every checkpoint")
+        if self.status == "EXECUTED" and self.rows is not None and self.rows.restored_at is None:
+            raise ValueError("an EXECUTED manifest has restored the rows")
         return self

@@ -2,9 +2,9 @@
 never a parameter; rows only in a preview.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from remit.contracts.base import Contract, Count, Identifier, Name, RelativePath, ShortText, Text
 
@@ -12,6 +12,7 @@ MAX_STATEMENTS_TOLD: Final = 100
 MAX_COLUMNS_TOLD: Final = 100
 MAX_ROWS_SHOWN: Final = 20
 MAX_TABLES_TOLD: Final = 100
+_OF_SERVERS: Final = ("server", "tables", "irreversible")
 
 
 class ToldStatement(Contract):
@@ -44,13 +45,26 @@ class ToldColumn(Contract):
     type: ShortText
 
 
+class ChangedTable(Contract):
+    """Rows of one table on a server, as the server itself counted them: cascades and triggers are in it."""
+
+    table: ShortText
+    inserted: Count
+    updated: Count
+    deleted: Count
+
+
 class SqlTold(Contract):
-    """One action that runs SQL."""
+    """One action that runs SQL. What is said of a server is left out where there is none: reports that were signed
+    before these fields were there keep their digest.
+    """
 
     action_id: Identifier
     connection: Name
-    database: RelativePath | None = Field(description="The database file; null: it is in memory, and forgotten.")
-    changes_database: bool = Field(description="Whether the file becomes another.")
+    database: RelativePath | None = Field(
+        description="The database file; null: it is on a server, or in memory, and forgotten."
+    )
+    changes_database: bool = Field(description="Whether the file becomes another, or rows or tables on a server do.")
     statements: Annotated[tuple[ToldStatement, ...], Field(strict=False, max_length=MAX_STATEMENTS_TOLD)]
     left_out: Count = Field(default=0, description="Statements that are not in the list, because it is long.")
     result_rows: Count = Field(default=0, description="Rows that the last SELECT gives.")
@@ -59,6 +73,20 @@ class SqlTold(Contract):
     query_file: RelativePath | None = Field(
         default=None, description="The file that the statements stand in; null: in the plan itself."
     )
+    server: ShortText | None = Field(
+        default=None, description="The database server, where the connection is to one: its address, never a password."
+    )
+    tables: Annotated[tuple[ChangedTable, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] = Field(
+        default=(), description="The tables whose rows it changes on a server."
+    )
+    irreversible: Text | None = Field(
+        default=None, description="Why what it does on a server cannot be taken back; null if it can."
+    )
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_server(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        tree: dict[str, Any] = serialise(self)
+        return {name: value for name, value in tree.items() if value or name not in _OF_SERVERS}
 
 
 ShownRow = Annotated[tuple[Text | None, ...], Field(strict=False, max_length=MAX_COLUMNS_TOLD)]

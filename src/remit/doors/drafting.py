@@ -1,7 +1,7 @@
 """The actions of a plan as steps: in their order, on numbered paths, each with its time. Nothing is looked at here."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from remit.canonical import MAX_SAFE_INTEGER
@@ -23,6 +23,7 @@ _MOVES: Final[dict[str, Move]] = {
     "FILE_DELETE": "delete",
     "FILE_RENAME": "rename",
     "SQL_EXECUTE": "modify",  # or to create, which is known when it was looked at
+    "PIPELINE_RUN": "modify",
 }
 _PARSED: Final = ("json_", "yaml_")
 
@@ -40,10 +41,11 @@ def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> t
 
     actions, touched = plan.action_plan, touched_by(config)
     needs, order = needs_of(actions, touched), order_actions(actions, touched)
-    turn = {index: step for step, index in enumerate(order)}
+    turns = _turns(plan, config, order)
     steps = tuple(
-        _step(turn[index], actions[index], tuple(sorted(turn[need] for need in needs[index])), number, config)
+        _step(turn, actions[index], path, tuple(sorted(step for need in needs[index] for step in turns[need])), number)
         for index in order
+        for turn, path in zip(turns[index], changed_paths(actions[index], config), strict=False)
     )
     rules = tuple(_rule(_rule_tree(rule, config), number, places) for rule in plan.validation_rules)
     instructions = plan.execution_instructions
@@ -61,15 +63,26 @@ def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> t
     return drafted, places
 
 
-def _step(
-    number: int, action: Action, needs: tuple[int, ...], path_number: Callable[[str], int], config: SystemConfig
-) -> Step:
+def _turns(plan: Plan, config: SystemConfig, order: Sequence[int]) -> dict[int, range]:
+    """By the index of the action, the numbers of its steps: one for each file that it changes. Most have one; a
+    pipeline may have several, and what changes a database elsewhere has none.
+    """
+    turns, last = {}, 0
+    for index in order:
+        action = plan.action_plan[index]
+        count = 1 if isinstance(action, FileRename) else len(changed_paths(action, config))
+        turns[index] = range(last, last + count)
+        last += count
+    return turns
+
+
+def _step(number: int, action: Action, path: str, needs: tuple[int, ...], path_number: Callable[[str], int]) -> Step:
     return Step(
         number=number,
         action_id=action.action_id,
         action_type=action.action_type,
         move=_MOVES[action.action_type],
-        path=path_number(changed_paths(action, config)[0]),
+        path=path_number(path),
         new_path=path_number(action.operation.new_path) if isinstance(action, FileRename) else None,
         operation=operation_of(action),
         needs=needs,
@@ -137,7 +150,10 @@ def times_of(plan: Plan, config: SystemConfig) -> Times:
         return timeouts.schema_update if isinstance(action, SchemaUpdate) else timeouts.file_operation
 
     order = order_actions(actions, touched_by(config))
-    paces = tuple(float(actions[index].timeout_seconds or default(actions[index])) for index in order)
+    turns = _turns(plan, config, order)
+    paces = tuple(
+        float(actions[index].timeout_seconds or default(actions[index])) for index in order for _ in turns[index]
+    )
     return Times(paces, float(plan.execution_instructions.timeout_seconds or timeouts.task))
 
 
@@ -147,8 +163,9 @@ def levels_of(plan: Plan, config: SystemConfig) -> list[list[int]] | None:
         return None
     touched = touched_by(config)
     order = order_actions(plan.action_plan, touched)
-    turn = {index: step for step, index in enumerate(order)}
-    return [[turn[index] for index in level] for level in levels(order, needs_of(plan.action_plan, touched))]
+    turns = _turns(plan, config, order)
+    grouped = levels(order, needs_of(plan.action_plan, touched))
+    return [steps for level in grouped if (steps := [turn for index in level for turn in turns[index]])]
 
 
 def _relative(place: Located) -> str:

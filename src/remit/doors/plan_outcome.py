@@ -9,6 +9,7 @@ from remit.authority.signing import Keyring, Signer
 from remit.authority.statuses import sign_status, verify_status
 from remit.checkpoint.manifest import build_manifest, mark_executed, net_changes
 from remit.checkpoint.outputs import REPORTS
+from remit.contracts.change_log import Change
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.rollback_manifest import RollbackManifest
 from remit.contracts.status import PlanStatus
@@ -140,7 +141,9 @@ def _manifest_after(begun: BegunPlan, ran: Ran, status: PlanStatus, at: str) -> 
 def action_rows(outcome: PlanOutcome) -> list[list[Any]]:
     """For the ledger: which action, on what, how it ended, and the hashes before and after."""
     report = outcome.report
-    changes = {change.action_id: change for change in outcome.change_log.changes}
+    changes: dict[str, list[Change]] = {}
+    for change in outcome.change_log.changes:
+        changes.setdefault(change.action_id, []).append(change)
     errors = {error.details.action_id: error.error_code for error in outcome.errors if error.details.action_id}
     ends = [
         *((done.action_id, "done") for done in report.actions_completed),
@@ -149,19 +152,13 @@ def action_rows(outcome: PlanOutcome) -> list[list[Any]]:
     ]
     rows: list[list[Any]] = []
     for action_id, state in ends:
-        change = changes.get(action_id)
-        files = (
-            [None] * 4
-            if change is None
-            else [
-                change.file_path,
-                change.new_path,
-                change.before_state.file_hash,
-                change.after_state.file_hash,
-            ]
-        )
-        rows.append([action_id, state, errors.get(action_id), *files])
+        files = [_file_row(change) for change in changes.get(action_id, ())]
+        rows += [[action_id, state, errors.get(action_id), *file] for file in files or [[None] * 4]]
     return rows
+
+
+def _file_row(change: Change) -> list[Any]:
+    return [change.file_path, change.new_path, change.before_state.file_hash, change.after_state.file_hash]
 
 
 def load_plan_outcome(stored: str, keyring: Keyring) -> PlanOutcome:

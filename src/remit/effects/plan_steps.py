@@ -32,6 +32,7 @@ ABOUT_ONE_ACTION: Final = frozenset(
         Reason.SCHEMA_INVALID,
         Reason.SQL_FAILED,
         Reason.DATABASE_BUSY,
+        Reason.PIPELINE_FAILED,
     }
 )
 """The action cannot be done on the file that is there, and nothing says that the others are in danger. Not among them:

@@ -7,28 +7,31 @@ from typing import Literal, get_args
 from remit.contracts.error_response import ErrorDetails, ErrorResponse
 from remit.contracts.plan import ActionType
 from remit.contracts.report import ActionsSummary, CompletedAction, ExecutionReport, FailedAction, SkippedAction
+from remit.contracts.sql_told import SqlTold
 from remit.effects.plan_steps import Result, Step
 from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.ids import Clock, parse_time, render_time
 from remit.printable import printable
-from remit.reports.run import Run, code_of, cut, error_of, later
+from remit.reports.run import ActedElsewhere, Run, code_of, cut, error_of, later
 from remit.reports.sql import told_within
 from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
+Acted = Step | ActedElsewhere
+"""A step of an action on files, or an action on a server, which has none."""
 
 _NOT_BEGUN = "Stopped before it was begun"
 _DEPENDENCY = "Dependency "
+_GRAVITY = ("done", "skipped", "failed")
 
 
 def build_report(run: Run) -> ExecutionReport:
     """Action by action, in the order of execution. A step without a result was never begun."""
-    results = {result.number: result for result in run.results}
+    results = _worst_of_each(run)
     completed: list[CompletedAction] = []
     failed: list[FailedAction] = []
     skipped: list[SkippedAction] = []
-    for step in run.steps.steps:
-        result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_BEGUN))
+    for step, result in results:
         match result.state:
             case "done":
                 completed.append(_completed(run, step, result))
@@ -48,7 +51,7 @@ def build_report(run: Run) -> ExecutionReport:
         completed_at=completed_at,
         duration_ms=round(duration.total_seconds() * 1000),
         actions_summary=ActionsSummary(
-            total=len(run.steps.steps), completed=len(completed), failed=len(failed), skipped=len(skipped)
+            total=len(results), completed=len(completed), failed=len(failed), skipped=len(skipped)
         ),
         actions_completed=tuple(completed),
         actions_failed=tuple(failed),
@@ -56,14 +59,30 @@ def build_report(run: Run) -> ExecutionReport:
         rollback_performed=run.rolled_back,
         rollback_manifest_id=run.ids.manifest_id if run.has_manifest else None,
         warnings=tuple(cut(warning, 1_000) for warning in _warnings(run)),
-        sql=told_within(run.told, [result.number for result in run.results if result.state == "done"]),
+        sql=told_within(_told(run), [result.number for result in run.results if result.state == "done"]),
     )
+
+
+def _told(run: Run) -> dict[int, SqlTold]:
+    return {**run.told, **{one.number: one.told for one in run.elsewhere if one.told is not None}}
+
+
+def _worst_of_each(run: Run) -> list[tuple[Acted, Result]]:
+    """Of each action, the step that says how it ended: one that changes several files is done when all of them are."""
+    results = {result.number: result for result in run.results}
+    ends: dict[str, tuple[Acted, Result]] = {}
+    for step in (*run.elsewhere, *run.steps.steps):
+        result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_BEGUN))
+        known = ends.get(step.action_id)
+        if known is None or _GRAVITY.index(result.state) > _GRAVITY.index(known[1].state):
+            ends[step.action_id] = (step, result)
+    return list(ends.values())
 
 
 def build_errors(run: Run, clock: Clock) -> tuple[ErrorResponse, ...]:
     """One for each action that failed or was left out because of another, and one for what befell the whole plan."""
     at = render_time(clock())
-    steps = {step.number: step for step in run.steps.steps}
+    steps: dict[int, Acted] = {step.number: step for step in (*run.elsewhere, *run.steps.steps)}
     errors = [
         _response(run, steps[result.number], problem, _recovery(run, problem), at) for result, problem in _problems(run)
     ]
@@ -79,7 +98,7 @@ def refusal_of(problem: RemitError, envelope_id: str, clock: Clock) -> ErrorResp
     return _error(error_id, problem, ErrorDetails(), "SKIPPED", at, 4_000)
 
 
-def _completed(run: Run, step: Step, result: Result) -> CompletedAction:
+def _completed(run: Run, step: Acted, result: Result) -> CompletedAction:
     started = result.started_at or run.started_at
     return CompletedAction(
         action_id=step.action_id,
@@ -90,7 +109,7 @@ def _completed(run: Run, step: Step, result: Result) -> CompletedAction:
     )
 
 
-def _failed(run: Run, step: Step, result: Result) -> FailedAction:
+def _failed(run: Run, step: Acted, result: Result) -> FailedAction:
     problem = error_of(result)
     code = code_of(problem).code
     trace = (result.error or {}).get("trace", "") if problem.reason is Reason.INTERNAL else ""
@@ -126,7 +145,7 @@ def _recovery(run: Run, problem: RemitError) -> RecoveryAction:
     return "ROLLED_BACK" if run.rolled_back else "SKIPPED"
 
 
-def _response(run: Run, step: Step | None, problem: RemitError, recovery: RecoveryAction, at: str) -> ErrorResponse:
+def _response(run: Run, step: Acted | None, problem: RemitError, recovery: RecoveryAction, at: str) -> ErrorResponse:
     # Derived: a run that is reported again, after a crash, reports the same errors.
     which = "plan" if step is None else str(step.number)
     error_id = str(uuid.uuid5(uuid.UUID(run.ids.report_id), f"error {which}"))
@@ -134,9 +153,10 @@ def _response(run: Run, step: Step | None, problem: RemitError, recovery: Recove
     return _error(error_id, problem, details, recovery, at, run.room)
 
 
-def _details(run: Run, step: Step) -> ErrorDetails:
+def _details(run: Run, step: Acted) -> ErrorDetails:
     operation: ActionType | None = next((kind for kind in get_args(ActionType) if kind == step.action_type), None)
-    return ErrorDetails(action_id=step.action_id, target=run.steps.paths[step.path], operation=operation)
+    target = run.steps.paths[step.path] if isinstance(step, Step) else None
+    return ErrorDetails(action_id=step.action_id, target=target, operation=operation)
 
 
 def _error(
