@@ -34,7 +34,17 @@ system:
 demo: $(RUNTIME) ## see Remit at work, in a folder that is removed afterwards
 	@$(BIN)/remit demo
 
-test: $(DEV) system ## run the tests
+# dbt needs what the tools of development exclude, so the tests find it in an environment of its own.
+DBT := .cache/dbt/.$(call digest,requirements/dbt.txt)
+
+$(DBT): $(DEV)
+	@rm -rf .cache/dbt
+	@$(BIN)/uv venv --quiet --python $(BIN)/python .cache/dbt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python .cache/dbt/bin/python --require-hashes \
+		-r requirements/dbt.txt
+	@touch $@
+
+test: $(DEV) $(DBT) system ## run the tests
 	@$(PYTEST)
 
 crash: $(DEV) system ## run the full crash sweep (slow)
@@ -92,7 +102,8 @@ docs: $(DEV) ## regenerate the generated pages
 
 pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
 	@$(COMPILE) --extra postgres --extra sql --group build -o requirements/runtime.txt
-	@$(COMPILE) --all-extras --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	@$(COMPILE) --extra postgres --extra sql --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	@$(COMPILE) --extra dbt -o requirements/dbt.txt
 	@$(COMPILE:pyproject.toml=) --group peers -o requirements/peers.txt
 
 clean: ## remove everything that make and the tools have made

@@ -9,8 +9,12 @@ import os
 import pwd
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import psycopg
 
 DEBIAN_BINARIES: Final = Path("/usr/lib/postgresql")
 SERVER_ACCOUNT: Final = "postgres"
@@ -68,6 +72,10 @@ def _start(directory: Path) -> None:
     _run_as_server_account(
         directory, "initdb", "-D", "data", "-U", SERVER_ACCOUNT, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"
     )
+    _start_made(directory)
+
+
+def _start_made(directory: Path) -> None:
     options = f"-c listen_addresses='' -c unix_socket_directories='{directory}' -c max_connections=200"
     _run_as_server_account(
         directory, "pg_ctl", "start", "-w", "-t", str(START_TIMEOUT_SECONDS), "-D", "data", "-l", "log", "-o", options
@@ -101,3 +109,48 @@ def _stop_when_gone(directory: Path, guarded_pid: int) -> None:
         start_new_session=True,
         check=True,
     )
+
+
+class OwnServer:
+    """One that a test may stop and start again. `directory` is for others to enter, too."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._is_made = False
+        self._is_running = False
+        self.url = f"postgresql://{SERVER_ACCOUNT}@/postgres?host={directory}"
+
+    def start(self) -> None:
+        if self._is_made:
+            _start_made(self._directory)
+        else:
+            _start(self._directory)
+        self._is_made = self._is_running = True
+
+    def stop(self) -> None:
+        """As if the power had failed."""
+        if self._is_running:
+            _run_as_server_account(self._directory, "pg_ctl", "stop", "-D", "data", "-m", "immediate")
+        self._is_running = False
+
+    def ensure_running(self) -> None:
+        if not self._is_running:
+            self.start()
+
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(query.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def waiting_for_a_standby(self, role: str) -> Iterator[None]:
+        """A COMMIT of this role is durable and does not return, until the block ends or it is terminated."""
+        self.ask("ALTER ROLE postgres SET synchronous_commit = local")
+        self.ask(f'ALTER ROLE "{role}" SET synchronous_commit = on')
+        self.ask("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        self.ask("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self.ask("ALTER SYSTEM RESET synchronous_standby_names")
+            self.ask("SELECT pg_reload_conf()")

@@ -79,6 +79,12 @@ FAULT_POINTS: Final = frozenset(
         "prune.removed",
         "sql.copied",
         "sql.prepared",
+        "pipeline.filled",
+        "pipeline.taken",
+        "elsewhere.begun",
+        "elsewhere.rows_kept",
+        "elsewhere.noted",
+        "elsewhere.committed",
     }
 )
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from remit.authority.envelope import digest_of_envelope, issue_envelope
 from remit.authority.rollback_order import issue_rollback
 from remit.authority.signing import Keyring, Signer
-from remit.checkpoint.drift import select
+from remit.checkpoint.drift import is_due
 from remit.checkpoint.pruning import prunable, prune
 from remit.contracts.envelope import Approvals, Envelope
 from remit.contracts.error_response import ErrorResponse
@@ -36,6 +36,7 @@ from remit.policy.findings import uncovered
 from remit.recovery import Recovered, recover
 from remit.reports.archive import archive
 from remit.reports.executor_log import ExecutorLog
+from remit.reports.papers import clear_half_written
 from remit.reports.report import refusal_of
 from remit.road import Preview, Site, Unsettled, travel
 from remit.sandbox.fleet import Fleet
@@ -191,7 +192,11 @@ class Plans:
         settled = recover(self._door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
         remove_stale_locks(self._state.hosts)
         sweep(self._state.work)
-        return [_as_ran(report) for report in settled]
+        ran = [_as_ran(report) for report in settled]
+        for outcome in (report.outcome for report in ran):
+            if outcome is not None:
+                clear_half_written(outcome, self._rules.root())
+        return ran
 
     def cancel(self, envelope_id: str, actor: str | None = None) -> PlanOutcome | None:
         """Have a plan that runs taken back, or void an approval that was not used yet.
@@ -216,9 +221,9 @@ class Plans:
         """Take back a run. `report` is `last`, a report folder, or the id of an envelope or a report."""
         self._recover_once(hooks)
         taken = self._runs.taken(self._runs.find(report))
-        select(taken.manifest, checkpoints)  # refuses an id that is not there
+        has_more = is_due(taken.manifest, checkpoints)  # refuses an id that is not there
         earlier = self._runs.rollbacks_of(taken.outcome)
-        if not select(taken.manifest, checkpoints) and earlier:
+        if not has_more and earlier:
             hooks.on_stored()
             return earlier[-1]
         order = issue_rollback(

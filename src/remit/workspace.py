@@ -135,7 +135,7 @@ class Workspace:
     def plans(self) -> Plans:
         keys = PlanKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("protocol"))
         config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
-        rules = PlanRules(lambda: str((self.root / config().root).resolve()), config, self.clock)
+        rules = PlanRules(lambda: str((self.root / config().root).resolve()), config, self.clock, self.environ)
         return Plans(self.state, rules, keys, lambda: self.ledger, self.fleet)
 
     def _bases(self) -> tuple[str, ...]:

@@ -118,10 +118,54 @@ def test_actions_that_read_are_told_apart_from_those_that_change(monkeypatch: py
     assert "  undo      nothing to take back: it only reads\n" in told
 
 
-def test_without_diffs_the_list_still_counts_statements_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = shown(migration(), monkeypatch, 120, most=0)
-    assert lines[1] == "  a2: change data/shop.duckdb  5 statements, 1,206 rows changed"
-    assert not any("UPDATE" in line or "bread" in line for line in lines)
+def test_without_diffs_all_that_sql_does_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only diffs of files are left out."""
+    edited = CHANGE | {"action_id": "a1", "path": "notes.txt", "diff": "-two\n+TWO\n"}
+    document = previewed(files=[edited, CHANGE], sql=[MIGRATION, READING], risk="HIGH")
+    lines = shown(document, monkeypatch, 120, most=0)
+    assert "  a2: change data/shop.duckdb  5 statements, 1,206 rows changed" in lines
+    told = "\n".join(lines)
+    assert "removes   rows, columns or whole tables are gone after statements 1 (ALTER), 3 (DELETE)" in told
+    assert told.count("bread") == 2
+    assert "TWO" not in told
+
+
+def test_the_text_of_statements_is_shown_with_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["ALTER TABLE orders\n\tDROP COLUMN draft", "UPDATE orders SET item = '\x1b[31m'", "DELETE FROM orders"]
+    lines = shown(migration(texts=texts), monkeypatch, 120)
+    start = lines.index("    1  ALTER TABLE orders")
+    assert lines[start - 1 : start + 5] == [
+        "",
+        "    1  ALTER TABLE orders",
+        "           DROP COLUMN draft",
+        "    2  UPDATE orders SET item = '\\x1b[31m'",
+        "    3  DELETE FROM orders",
+        "",
+    ]
+
+
+def test_long_texts_are_broken_and_cut_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    long = migration(texts=["SELECT 1\n" * 50, "x" * 300])
+    lines = shown(long, monkeypatch, 80)
+    assert "    ... 16 more lines of SQL: --full" in lines
+    assert lines_not_shown(long, 40) == 12
+    assert lines_not_shown(long, 0) == 12
+    assert lines_not_shown(long, None) == 0
+    whole = shown(long, monkeypatch, 80, most=None)
+    assert sum("xxxx" in line for line in whole) == 5
+    assert all(len(line) <= 80 for line in whole)
+
+
+def test_a_file_that_is_replaced_by_rows_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced = RESULTS | {"operation": "MODIFY", "before": DIGEST, "size_before": 10}
+    there = "  replaces  the file that is there: reports/totals.parquet"
+    assert there in shown(previewed(files=[replaced], sql=[SAVING | {"replaces": True}]), monkeypatch, 120)
+    assert there not in shown(previewed(files=[RESULTS], sql=[SAVING]), monkeypatch, 120)
+
+
+def test_rows_that_are_inserted_or_updated_are_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    upserted = migration(statements=[statement(1, "UPSERT", [], ["orders"], rows_changed=2)])
+    assert "    1  UPSERT     orders         2 added or changed" in shown(upserted, monkeypatch, 120)
 
 
 def test_many_statements_are_cut_and_counted_before_anybody_says_yes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ _MAIN: Final = ("edits", "failing", "rollback")
 _SQL: Final = ("sql", "sql rollback")
 _APART: Final = ("together", "ledger apart")
 FULL: Final = (
-    *(job(name, "kill", "together") for name in (*CASES, "rollback", "sql rollback")),
+    *(job(name, "kill", "together") for name in (*CASES, "rollback", "sql rollback", "pipeline rollback")),
     *(job(name, "power", layout) for name in ("edits", "chain", "failing", "rollback") for layout in _APART),
     *(job(name, way, "together") for way in ("EIO", "ENOSPC", "short") for name in _MAIN),
     *(job(name, "full", "together", step=2) for name in _MAIN),
@@ -33,9 +33,13 @@ FULL: Final = (
     *(job(name, "nested", "together", step=15, second=27) for name in _SQL),
     job("sql, retried", "kill", "together", step=3),
     job("sql", "renumbered", "together", step=9),
+    *(job("pipeline", "power", layout, step=5) for layout in _APART),
+    *(job("pipeline", way, "together", step=5) for way in ("EIO", "ENOSPC", "short", "full")),
+    job("pipeline", "nested", "together", step=21, second=33),
 )
 SLICE: Final = (
     job("edits", "kill", "together", step=3, place="set aside"),
     job("chain", "power", "ledger apart", step=4, place="set aside"),
     job("failing", "full", "together", place="set aside"),
+    job("pipeline", "kill", "together", step=8, place="set aside"),
 )

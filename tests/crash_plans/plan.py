@@ -54,6 +54,10 @@ class Case(NamedTuple):
     """What a plan that keeps a part leaves."""
     settings: Mapping[str, Any] = {}
     """Of remit.yaml."""
+    irreversible: tuple[str, ...] = ()
+    """Actions that are approved by their names."""
+    named: tuple[str, ...] = ()
+    """Files that it changes, and that stand in the settings only."""
 
 
 class PlanScenario:
@@ -86,7 +90,8 @@ class PlanScenario:
         plan: dict[str, Any] = {"plan_id": "plan-1", "action_plan": self._case.actions}
         plan["execution_instructions"] = self._case.instructions
         with opened(ground) as workspace:
-            envelope = workspace.approve(json.dumps(plan).encode(), life=timedelta(hours=1))
+            allowed = self._case.irreversible
+            envelope = workspace.approve(json.dumps(plan).encode(), irreversible=allowed, life=timedelta(hours=1))
         _envelope(ground).write_bytes(envelope.canonical())
 
     def work(self, ground: Ground, acknowledge: Acknowledge) -> None:
@@ -166,7 +171,7 @@ class PlanScenario:
 
     def differences(self, ground: Ground, due: str, said: str, untimed: Collection[str] = ()) -> list[str]:
         files = {"before": self._case.before, "after": self._case.after, "partly": self._case.partly or {}}[due]
-        named = {path for one in self._case.actions for path in _named(one)}
+        named = {path for one in self._case.actions for path in _named(one)} | set(self._case.named)
         timed = self._case.before.keys() - (set(untimed) if due == "before" else named)
         seeded = json.loads(_seeded(ground).read_text())
         expected = _expected(files, self._case.before, timed, seeded if due == "before" else {})

@@ -149,6 +149,60 @@ SQL: Final = Case(
     },
     settings={"connections": {"duckdb": {"type": "duckdb", "path": SHOP}}},
 )
+CODE: Final = """
+def run(job):
+    with open("data/in.txt") as file:
+        lines = file.read().splitlines()
+    with open("out/sorted.txt", "w") as file:
+        file.write("\\n".join(sorted(lines)) + "\\n")
+    with open("out/count.txt", "w") as file:
+        file.write(f"{len(lines)}\\n")
+    return len(lines)
+"""
+_PIPELINE_INPUTS: Final = {
+    "data/in.txt": ("b\na\n", 0o644),
+    "etl/run.py": (CODE, 0o644),
+    "sql/one.sql": (";\n".join(MIGRATION[:2]), 0o644),
+    "sql/two.sql": (MIGRATION[2], 0o644),
+}
+
+
+def _pipeline(number: int, name: str, *, reversible: bool) -> dict[str, Any]:
+    operation = {"type": "pipeline_run", "pipeline": name}
+    action = {"action_id": f"a{number:03}", "action_type": "PIPELINE_RUN", "operation": operation}
+    return {**action, "reversible": reversible}
+
+
+PIPELINE: Final = Case(
+    actions=(
+        _edit(1, "a.txt", "two", "three"),
+        _pipeline(2, "sort", reversible=False),
+        _pipeline(3, "migrate", reversible=True),
+    ),
+    before={"a.txt": TEXT, "out/count.txt": ("0\n", 0o600), SHOP: (OLD_SHOP, 0o640), **_PIPELINE_INPUTS},
+    after={
+        "a.txt": EDITED,
+        "out/sorted.txt": ("a\nb\n", 0o644),
+        "out/count.txt": ("2\n", 0o600),
+        SHOP: (";".join((OLD_SHOP, *MIGRATION)), 0o640),
+        **_PIPELINE_INPUTS,
+    },
+    settings={
+        "connections": {"duckdb": {"type": "duckdb", "path": SHOP}},
+        "pipelines": {
+            "sort": {
+                "type": "python",
+                "steps": ["etl.run:run"],
+                "reads": ["data/in.txt"],
+                "writes": ["out/sorted.txt", "out/count.txt"],
+            },
+            "migrate": {"type": "sql", "connection": "duckdb", "steps": ["sql/one.sql", "sql/two.sql"]},
+        },
+        "pipeline_packages": ["etl"],
+    },
+    irreversible=("a002",),
+    named=("out/sorted.txt", "out/count.txt", SHOP),
+)
 CASES: Final = {
     "edits": EDITS,
     "schema": SCHEMA,
@@ -157,11 +211,13 @@ CASES: Final = {
     "failing": FAILING,
     "partial": PARTIAL,
     "sql": SQL,
+    "pipeline": PIPELINE,
 }
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     **{name: partial(PlanScenario, name, case) for name, case in CASES.items()},
     "rollback": partial(TakingBack, "rollback", EDITS),
     "sql rollback": partial(TakingBack, "sql rollback", SQL),
+    "pipeline rollback": partial(TakingBack, "pipeline rollback", PIPELINE),
     "edits, retried": partial(PlanScenario, "edits, retried", EDITS, retried=True),
     "sql, retried": partial(PlanScenario, "sql, retried", SQL, retried=True),
 }

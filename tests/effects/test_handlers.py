@@ -1,10 +1,11 @@
 """Handlers: what an action makes of bytes and permissions, and that none can be asked for what is not loaded."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from remit.contracts.plan import ActionType
 from remit.effects.edits.plain import PLAIN
 from remit.effects.edits.rich import RICH
 from remit.effects.edits.schema import require_valid_schema
@@ -13,7 +14,7 @@ from remit.errors import EnvironmentFailed, Reason, Refused
 
 
 @pytest.mark.req("PX-03")
-def test_there_is_a_handler_for_every_file_action() -> None:
+def test_there_is_a_handler_for_every_kind_of_action() -> None:
     moves = {kind: handler.move for kind, handler in HANDLERS.items()}
     assert moves == {
         "FILE_CREATE": "create",
@@ -21,7 +22,21 @@ def test_there_is_a_handler_for_every_file_action() -> None:
         "FILE_DELETE": "delete",
         "FILE_RENAME": "rename",
         "SCHEMA_UPDATE": "modify",
+        "SQL_EXECUTE": "modify",
+        "PIPELINE_RUN": "modify",
     }
+    assert set(moves) == set(get_args(ActionType))
+    names = {kind: type(handler).__name__ for kind, handler in HANDLERS.items()}
+    assert names == {kind: f"{kind.title().replace('_', '')}Handler" for kind in get_args(ActionType)}
+
+
+@pytest.mark.req("PX-03")
+@pytest.mark.parametrize("kind", ["SQL_EXECUTE", "PIPELINE_RUN"])
+def test_what_was_prepared_is_never_edited_here(kind: str) -> None:
+    with pytest.raises(EnvironmentFailed, match="did not come along"):
+        HANDLERS[kind].edit(b"old", {}, PLAIN)
+    assert HANDLERS[kind].mode(0o600, {}, keep=True) == 0o600
+    assert HANDLERS[kind].mode(0o600, {}, keep=False) == HANDLERS[kind].mode(None, {}, keep=True) == 0o644
 
 
 @pytest.mark.parametrize(

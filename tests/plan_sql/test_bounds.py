@@ -13,7 +13,7 @@ import pytest
 from remit.contracts.outcome import PlanRefusal
 from remit.contracts.plan import Plan
 from remit.errors import Reason, Refused
-from tests.plan_road.project import plan_of
+from tests.plan_road.project import create, plan_of
 from tests.plan_sql.shop import Shop, sql
 from tests.plan_sql.test_changes import UPDATE
 
@@ -70,6 +70,19 @@ def test_a_text_is_stopped_when_its_time_is_over(open_shop: Callable[..., Shop],
     assert "timeouts.sql" in words
     assert time.monotonic() - begun < 20
     assert shop.left_over() == []
+
+
+@pytest.mark.req("PX-25")
+def test_a_text_that_takes_too_long_is_told_so_where_the_rest_is_done(open_shop: Callable[..., Shop]) -> None:
+    """The process that carries the others out is not believed when it speaks of time: we know it ourselves."""
+    shop = open_shop(timeouts={"sql": 1})
+    plan = plan_of(create("a1", "x.txt"), sql("a2", ENDLESS), stop_on_error=False, rollback_on_failure=False)
+    document = shop.workspace.preview(plan).document
+    assert [problem.error_code for problem in document.problems] == [5001]
+    outcome = shop.apply(plan, even_if_it_fails=True)
+    assert [error.error_code for error in outcome.errors] == [5001]
+    assert outcome.report.actions_failed[0].error_code == 5001
+    assert outcome.status.status == document.would_end
 
 
 @pytest.mark.req("PX-25")

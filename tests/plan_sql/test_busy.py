@@ -67,6 +67,26 @@ def test_a_log_that_a_killed_program_left_is_not_ignored(shop: Shop) -> None:
     assert shop.tree() == before
 
 
+def test_a_database_that_is_in_use_leaves_the_approval_unused(shop: Shop) -> None:
+    """By one who writes, by one who reads, and by a log that somebody left."""
+    envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
+    for read_only in (False, True):
+        with held_open(shop.database, read_only=read_only):
+            code, message = refused(shop.workspace.apply(envelope))
+        assert (code, "this database is in use" in message, "the approval was not used" in message) == (
+            2011,
+            True,
+            True,
+        )
+    log = shop.write(f"{DATABASE}.wal", b"whatever")
+    assert refused(shop.workspace.apply(envelope))[0] == 2011
+    log.unlink()
+    assert "plan.intent" not in shop.kinds()
+    assert shop.tree() == before
+    assert ran(shop.workspace.apply(envelope)).status.status == "SUCCESS"
+    assert shop.rows("SELECT DISTINCT state FROM orders") == [("done",)]
+
+
 def test_one_who_opens_it_between_preview_and_checkpoint(shop: Shop) -> None:
     envelope, before = shop.approve(plan_of(sql("a1", UPDATE))).canonical(), shop.tree()
     with held_open_at(shop, "CHECKPOINT") as listen:

@@ -39,10 +39,10 @@ def changes(*rules: dict[str, Any], **more: Any) -> bytes:
 
 
 def require_taken_back(shop: Shop, plan: bytes, **hooks: Any) -> tuple[int, str]:
-    """The code and the words; everything is as before, byte for byte."""
+    """The code and the words; everything is as before, byte for byte. That it would fail was known."""
     shop.write("notes.txt")
     before = shop.tree()
-    outcome = shop.apply(plan, **hooks)
+    outcome = shop.apply(plan, even_if_it_fails=True, **hooks)
     assert outcome.status.status == "ROLLED_BACK", outcome
     assert shop.tree() == before
     assert not list(shop.root.rglob(".remit-*"))
@@ -222,12 +222,12 @@ def test_a_query_has_its_time_and_no_more(open_shop: Callable[..., Shop], limit:
     assert time.monotonic() - begun < 30
 
 
-def test_cancelled_while_a_rule_is_checked(shop: Shop) -> None:
-    wanted = [True]
+def test_cancelled_while_a_rule_is_checked(open_shop: Callable[..., Shop]) -> None:
+    shop, wanted = open_shop(timeouts={"sql": 3}), [True]
     listen = at_phase("VERIFYING", wanted.clear)
     plan = plan_of(create("a", "x.txt"), rules=[expect(ENDLESS, [1])])
     before = shop.tree()
-    outcome = shop.apply(plan, on_status=listen, is_cancelled=lambda: not wanted)
+    outcome = shop.apply(plan, even_if_it_fails=True, on_status=listen, is_cancelled=lambda: not wanted)
     assert outcome.status.status == "CANCELLED", outcome
     assert shop.tree() == before
 
@@ -295,7 +295,7 @@ def test_a_link_in_place_of_the_database_is_not_followed(open_shop: Callable[...
     (shop.root / "other.duckdb").symlink_to(shop.database)
     shop.write("notes.txt")
     plan = plan_of(replace("a1", "notes.txt"), rules=[expect("SELECT 1", [1], connection="other")])
-    outcome = shop.apply(plan)
+    outcome = shop.apply(plan, even_if_it_fails=True)
     assert outcome.status.status == "ROLLED_BACK"
     assert shop.read("notes.txt") == "one\ntwo\nthree\n"
 
@@ -321,7 +321,9 @@ def test_recovery_checks_it_too(shop: Shop, tmp_path: Path, holds: bool) -> None
     shop.write("notes.txt")
     before = shop.tree()
     kept = tmp_path / "envelope.json"
-    kept.write_bytes(shop.approve(changes(expect(ALL_DONE, ["done", 3 if holds else 4]))).canonical())
+    kept.write_bytes(
+        shop.approve(changes(expect(ALL_DONE, ["done", 3 if holds else 4])), even_if_it_fails=not holds).canonical()
+    )
     command = [sys.executable, "-c", APPLY, str(shop.root), str(kept)]
     assert run_child(command, fault=Fault("road.effect_done"), environment=shop.environ).killed
     assert shop.rows(ALL_DONE) == [("done", 3)]
@@ -359,18 +361,19 @@ def test_without_duckdb_it_is_refused_before_anything_is_done(shop: Shop, monkey
 
 @pytest.mark.req("PX-10", "PX-22")
 @pytest.mark.parametrize("back", [True, False])
-def test_a_database_in_use_fails_its_action_and_the_flags_decide(shop: Shop, back: bool) -> None:  # noqa: FBT001
+def test_a_database_in_use_would_fail_its_action_and_is_waited_for(shop: Shop, back: bool) -> None:  # noqa: FBT001
+    """Whatever the flags say of actions that fail: nothing of the plan is begun, and the approval is still good."""
     shop.write("notes.txt")
     plan = plan_of(sql("a1", UPDATE), replace("a2", "notes.txt"), stop_on_error=False, rollback_on_failure=back)
     before = shop.tree()
     with held_open(shop.database):
         document = shop.workspace.preview(plan).document
         assert (document.status, document.would_end) == ("WOULD_FAIL", "ROLLED_BACK" if back else "PARTIAL")
-        outcome = shop.apply(plan, even_if_it_fails=True)
-    assert outcome.status.status == document.would_end
-    assert [error.error_code for error in outcome.errors] == [2011]
-    assert shop.tree()[DATABASE] == before[DATABASE]
-    assert shop.read("notes.txt") == ("one\ntwo\nthree\n" if back else "one\nTWO\nthree\n")
+        envelope = shop.approve(plan, even_if_it_fails=True).canonical()
+        code, message = refused(shop.workspace.apply(envelope))
+        assert (code, "this database is in use" in message) == (2011, True)
+        assert shop.tree() == before
+    assert "plan.intent" not in shop.kinds()
 
 
 @pytest.mark.req("PX-10", "PX-22")
@@ -397,6 +400,7 @@ def test_a_macro_of_the_database_cannot_make_a_rule_hold(open_shop: Callable[...
         database.execute(macros)
     shop.write("notes.txt")
     rules = [expect("SELECT id FROM orders ORDER BY id", [1])]
-    assert shop.apply(plan_of(replace("a1", "notes.txt"), rules=rules)).status.status == "ROLLED_BACK"
+    plan = plan_of(replace("a1", "notes.txt"), rules=rules)
+    assert shop.apply(plan, even_if_it_fails=True).status.status == "ROLLED_BACK"
     (told,) = shop.workspace.preview(plan_of(sql("a1", "SELECT id FROM orders ORDER BY id"))).document.sql
     assert (told.result_rows, told.rows[0][0]) == (3, "1")

@@ -183,3 +183,16 @@ def test_nothing_stays_open_that_was_prepared(shop: Shop) -> None:
         shop.apply(PLAN.replace(b"plan-001", f"again-{number}".encode()))
         shop.workspace.rollback("last")
     assert opened() <= before + 2  # a pool of processes may be a child ahead
+
+
+@pytest.mark.req("PX-28")
+def test_half_a_paper_that_a_killed_process_left_is_removed_by_recovery(shop: Shop, tmp_path: Path) -> None:
+    """Killed after the second of the three times that papers are renamed: the last of them has no name yet."""
+    killed(shop, tmp_path, Fault("durable.synced", 2))
+    half_written = [path.name for path in shop.root.glob("agent_outputs/reports/*/.*.tmp")]
+    assert any(name.startswith(".status.json.") for name in half_written), half_written
+    (report,) = shop.workspace.recover()
+    assert isinstance(report.outcome, PlanOutcome)
+    folder = shop.report_folder(report.outcome)
+    assert (folder / "status.json").exists()
+    assert list(folder.glob(".*")) == []

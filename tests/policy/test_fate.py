@@ -112,3 +112,14 @@ def test_a_plan_of_which_something_was_left_out_is_never_good() -> None:
 )
 def test_the_recovery_action_says_what_was_done_about_it(reason: Reason, status: str | None, action: str) -> None:
     assert recovery_action(reason, status) == action  # type: ignore[arg-type]
+
+
+@pytest.mark.req("PX-13", "PX-21")
+def test_of_an_action_with_several_files_no_part_stays() -> None:
+    """A pipeline leaves files that belong together."""
+    one = Judged(0, "done", action_id="a")
+    two = Judged(1, "failed", Reason.FILE_CONFLICT, "a")
+    other = Judged(2, "done", action_id="b")
+    assert decide_fate([one, two, other], KEEP) == PlanFate("BACK", "ROLLED_BACK")
+    assert decide_fate([one, two._replace(state="skipped", reason=None), other], KEEP).verdict == "BACK"
+    assert decide_fate([one._replace(state="failed", reason=Reason.FILE_CONFLICT), two, other], KEEP).verdict == "KEEP"

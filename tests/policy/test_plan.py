@@ -155,12 +155,12 @@ def test_what_needs_an_approval_is_told_in_the_order_of_the_plan() -> None:
 
 
 @pytest.mark.req("PX-31")
-def test_kinds_that_nobody_carries_out_are_refused() -> None:
+def test_a_pipeline_that_nobody_registered_is_refused() -> None:
     run = {"type": "pipeline_run", "pipeline": "daily"}
     pipeline = {"action_id": "p", "action_type": "PIPELINE_RUN", "reversible": False, "operation": run}
     found = denials(plan(pipeline, create("a", "x")))
     assert [(denial.reason, denial.where) for denial in found] == [
-        (Reason.CAPABILITY_UNSUPPORTED, "action p, action_type"),
+        (Reason.CAPABILITY_UNSUPPORTED, "action p, pipeline"),
     ]
 
 

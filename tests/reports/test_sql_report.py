@@ -11,7 +11,7 @@ from remit.contracts.base import RiskLevel
 from remit.contracts.report import ExecutionReport
 from remit.contracts.schemas import load_schema
 from remit.contracts.sql_told import MAX_COLUMNS_TOLD, SqlPreviewed
-from remit.doors.sql_telling import MAX_ROWS_CHARACTERS, previewed_sql, risks_of_sql
+from remit.doors.sql_telling import MAX_SHOWN_CHARACTERS, previewed_sql, risks_of_sql
 from remit.effects.plan_steps import Result
 from remit.reports.report import build_report
 from remit.reports.sql import ROOM, told_within
@@ -89,7 +89,7 @@ def test_what_would_not_fit_even_so_is_left_out() -> None:
 def test_rows_past_a_bound_are_left_out_and_the_rest_is_told() -> None:
     row = ["x" * 10_000] * MAX_COLUMNS_TOLD
     columns = [{"name": "c", "type": "VARCHAR"}] * MAX_COLUMNS_TOLD
-    assert len(row) * len(row[0]) <= MAX_ROWS_CHARACTERS
+    assert len(row) * len(row[0]) <= MAX_SHOWN_CHARACTERS
     large = {number: told(action_id=f"a{number + 1}", columns=columns, rows=[row]) for number in range(2)}
     first, second = previewed_sql(large)
     assert (len(first.rows), len(second.rows), second.result_rows) == (1, 0, 400)

@@ -8,7 +8,7 @@ import pytest
 from remit.effects.sql.statements import analyse
 from remit.errors import Reason, Refused, RemitError
 from remit.sandbox.host import SandboxHost
-from tests.sql.place import UNCHECKED, Shop
+from tests.sql.place import UNCHECKED, Shop, make_database
 
 OUTSIDE: Final = "/outside"
 """In the texts below; a real folder, which exists and could be written to, takes its place where they are run."""
@@ -151,7 +151,7 @@ def test_the_refusal_comes_from_the_sandboxed_process_and_leaves_the_file_as_it_
 def test_without_the_look_the_settings_and_the_walls_stop_it(shop: Shop, text: str) -> None:
     with pytest.raises(RemitError) as stopped:
         shop.run(text.replace(OUTSIDE, str(shop.outside)), effect=UNCHECKED)
-    assert stopped.value.reason in (Reason.SQL_FAILED, Reason.EFFECT_FAILED)
+    assert stopped.value.reason in (Reason.SQL_FAILED, Reason.SQL_REFUSED, Reason.EFFECT_FAILED)
     assert "root:" not in str(stopped.value)
     assert list(shop.outside.iterdir()) == []
 
@@ -182,7 +182,7 @@ def test_the_settings_of_the_engine_hold_where_there_is_no_wall(shop: Shop, text
     (shop.work / "note.txt").write_text("a note")
     with pytest.raises(RemitError) as stopped:
         shop.run(text.replace("{work}", str(shop.work)), effect=UNCHECKED)
-    assert stopped.value.reason is Reason.SQL_FAILED
+    assert stopped.value.reason in (Reason.SQL_FAILED, Reason.SQL_REFUSED)
     assert {path.name for path in shop.work.iterdir()} <= {"note.txt", "shop.duckdb", "shop.duckdb.wal"}
 
 
@@ -282,3 +282,74 @@ def test_085_no_value_is_in_the_text_of_an_error(shop: Shop) -> None:
 
 def test_the_host_is_sound_after_all_of_it(shop: Shop, host: SandboxHost) -> None:
     assert shop.run("SELECT 1")["rows"] == [["1"]]
+
+
+# --- names that are no names of tables -------------------------------------------------------------------------------
+
+FILES: Final = (
+    "TABLE '{file}'",
+    "SELECT * FROM t, '{file}'",
+    "FROM ('{file}')",
+    'FROM "{file}"',
+    "DESCRIBE '{file}'",
+    "SUMMARIZE '{file}'",
+    "UNPIVOT '{file}' ON a",
+    "PIVOT '{file}' ON a IN (1)",
+    "DELETE FROM t USING '{file}'",
+    "UPDATE t SET a = 1 FROM '{file}'",
+    "MERGE INTO t USING '{file}' AS f ON t.a = f.a WHEN MATCHED THEN DELETE",
+    "WITH x AS (TABLE '{file}') FROM x",
+    "CREATE TABLE n AS TABLE '{file}'",
+    "CREATE VIEW n AS TABLE '{file}'",
+)
+
+
+@pytest.mark.req("PX-19")
+@pytest.mark.parametrize("text", FILES)
+def test_a_file_in_the_place_of_a_table_is_refused_however_it_is_written(shop: Shop, text: str) -> None:
+    """Also one that is within reach of the walls."""
+    file = shop.work / "f.csv"
+    file.write_text("a,b\n1,dear diary\n")
+    for name in (str(file), "f.csv", "s3://bucket/f.parquet"):
+        with pytest.raises(Refused) as refused:
+            shop.run(text.replace("{file}", name))
+        assert refused.value.reason is Reason.SQL_REFUSED
+        assert "file" in refused.value.what
+        assert "dear diary" not in str(refused.value)
+
+
+PATHS: Final = (
+    "FROM duckdb_databases",
+    "SELECT path FROM duckdb_databases()",
+    "FROM pragma_database_list",
+    "FROM main.pragma_database_list",
+    'FROM "Pragma_Database_List"',
+    "SHOW DATABASES",
+    "SHOW memory_limit",
+    "FROM (SHOW allowed_paths)",
+    "CREATE VIEW w AS FROM duckdb_databases",
+)
+
+
+@pytest.mark.req("PX-19")
+@pytest.mark.parametrize("text", PATHS)
+def test_where_the_copy_lies_and_how_the_engine_is_set_is_nobodys_business(shop: Shop, text: str) -> None:
+    with pytest.raises(Refused) as refused:
+        shop.run(text)
+    assert refused.value.reason is Reason.SQL_REFUSED
+    assert str(shop.work) not in str(refused.value)
+
+
+@pytest.mark.req("PX-19")
+@pytest.mark.parametrize(
+    "how", ["SELECT * FROM paths", "SELECT * FROM where_it_is()", "INSERT INTO t SELECT 1, path FROM paths"]
+)
+def test_nor_behind_a_view_or_a_macro_that_somebody_left(shop: Shop, how: str) -> None:
+    make_database(
+        shop.database,
+        "CREATE VIEW paths AS SELECT path FROM duckdb_databases();"
+        "CREATE MACRO where_it_is() AS TABLE SELECT file FROM pragma_database_list",
+    )
+    with pytest.raises(Refused, match="a view or a macro of the database hides it") as refused:
+        shop.run(how)
+    assert refused.value.reason is Reason.SQL_REFUSED

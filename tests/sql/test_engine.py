@@ -296,9 +296,12 @@ def test_a_file_that_is_no_database_is_named_as_such(shop: Shop, content: bytes)
     assert str(shop.work) not in str(failed.value)
 
 
-@pytest.mark.parametrize("alias", ["memory", "temp", "system", "we ird\"'", "select"])
+@pytest.mark.parametrize(
+    "alias", ["memory", "temp", "system", "main", "information_schema", "PG_catalog", "we ird\"'", "select"]
+)
 def test_a_database_of_any_name_can_be_used_by_that_name(shop: Shop, alias: str) -> None:
     assert shop.run("SELECT count(*) FROM t", alias=alias)["rows"] == [["2"]]
+    assert shop.run("INSERT INTO main.t VALUES (3, 'c'); SELECT count(*) FROM t", alias=alias)["rows"] == [["3"]]
 
 
 def test_a_folder_of_any_name_can_hold_it(tmp_path: Path, shop: Shop) -> None:

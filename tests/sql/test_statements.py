@@ -209,3 +209,25 @@ def test_a_tree_that_is_too_deep_is_not_understood_and_so_not_reading() -> None:
 )
 def test_in_words(text: str, words: str) -> None:
     assert only(text).words == words
+
+
+@pytest.mark.req("PX-18")
+@pytest.mark.parametrize(
+    "text, is_one",
+    [
+        ("INSERT INTO t VALUES (1, 'x') ON CONFLICT DO UPDATE SET b = 'y'", True),
+        ("INSERT OR REPLACE INTO t VALUES (1, 'x')", True),
+        ("INSERT INTO t VALUES (1, 'x') ON CONFLICT DO NOTHING", False),
+        ("INSERT INTO t VALUES (1, 'do update')", False),
+    ],
+)
+def test_what_inserts_or_updates_is_called_so(text: str, is_one: bool) -> None:  # noqa: FBT001
+    (one,) = analyse(text)
+    assert (one.kind, one.upserts) == ("INSERT", is_one)
+    assert one.words.startswith("inserts into or updates t" if is_one else "inserts into t")
+
+
+@pytest.mark.req("PX-18")
+def test_the_line_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(Refused, match="line 3: Parser Error: syntax error at or near"):
+        analyse("SELECT 1;\n\nSELECT * FORM t;")

@@ -18,7 +18,7 @@ from remit.checkpoint.outputs import BACKUPS, DRIFTED, ReportFolder
 from remit.confine.beneath import Identity, failure, identify, open_base, open_file, open_folder
 from remit.confine.names import Located
 from remit.contracts.config import Limits
-from remit.contracts.rollback_manifest import Checkpoint
+from remit.contracts.rollback_manifest import Checkpoint, RowsCheckpoint
 from remit.durable import start_writing, sync_all, write_all
 from remit.effects.database_files import looks_like_one
 from remit.effects.duplicate import sha256_of
@@ -135,6 +135,17 @@ def open_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> dic
             os.close(descriptor)
         raise
     return opened
+
+
+def verified_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) -> int:
+    """A descriptor of the one backup of a checkpoint that has one; the caller closes it."""
+    descriptor = _open_backup(folder, checkpoint)
+    try:
+        _require_whole(descriptor, checkpoint)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def kept_databases(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> set[str]:
@@ -298,7 +309,7 @@ def _changed(where: str) -> Refused:
     )
 
 
-def _open_backup(folder: ReportFolder, checkpoint: Checkpoint) -> int:
+def _open_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) -> int:
     location = checkpoint.backup_location or ""
     name = location.rpartition("/")[2]
     if location != folder.location(f"{BACKUPS}/{name}"):
@@ -311,14 +322,14 @@ def _open_backup(folder: ReportFolder, checkpoint: Checkpoint) -> int:
         raise _unusable(Reason.BACKUP_MISSING, "is gone", [location]) from None
 
 
-def _is_whole(descriptor: int, checkpoint: Checkpoint) -> bool:
+def _is_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> bool:
     # The size first: it costs nothing, and what was made larger is not read to its end.
     if os.fstat(descriptor).st_size != checkpoint.original_size:
         return False
     return sha256_of(descriptor) == checkpoint.original_hash
 
 
-def _require_whole(descriptor: int, checkpoint: Checkpoint) -> None:
+def _require_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> None:
     if not _is_whole(descriptor, checkpoint):
         raise _unusable(Reason.BACKUP_DAMAGED, _DAMAGED, [checkpoint.backup_location or ""])
 

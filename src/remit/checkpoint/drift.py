@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from remit.checkpoint.backups import state_of
 from remit.confine.beneath import open_base, open_file, open_folder, peek
 from remit.confine.names import Located, locate_below
-from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.effects.database_files import looks_like_one
 from remit.effects.plan_steps import State
 from remit.errors import Reason, Refused
@@ -37,13 +37,15 @@ def look_at(root: str, manifest: RollbackManifest, chosen: Collection[str]) -> d
 
 
 def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoint]:
-    """The checkpoints that are still to be restored, in the order of restoring; all of them if none is named.
+    """The checkpoints of files that are still to be restored, in the order of restoring; all of them if none is named.
+    For the rows see `rows_due`.
 
     Refuses an id that the manifest does not have.
     """
+    rows = manifest.rows.checkpoint_id if manifest.rows is not None else ""
     by_id = {checkpoint.checkpoint_id: checkpoint for checkpoint in manifest.checkpoints}
     for checkpoint_id in chosen:
-        if checkpoint_id not in by_id:
+        if checkpoint_id not in by_id and checkpoint_id != rows:
             raise Refused(
                 Reason.MALFORMED,
                 "this run has no such checkpoint",
@@ -56,6 +58,27 @@ def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoi
         for checkpoint in wanted
         if checkpoint.restored_at is None and (not chosen or checkpoint.checkpoint_id in chosen)
     ]
+
+
+def rows_due(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
+    """The rows on a server, if they are still to be restored and can be; `chosen` as in `select`."""
+    rows = manifest.rows
+    if rows is None or rows.restored_at is not None or rows.irreversible is not None:
+        return None
+    return rows if not chosen or rows.checkpoint_id in chosen else None
+
+
+def rows_kept(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
+    """The rows on a server, if they are meant too and cannot be restored."""
+    rows = manifest.rows
+    if rows is None or rows.irreversible is None:
+        return None
+    return rows if not chosen or rows.checkpoint_id in chosen else None
+
+
+def is_due(manifest: RollbackManifest, chosen: Collection[str]) -> bool:
+    """Whether there is anything left to restore. Refuses as `select` does."""
+    return bool(select(manifest, chosen)) or rows_due(manifest, chosen) is not None
 
 
 def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:

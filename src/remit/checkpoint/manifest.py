@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from remit.checkpoint.backups import Original
 from remit.checkpoint.drift import judge, original_state, select
 from remit.checkpoint.outputs import BACKUPS, MANIFEST, REPORTS, SCRIPT, ReportFolder, render_paper
 from remit.contracts.change_log import FileOperation
 from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.effects.plan_steps import Ids, Move, State, Step, StepPlan, final_states, make_waves
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
@@ -27,6 +27,9 @@ NOTES: Final = (
     "To go back: `remit rollback {name}`, or without Remit `python3 -I {script}` in the root of the project. "
     "Both verify all backups first and leave files alone that were changed since, unless --force is given. "
     "By hand: follow restore_command of each checkpoint, in the order of rollback_order."
+)
+ROWS_BY_REMIT: Final = (
+    "Rows of connection {rows.connection} ({rows.server}) are restored by `remit rollback` only, never by the script."
 )
 AS_BEFORE: Final = "were as before already and were not touched: somebody had put them back without `remit rollback`."
 OTHER_OWNER: Final = "have another owner or group than before: whoever restored them may not give files away."
@@ -38,6 +41,9 @@ _ACTIONS: Final[dict[Move, str]] = {
     "delete": "FILE_DELETE",
     "rename": "FILE_RENAME",
 }
+
+
+C = TypeVar("C", Checkpoint, RowsCheckpoint)
 
 
 class NetChange(NamedTuple):
@@ -87,6 +93,7 @@ def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manif
     folder: str,
     created_at: str,
     expires_at: str | None,
+    rows: RowsCheckpoint | None = None,
 ) -> RollbackManifest:
     """ACTIVE. `folders` are those that the plan makes, parents first; `folder` is where the report lies."""
     files = [_file_checkpoint(ids, paths, change, originals, folder) for change in changes]
@@ -94,6 +101,7 @@ def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manif
     deepest_first = sorted(made, key=lambda checkpoint: checkpoint.file_path.count("/"), reverse=True)
     backwards = [files[index] for index in sorted(range(len(files)), key=lambda i: -changes[i].last_step)]
     script = f"{folder}/{SCRIPT}"
+    notes = NOTES.format(name=folder.removeprefix("/".join(REPORTS) + "/"), script=script)
     return RollbackManifest(
         manifest_id=ids.manifest_id,
         plan_id=plan_id,
@@ -104,7 +112,8 @@ def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manif
         checkpoints=(*files, *made),
         rollback_order=tuple(checkpoint.checkpoint_id for checkpoint in (*backwards, *deepest_first)),
         auto_rollback_script=script,
-        notes=NOTES.format(name=folder.removeprefix("/".join(REPORTS) + "/"), script=script),
+        notes=notes if rows is None else f"{notes} {ROWS_BY_REMIT.format(rows=rows)}",
+        rows=rows,
     )
 
 
@@ -126,8 +135,8 @@ def mark_executed(manifest: RollbackManifest, at: str) -> RollbackManifest:
         checkpoint.model_copy(update={"restored_at": checkpoint.restored_at or at})
         for checkpoint in manifest.checkpoints
     )
-    changed = {"status": "EXECUTED", "executed_at": at, "checkpoints": checkpoints}
-    return _with(manifest, changed)
+    changed = {"status": "EXECUTED", "executed_at": at, "checkpoints": checkpoints, "rows": None}
+    return _with(manifest, changed)  # what was to be changed on a server never was
 
 
 def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: datetime) -> RollbackManifest:
@@ -140,8 +149,10 @@ def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: d
             for checkpoint_id in outcome.restored:
                 restored.setdefault(checkpoint_id, (outcome.executed_at, outcome.order_id))
     checkpoints = tuple(_restored(checkpoint, restored) for checkpoint in manifest.checkpoints)
+    rows = manifest.rows if manifest.rows is None else _restored(manifest.rows, restored)
     times = [checkpoint.restored_at for checkpoint in checkpoints]
-    changed: dict[str, Any] = {"status": "ACTIVE", "checkpoints": checkpoints}
+    times += [] if rows is None else [rows.restored_at]
+    changed: dict[str, Any] = {"status": "ACTIVE", "checkpoints": checkpoints, "rows": rows}
     if outcomes and all(times):
         last = max((time for time in times if time is not None), key=parse_time, default=outcomes[-1].executed_at)
         changed |= {"status": "EXECUTED", "executed_at": last}
@@ -274,6 +285,11 @@ def _folder_checkpoint(ids: Ids, path: str) -> Checkpoint:
     )
 
 
+def rows_id(manifest_id: str) -> str:
+    """Of the rows on a server. No path is empty, so no file has it."""
+    return checkpoint_id(manifest_id, "")
+
+
 def checkpoint_id(manifest_id: str, path: str) -> str:
     return str(uuid.uuid5(uuid.UUID(manifest_id), f"checkpoint {path}"))
 
@@ -283,7 +299,7 @@ def _with(manifest: RollbackManifest, changed: Mapping[str, Any]) -> RollbackMan
     return RollbackManifest.model_validate({**dict(manifest), **changed})
 
 
-def _restored(checkpoint: Checkpoint, restored: Mapping[str, tuple[str, str]]) -> Checkpoint:
+def _restored(checkpoint: C, restored: Mapping[str, tuple[str, str]]) -> C:
     if checkpoint.restored_at is not None or checkpoint.checkpoint_id not in restored:
         return checkpoint
     at, order = restored[checkpoint.checkpoint_id]

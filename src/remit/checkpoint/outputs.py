@@ -37,6 +37,7 @@ DRIFTED: Final = ".drifted-"
 """In the name of a file that a forced rollback put aside."""
 
 MAX_PAPER_BYTES: Final = 64 << 20
+_HALF_WRITTEN: Final = re.compile(r"\.[a-z_]+\.(?:json|py)\.[0-9a-f]{16}\.tmp")
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_TASK: Final = 100
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -233,6 +234,13 @@ class ReportFolder:
         with contextlib.suppress(OSError):
             remove_files(self._folder)
             os.rmdir(self.name, dir_fd=self._reports)
+
+    def clear_half_written(self) -> None:
+        """Remove what a killed process left of papers that it was writing. Only where surely nobody writes any more."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(self._folder):
+                if _HALF_WRITTEN.fullmatch(name):
+                    os.unlink(name, dir_fd=self._folder)
 
     def close(self) -> None:
         backups = [] if self._backups is None else [self._backups]

@@ -7,7 +7,10 @@ changed since the run is left alone, and nothing is restored, unless --force is 
 beside the backups first. What is replaced or removed is looked at once more when it is out of the way, and put back if
 somebody changed it just now. A DuckDB database that a program has open is left alone too, and nothing is restored. No
 link is followed. Running it again goes on where it was interrupted, or says that nothing is left. Ends with 0
-(restored, or nothing left), 1 (failed, or a file was changed meanwhile and kept) or 2 (refused: nothing was touched).
+(restored, or nothing left), 1 (failed, or a file was changed meanwhile and kept, or rows on a server are left) or 2
+(refused: nothing was touched).
+
+Files only: what the plan changed in a database on a server is put back by `remit rollback`, and by nothing else.
 
 Limits: it trusts the manifest, which anybody who can write to the project can change; `remit rollback` does not. On a
 disk with neither exchanges of names nor hard links, what is written in the very instant of a replacement is lost.
@@ -565,10 +568,25 @@ def now_text() -> str:
 def pending(manifest: dict[str, Any], chosen: Sequence[str]) -> list[Checkpoint]:
     by_id = {checkpoint["checkpoint_id"]: checkpoint for checkpoint in manifest["checkpoints"]}
     for checkpoint_id in chosen:
+        if checkpoint_id == (manifest.get("rows") or {}).get("checkpoint_id"):
+            raise RefusalError("rows on a server are restored by `remit rollback` only")
         if checkpoint_id not in by_id:
             raise RefusalError(f"the manifest has no checkpoint {checkpoint_id}")
     wanted = [by_id[checkpoint_id] for checkpoint_id in manifest["rollback_order"]]
     return [c for c in wanted if not c.get("restored_at") and (not chosen or c["checkpoint_id"] in chosen)]
+
+
+def rows_left(manifest: dict[str, Any]) -> list[str]:
+    """What is to be said of rows on a server that are not as before the plan; nothing, if there are none."""
+    rows = manifest.get("rows")
+    if not rows or rows.get("restored_at"):
+        return []
+    place = f"connection {rows['connection']} ({rows['server']})"
+    tables = ", ".join(str(table["table"]) for table in rows["tables"]) or "its tables"
+    said = [f"NOT RESTORED: the rows of {place}: {tables} stay as the plan left them."]
+    if rows.get("irreversible"):
+        return [*said, f"They cannot be restored: {rows['irreversible']}"]
+    return [*said, "This script restores files only. To restore the rows too: remit rollback"]
 
 
 def require_alive(manifest: dict[str, Any], *, force: bool) -> None:
@@ -586,7 +604,7 @@ def render(manifest: dict[str, Any]) -> bytes:
 
 
 def write_manifest(here: int, manifest: dict[str, Any]) -> None:
-    if all(checkpoint.get("restored_at") for checkpoint in manifest["checkpoints"]):
+    if all(checkpoint.get("restored_at") for checkpoint in manifest["checkpoints"]) and not rows_left(manifest):
         manifest["status"] = "EXECUTED"
         manifest["executed_at"] = manifest.get("executed_at") or now_text()
     part = "." + MANIFEST + "." + os.urandom(8).hex() + ".tmp"
@@ -642,6 +660,7 @@ def prepare(root: int, here: int, options: argparse.Namespace) -> Prepared:
         for checkpoint in due:
             require_restorable(root, checkpoint)
             require_idle(root, backups, checkpoint)
+        rows_left(manifest)  # so that a broken one is found before anything is touched
     except OSError as problem:
         raise RefusalError(f"{problem.strerror}: {problem.filename}") from None
     except BROKEN as problem:
@@ -684,6 +703,14 @@ def use(here: int) -> None:
             return
 
 
+def say_rows(manifest: dict[str, Any]) -> bool:
+    """Said last, so that nobody overlooks it. Whether there was anything to say."""
+    left = rows_left(manifest)
+    for line in left:
+        say(line)
+    return bool(left)
+
+
 def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog=NAME, description="Restore the files that a plan changed.")
     parser.add_argument("--root", help="the root of the project; else three folders up")
@@ -711,13 +738,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         due = [c["restore_command"] for c in checkpoints if looks[c["checkpoint_id"]] != "before"]
         for command in due or ["Nothing: nothing left to do"]:
             say(f"would do: {command}")
-        return 0
+        return 1 if say_rows(prepared[0]) else 0
     try:
         changed = carry_out(root, here, prepared)
     except (RefusalError, OSError, *BROKEN) as problem:
         say(f"failed: {problem}. Mend that and run this again: it goes on where it stopped.")
         return 1
-    return 1 if changed else 0
+    finally:
+        left = say_rows(prepared[0])
+    return 1 if changed or left else 0
 
 
 if __name__ == "__main__":

@@ -18,10 +18,12 @@ from remit.cli.shown import (
     terminal_width,
     workspace_option,
 )
+from remit.doors.databases import require_idle
 from remit.errors import Refused, RemitError
 from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
 from remit.observe.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
+from remit.observe.connection_checks import check_connections
 from remit.observe.disk_checks import STATE
 from remit.sandbox.kernel import probe_exchange
 from remit.state import locate_state
@@ -82,7 +84,11 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
     def config() -> Check:
         found = Workspace(root, state, settings(), environ, clock).config
         asked.extend(check_settings(found, state))
-        asked.append(EXCHANGE.ask(lambda: check_exchange(str(root / found.root))))
+        folder = str(root / found.root)
+        asked.append(EXCHANGE.ask(lambda: check_exchange(folder)))
+        asked.extend(
+            check_connections(found, folder, environ, lambda place, writes: require_idle(place, writes=writes))
+        )
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 
     try:

@@ -195,7 +195,7 @@ def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocume
     """What it would do. Whoever waits for its SQL is shown how far that is."""
     with showing_progress(quiet=quiet) as report:
         return workspace.preview(
-            plan, on_status=lambda update: report(update.phase, update.done, update.total, "")
+            plan, on_status=lambda update: report(update.phase, update.done, update.total, update.what)
         ).document
 
 
@@ -212,7 +212,7 @@ def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> Carried:
             on_stored=lambda: stored.append(True),
             on_taken_back=taken_back.append,
             on_settled=settled,
-            on_status=lambda update: report(update.phase, update.done, update.total, ""),
+            on_status=lambda update: report(update.phase, update.done, update.total, update.what),
             is_cancelled=is_cancelled,
         )
     return Carried(outcome, settled, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
@@ -297,7 +297,7 @@ def _require_as_shown(workspace: Workspace, document: PlanPreviewDocument, envel
 def _idle(plan: bytes, document: PlanPreviewDocument) -> list[str]:
     """The actions that ask for what is there already."""
     told = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
-    told |= {each.action_id for each in document.sql}
+    told |= {each.action_id for each in document.sql} | {each.action_id for each in document.pipelines}
     return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in told]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from remit.cli.sql_view import render_subject, rows_changed, summarise
+from remit.cli.sql_view import changes_server, render_subject, rows_changed, summarise
 from remit.cli.table import counted
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.sql_told import SqlTold
@@ -16,15 +16,19 @@ def render_heading(document: PlanPreviewDocument) -> str:
     name, files = f"Plan {printable(document.plan_id)}", document.files
     if not would_stand(document):
         return f"{name}: nothing would be changed"
-    if not files:
+    elsewhere = [told for told in document.sql if changes_server(told)]
+    if not files and not elsewhere:
         return f"{name}: nothing to change"
     actions = counted(len({file.action_id for file in files}), "change")
     paths = counted(len({file.path for file in files}), "file")
-    parts = [f"{actions} to {paths}"]
+    parts = [f"{actions} to {paths}"] if files else []
     if any(file.action_id not in {told.action_id for told in document.sql} for file in files):
         added, removed = sum(file.lines_added for file in files), sum(file.lines_removed for file in files)
         parts.append(f"+{added:,} -{removed:,} lines")
-    if changing := [told for told in document.sql if told.changes_database]:
+    if elsewhere:
+        rows = sum(map(rows_changed, elsewhere))
+        parts.append(f"{counted(rows, 'row')} on {printable(elsewhere[0].server or '')}")
+    if changing := [told for told in document.sql if told.changes_database and told.server is None]:
         rows = sum(map(rows_changed, changing))
         parts.append(f"{counted(rows, 'row')} by SQL" if rows else "tables by SQL")
     return f"{name}: {', '.join(parts)}"

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from remit.cli.diff_view import count_lines, render_diff
+from remit.cli.pipeline_view import render_pipeline, render_ran
 from remit.cli.plan_list import WORDS, named, render_heading, render_table, would_stand
 from remit.cli.plan_words import (
     flag_for,
@@ -22,7 +23,8 @@ from remit.cli.plan_words import (
     render_wait,
     row,
 )
-from remit.cli.sql_view import render_done, render_previewed
+from remit.cli.sql_text import count_text_lines
+from remit.cli.sql_view import changes_server, render_done, render_previewed
 from remit.cli.table import counted
 from remit.confine.names import plain_spelling
 from remit.contracts.change_log import Change
@@ -73,38 +75,59 @@ def render_preview(
 ) -> Iterator[str]:
     """Every change in one line, the diffs, then what a person must know before saying yes.
 
-    Of each diff at most so many lines; 0: no diffs; None: all of them. `allowed`: approvals that were given already;
-    `idle`: actions that change nothing.
+    Of each diff at most so many lines; 0: no diffs; None: all of them. What SQL does is shown in any case. `allowed`:
+    approvals that were given already; `idle`: actions that change nothing.
     """
     yield render_heading(document)
     if not would_stand(document):
         yield from _problems(document)
+        yield from _ran_on_copies(document, most)
         if document.files:
             yield from ("", "What the others are meant to do:")
     sql = {told.action_id: told for told in document.sql}
+    by = {told.action_id: f"the query files of pipeline {told.pipeline}" for told in document.pipelines}
     reading = [told for told in document.sql if told.action_id not in {file.action_id for file in document.files}]
     if len(document.files) + len(reading) > 1 or most == 0:
         yield from render_table(document.files, sql, reading)
-    for file in document.files if most != 0 else ():
-        yield ""
+    if would_stand(document):
+        yield from _ran_on_copies(document, most)
+    for file in document.files:
         if told := sql.get(file.action_id):
-            yield from render_previewed(told, file, document.files, most)
-        else:
+            yield ""
+            yield from render_previewed(told, file, document.files, _of_sql(most), by.get(told.action_id, ""))
+        elif most != 0:
+            yield ""
             yield click.style(named(file), bold=True)
             yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
-    for told in reading if most != 0 else ():
+    for told in reading:
         yield ""
-        yield from render_previewed(told, None, (), most)
+        yield from render_previewed(told, None, (), _of_sql(most))
     yield ""
     if idle:
         yield row("remark", f"{_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
     yield from render_verdict(document, allowed)
 
 
+def _of_sql(most: int | None) -> int | None:
+    """Lines of statements: there is no diff of a database that could be left out."""
+    return DIFF_LINES if most == 0 else most
+
+
+def _ran_on_copies(document: PlanPreviewDocument, most: int | None) -> Iterator[str]:
+    for told in document.pipelines:
+        yield ""
+        yield from render_pipeline(told, whole=most is None)
+
+
 def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
     """Of the diffs and the statements, as `render_preview` cuts them."""
-    lines = [(count_lines(file.diff), file.diff_left_out) for file in document.files]
-    lines += [(len(told.statements), told.left_out) for told in document.sql]
+    sql = [(len(told.statements), told.left_out) for told in document.sql]
+    sql += [(count_text_lines(told.texts), 0) for told in document.sql]
+    diffs = [(count_lines(file.diff), file.diff_left_out) for file in document.files]
+    return _hidden(diffs, most) + _hidden(sql, _of_sql(most))
+
+
+def _hidden(lines: Iterable[tuple[int, int]], most: int | None) -> int:
     return sum(left_out + (max(count - most, 0) if most is not None else 0) for count, left_out in lines)
 
 
@@ -119,7 +142,7 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
         yield from _problems(document)
     lasting = [printable(name) for name in document.needs.irreversible]
     undo = f"cannot be undone: {', '.join(lasting)}" if lasting else "everything can be undone"
-    if document.files and would_stand(document):
+    if (document.files or any(map(changes_server, document.sql))) and would_stand(document):
         yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
     if document.folders:
         yield row("folders", f"{counted(len(document.folders), 'folder')} made: {_some(document.folders)}")
@@ -200,7 +223,8 @@ def render_outcome(
     yield from _failures(outcome)
     yield from _changes(log.changes, diffs=diffs)
     if log.changes or report.status == "SUCCESS":  # what was taken back has come to nothing
-        yield from render_done(report.sql, whole=diffs)
+        yield from render_done(_sql_of_actions(report), whole=diffs)
+    yield from render_ran(report.pipelines, whole=diffs)
     told = {error.message for error in outcome.errors}
     for warning in report.warnings:
         if not any(message in warning for message in told):  # a rule that failed is a warning and an error
@@ -212,6 +236,12 @@ def render_outcome(
     yield row("report", f"{printable(outcome.status.folder)}/")
     if stands:
         yield from _way_back(outcome, "last" if is_last else quoted(outcome.status.envelope_id))
+
+
+def _sql_of_actions(report: ExecutionReport) -> list[SqlTold]:
+    """But for the statements of pipelines, which are told by their files."""
+    by_pipelines = {told.action_id for told in report.pipelines}
+    return [told for told in report.sql if told.action_id not in by_pipelines]
 
 
 def _failures(outcome: PlanOutcome) -> Iterator[str]:
@@ -255,11 +285,17 @@ def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
 
 def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
     manifest = outcome.manifest
-    if manifest is None or manifest.status != "ACTIVE" or not manifest.checkpoints:
+    if manifest is None or manifest.status != "ACTIVE":
+        return
+    rows = manifest.rows
+    if rows is not None and rows.irreversible is not None:
+        yield row("stays", f"what it changed on {printable(rows.server)}: {printable(rows.irreversible)}")
+    if not manifest.checkpoints and (rows is None or rows.irreversible is not None):
         return
     until = f"until {manifest.expires_at[:10]}; " if manifest.expires_at else ""
     script = manifest.auto_rollback_script
-    by_hand = f"or: python3 -I {quoted(script)}" if script else ""
+    files = "or, for the files: " if rows is not None else "or: "
+    by_hand = f"{files}python3 -I {quoted(script)}" if script and manifest.checkpoints else ""
     yield row("undo", f"remit rollback {name}   ({until}{by_hand})")
 
 
@@ -275,7 +311,10 @@ def _lines_of(changes: Iterable[Change], sql: Iterable[SqlTold]) -> str:
 
 
 def _backup_bytes(manifest: RollbackManifest | None) -> int:
-    return sum(each.original_size or 0 for each in manifest.checkpoints) if manifest else 0
+    if manifest is None:
+        return 0
+    rows = manifest.rows.original_size if manifest.rows is not None else None
+    return sum(each.original_size or 0 for each in manifest.checkpoints) + (rows or 0)
 
 
 def _some(names: Sequence[str]) -> str:

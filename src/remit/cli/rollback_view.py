@@ -11,10 +11,11 @@ from remit.checkpoint.manifest import AS_BEFORE, OTHER_OWNER
 from remit.cli.plan_summary import LISTED
 from remit.cli.plan_words import quoted, render_problem, render_status, row
 from remit.cli.run_list import KnownRun, list_runs, open_past_runs, project_root, short_name
+from remit.cli.sql_view import NAMED_TABLES
 from remit.cli.table import counted
 from remit.contracts.change_log import Change
 from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.rollback_manifest import Checkpoint
+from remit.contracts.rollback_manifest import Checkpoint, RowsCheckpoint
 from remit.doors.rollback_look import Taken
 from remit.effects.plan_steps import State
 from remit.errors import RemitError
@@ -24,6 +25,9 @@ from remit.workspace import Workspace
 
 _AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")
 _OTHER_OWNER: Final = re.compile(rf"\d+ restored files {re.escape(OTHER_OWNER)}.*")
+
+
+AnyCheckpoint = Checkpoint | RowsCheckpoint
 
 
 class Standing(NamedTuple):
@@ -38,7 +42,7 @@ class Standing(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """The run is known, and changed nothing."""
-        return self.taken is not None and not self.taken.manifest.checkpoints
+        return self.taken is not None and not self.taken.manifest.checkpoints and self.taken.manifest.rows is None
 
 
 def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> Standing:
@@ -87,12 +91,15 @@ def advise_on_later_run(run: KnownRun) -> str:
 
 def render_rollback(outcome: RollbackOutcome, as_before: Collection[str] = ()) -> Iterator[str]:
     """What was restored and what was kept, by name; `as_before`: checkpoints of files that were not touched."""
-    known = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
+    known: dict[str, AnyCheckpoint] = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
+    if (elsewhere := outcome.manifest.rows) is not None:
+        known[elsewhere.checkpoint_id] = elsewhere
     touched = [name for name in outcome.restored if name not in as_before]
     untouched = [name for name in outcome.restored if name in as_before]
     also = f", {len(untouched):,} as before already" if untouched else ""
     restored = counted(len(touched), "checkpoint")
-    yield f"{render_status(outcome.status)}  {printable(outcome.envelope_id)}: {restored} restored{also}"
+    plan = f"plan {printable(outcome.manifest.plan_id)}, envelope {printable(outcome.envelope_id)}"
+    yield f"{render_status(outcome.status)}  {plan}: {restored} restored{also}"
     rows = [(_word(known.get(name)), _path(known, name)) for name in touched]
     rows += [("as before", f"{_path(known, name)}: not touched") for name in untouched]
     yield from (row(*cells) for cells in rows[:LISTED])
@@ -112,7 +119,9 @@ def render_rollback(outcome: RollbackOutcome, as_before: Collection[str] = ()) -
 
 def _left(outcome: RollbackOutcome) -> Iterator[str]:
     kept = {each.checkpoint_id for each in outcome.kept}
-    left = [each for each in outcome.manifest.checkpoints if each.restored_at is None]
+    rows = outcome.manifest.rows
+    listed: list[AnyCheckpoint] = [*outcome.manifest.checkpoints]
+    left = [each for each in (listed if rows is None else [*listed, rows]) if each.restored_at is None]
     stays = [each for each in left if each.checkpoint_id in kept]
     if stays:
         yield row("left", f"{counted(len(stays), 'checkpoint')} not restored, for the reason above: {_names(stays)}")
@@ -122,14 +131,24 @@ def _left(outcome: RollbackOutcome) -> Iterator[str]:
         yield row("next", f"To take back the rest: {again}")
 
 
-def _names(checkpoints: Sequence[Checkpoint]) -> str:
+def _names(checkpoints: Sequence[AnyCheckpoint]) -> str:
     more = f" and {len(checkpoints) - LISTED:,} more" if len(checkpoints) > LISTED else ""
-    return ", ".join(printable(each.file_path) for each in checkpoints[:LISTED]) + more
+    return ", ".join(printable(_called(each)) for each in checkpoints[:LISTED]) + more
 
 
-def _word(checkpoint: Checkpoint | None) -> str:
-    return "removed" if checkpoint is not None and checkpoint.operation_to_reverse == "CREATE" else "restored"
+def _word(checkpoint: AnyCheckpoint | None) -> str:
+    return (
+        "removed" if isinstance(checkpoint, Checkpoint) and checkpoint.operation_to_reverse == "CREATE" else "restored"
+    )
 
 
-def _path(known: Mapping[str, Checkpoint], name: str) -> str:
-    return printable(known[name].file_path) if name in known else name
+def _path(known: Mapping[str, AnyCheckpoint], name: str) -> str:
+    return printable(_called(known[name])) if name in known else name
+
+
+def _called(checkpoint: AnyCheckpoint) -> str:
+    if isinstance(checkpoint, Checkpoint):
+        return checkpoint.file_path
+    tables = ", ".join(one.table for one in checkpoint.tables[:NAMED_TABLES])
+    more = ", ..." if len(checkpoint.tables) > NAMED_TABLES else ""
+    return f"rows of {tables or 'tables'}{more} on {checkpoint.server}"

@@ -151,7 +151,7 @@ class _Reading:
     def _undo(self, outcome: PlanOutcome, rollbacks: tuple[RollbackOutcome, ...]) -> tuple[Undo, str | None]:
         if outcome.manifest is None or outcome.status.status not in {"SUCCESS", "PARTIAL"}:
             return "NOTHING", None
-        if not outcome.manifest.checkpoints:
+        if not outcome.manifest.checkpoints and outcome.manifest.rows is None:
             return "NOTHING", None
         now = fold(outcome.manifest, rollbacks, self._workspace.clock())
         if now.status == "EXECUTED":

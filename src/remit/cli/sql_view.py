@@ -1,7 +1,8 @@
 """What people read of an action that runs SQL, as of a migration that they review: each statement, the tables that it
 reads and writes, the rows that it was seen to change, the rows that it gives, and whether there is a way back.
 
-Never the text of a statement, and never a parameter. Names and cells are somebody's data, and made printable.
+In a preview also the text of the statements. Never a parameter. Names, texts and cells are somebody's data, and made
+printable.
 """
 
 import re
@@ -12,14 +13,16 @@ from typing import Final
 import click
 
 from remit.cli.plan_words import render_size, row
+from remit.cli.sql_text import render_texts
 from remit.cli.table import counted, speaks_unicode, terminal_width
 from remit.contracts.plan_preview import PreviewedFile
-from remit.contracts.sql_told import SqlPreviewed, SqlTold, ToldColumn, ToldStatement
+from remit.contracts.sql_told import ChangedTable, SqlPreviewed, SqlTold, ToldColumn, ToldStatement
 from remit.printable import printable
 
 INDENT: Final = "    "
 GAP: Final = "  "
 NAMED_COLUMNS: Final = 20
+NAMED_TABLES: Final = 3
 NARROWEST_CELL: Final = 10
 LISTED: Final = 20
 STATEMENTS: Final = 40
@@ -28,7 +31,7 @@ _TABLES: Final = (2, 3)
 """The columns that wrap."""
 _LEAST_TABLES: Final = 10
 _LEAST_PROSE: Final = 40
-_CHANGED: Final = {"INSERT": "added", "CREATE": "added", "DELETE": "removed"}
+_CHANGED: Final = {"INSERT": "added", "UPSERT": "added or changed", "CREATE": "added", "DELETE": "removed"}
 _INTEGERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NUMBERS: Final = frozenset((*_INTEGERS, *(f"U{name}" for name in _INTEGERS), "DECIMAL", "DOUBLE", "FLOAT"))
 _FORMATS: Final = {"parquet": "Parquet", "csv": "CSV", "json": "JSON"}
@@ -39,11 +42,19 @@ def render_subject(told: SqlTold, file: PreviewedFile | None = None) -> str:
     """`a3: change shop.duckdb`. `file` is what the action changes."""
     if file is not None:
         what = f"{_WORDS.get(file.operation, 'change')} {printable(file.path)}"
+    elif changes_server(told):
+        what = f"change {', '.join(printable(one.table) for one in told.tables[:NAMED_TABLES]) or 'tables'}"
+        what += f"{', ...' if len(told.tables) > NAMED_TABLES else ''} on {printable(told.connection)}"
     elif told.saved_to or not _only_reads(told):
         what = f"no change of {printable(told.saved_to) if told.saved_to else _database(told)}"
     else:
         what = f"read {_database(told)}"
     return f"{printable(told.action_id)}: {what}"
+
+
+def changes_server(told: SqlTold) -> bool:
+    """Whether it changes a database on a server, and no file."""
+    return told.server is not None and told.changes_database
 
 
 def summarise(told: SqlTold) -> str:
@@ -55,6 +66,8 @@ def summarise(told: SqlTold) -> str:
 
 
 def rows_changed(told: SqlTold) -> int:
+    if told.server is not None:  # as the server counted them, with what cascades and triggers changed
+        return sum(one.inserted + one.updated + one.deleted for one in told.tables)
     return sum(one.rows_changed or 0 for one in told.statements)
 
 
@@ -66,14 +79,19 @@ def render_sql(
     `kept`: the way back, in a sentence; `advice`: the option that shows all statements.
     """
     width = width or terminal_width()
-    counted_on = "rows, on a copy" if isinstance(told, SqlPreviewed) and told.changes_database else "rows"
+    tried = "rows, on a copy" if told.server is None else "rows, rolled back"
+    counted_on = tried if isinstance(told, SqlPreviewed) and told.changes_database else "rows"
     yield from _statements(told.statements[:most], (*_HEADINGS, counted_on), width)
     if cut := len(told.statements) - len(told.statements[:most]):
         yield f"{INDENT}... {counted(cut, 'more statement')}{f': {advice}' if advice else ''}"
     if told.left_out:
         yield f"{INDENT}... {counted(told.left_out, 'more statement')} that are not listed"
-    if isinstance(told, SqlPreviewed) and told.rows:
+    if isinstance(told, SqlPreviewed) and told.texts:
         yield ""
+        yield from render_texts(told.texts, most, width, indent=INDENT, gap=GAP, advice=advice)
+        yield ""
+    if isinstance(told, SqlPreviewed) and told.rows:
+        yield from [] if told.texts else [""]
         yield from render_rows(told.columns, told.rows, width)
         yield ""
     for label, text in (*_remarks(told), *([("undo", kept)] if kept else [])):
@@ -81,11 +99,13 @@ def render_sql(
 
 
 def render_previewed(
-    told: SqlPreviewed, file: PreviewedFile | None, files: Sequence[PreviewedFile], most: int | None
+    told: SqlPreviewed, file: PreviewedFile | None, files: Sequence[PreviewedFile], most: int | None, by: str = ""
 ) -> Iterator[str]:
-    """A whole action. `file` is its change, one of the plan's `files`; none if it only reads."""
+    """A whole action. `file` is its change, one of the plan's `files`; none if it only reads. `by`: what runs it, if
+    that is no text of its own.
+    """
     yield click.style(render_subject(told, file), bold=True)
-    yield from _long_row("by", _by(told), terminal_width())
+    yield from _long_row("by", by or _by(told), terminal_width())
     first = next((each for each in files if file is not None and each.path == file.path), None)
     yield from render_sql(told, most=most, kept=render_way_back(told, first), advice="--full")
 
@@ -103,6 +123,8 @@ def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
 
 def render_way_back(told: SqlTold, first: PreviewedFile | None) -> str:
     """`first` is the first change that the plan makes to the same file: what is kept is as before that."""
+    if changes_server(told):
+        return f"no: {printable(told.irreversible)}" if told.irreversible else "yes: the rows are kept as they are now"
     if first is None:
         return f"nothing to take back: it {'only reads' if _only_reads(told) else 'changes nothing'}"
     if first.size_before is None:
@@ -240,12 +262,22 @@ def _remarks(told: SqlTold) -> Iterator[tuple[str, str]]:
     if destroying:
         which = f"statement{'s' if len(destroying) > 1 else ''} {', '.join(destroying)}"
         yield "removes", f"rows, columns or whole tables are gone after {which}"
-    if told.database is None and not _only_reads(told):
+    if told.tables:
+        yield "tables", "; ".join(_table(one) for one in told.tables[:LISTED])
+    if told.database is None and told.server is None and not _only_reads(told):
         yield "remark", "the database is in memory: what is changed in it is forgotten"
     if told.columns and told.saved_to:
         yield "saved", f"{printable(told.saved_to)}: {_format(told.saved_to)}, {_counts(told)}"
+        if isinstance(told, SqlPreviewed) and told.replaces:
+            yield "replaces", f"the file that is there: {printable(told.saved_to)}"
     elif told.columns:
         yield "rows", _counts(told)
+
+
+def _table(one: ChangedTable) -> str:
+    counts = {"inserted": one.inserted, "updated": one.updated, "deleted": one.deleted}
+    parts = [f"{number:,} {how}" for how, number in counts.items() if number]
+    return f"{printable(one.table)} {', '.join(parts) or 'touched'}"
 
 
 def _only_reads(told: SqlTold) -> bool:
@@ -280,4 +312,6 @@ def _by(told: SqlTold) -> str:
 
 
 def _database(told: SqlTold) -> str:
+    if told.server is not None:
+        return printable(told.server)
     return "a database in memory" if told.database is None else printable(told.database)

@@ -20,6 +20,7 @@ from remit.contracts.base import (
 from remit.contracts.change_log import FileOperation
 from remit.contracts.envelope import ApprovedInput, FileMode
 from remit.contracts.error_response import ErrorResponse
+from remit.contracts.pipeline_told import PipelineTold
 from remit.contracts.sql_told import SqlPreviewed
 from remit.contracts.status import PlanStatus
 from remit.untrusted import Bounds
@@ -93,6 +94,9 @@ class PlanPreviewDocument(Contract):
     files: Many[PreviewedFile]
     sql: Many[SqlPreviewed] = Field(
         default=(), description="What each action that runs SQL did on a copy of its database."
+    )
+    pipelines: Many[PipelineTold] = Field(
+        default=(), description="What each action that runs a pipeline did on copies of its files."
     )
     needs: NeededApprovals
     findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)]

@@ -1,6 +1,6 @@
 """What a run of a plan reports: `execution_report.json`."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -16,11 +16,14 @@ from remit.contracts.base import (
     Timestamp,
     Uuid4,
 )
+from remit.contracts.pipeline_told import PipelineTold
 from remit.contracts.sql_told import SqlTold
 from remit.ids import parse_time
 from remit.untrusted import Bounds
 
 ErrorCode = Annotated[int, Field(ge=1000, le=5999)]
+
+_LEFT_OUT_WHERE_EMPTY: Final = frozenset({"sql", "pipelines"})
 
 Version = Annotated[str, Field(min_length=1, max_length=50)]
 
@@ -81,13 +84,14 @@ class ExecutionReport(Contract):
     sql: Many[SqlTold] = ()
     """Of each action that ran SQL and was completed: its statements, and how many rows they read and changed. Left out
     where there is none: reports that were signed before this field was there keep their digest."""
+    pipelines: Many[PipelineTold] = ()
+    """Of each action that ran a pipeline: its steps, how they ended, and their rows; the log of one that failed. Left
+    out where there is none, likewise."""
 
     @model_serializer(mode="wrap")
-    def _leave_out_no_sql(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _leave_out_nothing_told(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         tree: dict[str, Any] = serialise(self)
-        if not tree["sql"]:
-            del tree["sql"]
-        return tree
+        return {name: told for name, told in tree.items() if told or name not in _LEFT_OUT_WHERE_EMPTY}
 
     @model_validator(mode="after")
     def _check_counts(self) -> Self:

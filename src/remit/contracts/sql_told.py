@@ -1,5 +1,5 @@
-"""What is told of an action that runs SQL: its statements, the tables they name, and counts of rows. Never their text,
-never a parameter; rows only in a preview.
+"""What is told of an action that runs SQL: its statements, the tables they name, and counts of rows. Never a
+parameter; rows and the text of statements only in a preview.
 """
 
 from typing import Annotated, Any, Final
@@ -20,7 +20,8 @@ class ToldStatement(Contract):
 
     number: Annotated[int, Field(ge=1, le=100_000)]
     kind: Annotated[str, Field(max_length=40, pattern=r"^[A-Z_]{1,40}$")] = Field(
-        description="SELECT, INSERT, UPDATE, DELETE, MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN."
+        description="SELECT, INSERT, UPSERT (an INSERT that may update rows that are there), UPDATE, DELETE, "
+        "MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN."
     )
     words: Text = Field(description="What it does, in a few words.")
     reads: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] | None = Field(
@@ -93,6 +94,10 @@ ShownRow = Annotated[tuple[Text | None, ...], Field(strict=False, max_length=MAX
 
 
 class SqlPreviewed(SqlTold):
-    """With the first rows, masked."""
+    """With what nobody keeps: the statements themselves and the first rows, masked."""
 
     rows: Annotated[tuple[ShownRow, ...], Field(strict=False, max_length=MAX_ROWS_SHOWN)] = ()
+    texts: Annotated[tuple[Text, ...], Field(strict=False, max_length=MAX_STATEMENTS_TOLD)] = Field(
+        default=(), description="The text of the first statements, in their order, each cut where it is long."
+    )
+    replaces: bool = Field(default=False, description="Whether there is a file already where rows are saved to.")

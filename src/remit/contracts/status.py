@@ -4,7 +4,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from remit.contracts.base import Contract, Count, Digest, Identifier, KeyId, RelativePath, Signature, Timestamp, Uuid4
+from remit.contracts.base import (
+    Contract,
+    Count,
+    Digest,
+    Identifier,
+    KeyId,
+    RelativePath,
+    ShortText,
+    Signature,
+    Timestamp,
+    Uuid4,
+)
 from remit.contracts.report import Version
 
 PlanStatus = Literal["SUCCESS", "PARTIAL", "FAILED", "ROLLED_BACK", "CANCELLED"]
@@ -36,4 +47,5 @@ class StatusUpdate(Contract):
     phase: Literal["CHECKING", "CHECKPOINT", "RUNNING", "VERIFYING", "ROLLING_BACK", "REPORTING"]
     done: Count
     total: Count
+    what: ShortText = Field(default="", description="What is being worked on, such as a step of a pipeline.")
     at: Timestamp

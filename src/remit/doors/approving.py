@@ -10,7 +10,7 @@ from remit.errors import Reason, Refused
 
 def is_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> bool:
     """Whether nothing of it would fail; or something, with the rest done, and that is what somebody asked for."""
-    fails = any(step.problem is not None for step in preview.steps.steps)
+    fails = bool(preview.problems)
     return not fails or (even_if_it_fails and not preview.doomed)
 
 
@@ -18,7 +18,7 @@ def require_worth_approving(preview: PlanPreview, *, even_if_it_fails: bool) -> 
     """A plan that stops at errors and has one is never approved; one that goes on, if it is asked for by name."""
     if is_worth_approving(preview, even_if_it_fails=even_if_it_fails):
         return
-    problem = next(step.problem for step in preview.steps.steps if step.problem is not None)
+    problem = preview.problems[0]
     next_step = problem["next_step"]
     if not preview.doomed:
         next_step = "Mend the plan; or approve it even if it fails: even_if_it_fails=True"

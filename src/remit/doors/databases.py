@@ -11,7 +11,7 @@ import re
 import secrets
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -81,6 +81,18 @@ def require_unlocked(descriptor: int, where: str, *, writes: bool) -> None:
         return
     if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
         raise busy("another program has it open", where)
+
+
+def require_none_busy(problems: Iterable[Mapping[str, str]]) -> None:
+    """Of an approved plan: an approval is not used up because somebody had a database open."""
+    for problem in problems:
+        if problem["reason"] == Reason.DATABASE_BUSY:
+            raise Refused(
+                Reason.DATABASE_BUSY,
+                problem["what"],
+                where=problem["where"],
+                next_step=f"{problem['next_step']} Then apply the plan again: the approval was not used.",
+            )
 
 
 # --- copies ----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 Its type is not the approved plan's, so nothing that acts takes it; and its consent is always a no.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Never
 
@@ -59,15 +59,15 @@ class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
             rules.config(),
             rules.root(),
             Means(
-                self.setting.runner("draft", rich=needs_parsers(granted.plan)),
-                self.setting.workshop("draft", granted.plan.plan_id),
+                self.setting.runner("draft", rich=needs_parsers(granted.plan, rules.config())),
+                replace(self.setting.workshop("draft", granted.plan.plan_id), tries_rules=True),
             ),
             plan_digest=granted.digest,
             at=render_time(rules.clock()),
             diffs="full",
         )
         seen.prepared.close()  # nothing will be made of it
-        return seen
+        return replace(seen, wanted=None)
 
     def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:
         raise _unapproved()

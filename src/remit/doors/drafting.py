@@ -7,7 +7,7 @@ from typing import Any, Final
 from remit.canonical import MAX_SAFE_INTEGER
 from remit.confine.names import Located, locate_below
 from remit.contracts.config import SystemConfig
-from remit.contracts.plan import Action, FileRename, Plan, SchemaUpdate, SqlAction
+from remit.contracts.plan import Action, FileRename, PipelineAction, Plan, SchemaUpdate, SqlAction
 from remit.contracts.validation_rules import JsonPathEquals, MatchesJsonSchema, SqlExpect, ValidationRule
 from remit.doors.folders import Parents
 from remit.doors.running import Times
@@ -15,6 +15,7 @@ from remit.effects.database_files import MARK
 from remit.effects.plan_steps import Move, Step, StepPlan
 from remit.policy.databases import changed_paths, rule_database, touched_by
 from remit.policy.graph import levels, needs_of, order_actions
+from remit.policy.pipelines import database_files, expected_hashes, seconds_of
 
 _MOVES: Final[dict[str, Move]] = {
     "FILE_CREATE": "create",
@@ -43,7 +44,7 @@ def draft_steps(plan: Plan, config: SystemConfig, root: str, *, diffs: str) -> t
     needs, order = needs_of(actions, touched), order_actions(actions, touched)
     turns = _turns(plan, config, order)
     steps = tuple(
-        _step(turn, actions[index], path, tuple(sorted(step for need in needs[index] for step in turns[need])), number)
+        _step(turn, actions[index], path, _steps_of(needs[index], turns), number, config)
         for index in order
         for turn, path in zip(turns[index], changed_paths(actions[index], config), strict=False)
     )
@@ -76,7 +77,23 @@ def _turns(plan: Plan, config: SystemConfig, order: Sequence[int]) -> dict[int, 
     return turns
 
 
-def _step(number: int, action: Action, path: str, needs: tuple[int, ...], path_number: Callable[[str], int]) -> Step:
+def _steps_of(needs: Sequence[int], turns: Mapping[int, range]) -> tuple[int, ...]:
+    return tuple(sorted(step for need in needs for step in turns[need]))
+
+
+def _step(
+    number: int,
+    action: Action,
+    path: str,
+    needs: tuple[int, ...],
+    path_number: Callable[[str], int],
+    config: SystemConfig,
+) -> Step:
+    before, after = action.expected_hash_before, action.expected_hash_after
+    operation = operation_of(action)
+    if isinstance(action, PipelineAction):
+        before, after = expected_hashes(action, path, config)
+        operation = dict(MARK) if path in database_files(config) else {}
     return Step(
         number=number,
         action_id=action.action_id,
@@ -84,18 +101,21 @@ def _step(number: int, action: Action, path: str, needs: tuple[int, ...], path_n
         move=_MOVES[action.action_type],
         path=path_number(path),
         new_path=path_number(action.operation.new_path) if isinstance(action, FileRename) else None,
-        operation=operation_of(action),
+        operation=operation,
         needs=needs,
-        expected_before=action.expected_hash_before,
-        expected_after=action.expected_hash_after,
+        expected_before=before,
+        expected_after=after,
     )
 
 
 def operation_of(action: Action) -> dict[str, Any]:
     """As a step has it. 2.0 and 2 have one digest, and so one approval: they must write the same bytes, too.
 
-    Of SQL, which runs before there are steps, it says only whether the file is a database.
+    Of SQL, which runs before there are steps, it says only whether the file is a database; of a pipeline, which may
+    change several files, the step itself says that of its own.
     """
+    if isinstance(action, PipelineAction):
+        return {}
     if isinstance(action, SqlAction):
         return dict(MARK) if action.operation.save_results_to is None else {}
     tree = action.operation.tree()
@@ -123,12 +143,13 @@ def _rule(tree: dict[str, Any], path_number: Callable[[str], int], places: Mappi
     return {**tree, **{name: _relative(places[path_number(path)]) for name, path in named.items()}}
 
 
-def needs_parsers(plan: Plan) -> bool:
+def needs_parsers(plan: Plan, config: SystemConfig) -> bool:
     """Whether edits or rules need more than the standard library; then so does the process that makes them."""
 
     def is_rich(action: Action) -> bool:
         operation: Any = action.operation
-        paths = (action.target or "", getattr(operation, "new_path", ""))
+        left = changed_paths(action, config) if isinstance(action, PipelineAction) else ()
+        paths = (action.target or "", getattr(operation, "new_path", ""), *left)
         return (
             isinstance(action, SchemaUpdate)
             or operation.type.startswith(_PARSED)
@@ -147,6 +168,8 @@ def times_of(plan: Plan, config: SystemConfig) -> Times:
     def default(action: Action) -> int:
         if isinstance(action, SqlAction):
             return timeouts.sql
+        if isinstance(action, PipelineAction):
+            return seconds_of(action, config)
         return timeouts.schema_update if isinstance(action, SchemaUpdate) else timeouts.file_operation
 
     order = order_actions(actions, touched_by(config))

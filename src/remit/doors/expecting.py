@@ -8,10 +8,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
 
 from remit.confine import beneath
 from remit.confine.names import Located
+from remit.contracts.config import SystemConfig
 from remit.doors.databases import closing, require_idle_in
 from remit.doors.folders import opened
 from remit.doors.sql_engine import Engine, Question
@@ -37,6 +39,10 @@ class RuleTimes(NamedTuple):
 
     each: float
     together: float
+
+    @classmethod
+    def of(cls, config: SystemConfig) -> Self:
+        return cls(float(config.timeouts.sql), float(config.timeouts.task))
 
 
 def has_other_rules(steps: StepPlan) -> bool:
@@ -64,44 +70,62 @@ def check_rows(
         if rule["type"] != ROWS:
             continue
         try:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise EnvironmentFailed(Reason.TIMED_OUT, "the rules before it took all the time")
-            _check(rule, places.get(numbers[rule["path"]]), engine, min(times.each, left), meanwhile)
+            seconds = min(times.each, require_time(deadline))
+            ask_at_rest(rule, places.get(numbers[rule["path"]]), engine, seconds, meanwhile)
         except RemitError as problem:
-            raise _told(problem, f"rule {number} of {len(steps.rules)} ({ROWS})", rule["path"]) from problem
+            raise of_rule(problem, number, len(steps.rules), rule) from problem
 
 
-def _check(
+def require_time(deadline: float) -> float:
+    """Seconds that are left."""
+    if (left := deadline - time.monotonic()) <= 0:
+        raise EnvironmentFailed(Reason.TIMED_OUT, "the rules before it took all the time")
+    return left
+
+
+def ask_at_rest(
     rule: Mapping[str, Any], place: Located | None, engine: Engine, seconds: float, meanwhile: Callable[[], None]
 ) -> None:
+    """One rule, about a database where it is."""
     with _at_rest(place, rule["path"]) as database:
-        engine.run(
-            Question(
-                text=rule["query"].encode("utf-8", "surrogatepass"),
-                parameters=rule["parameters"],
-                database=database,
-                alias=database.name.partition(".")[0] or "database",
-                reads_only=True,
-                expect_results=False,
-                results=None,
-                form=None,
-                seconds=seconds,
-                expected=json.dumps(rule["expected"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
-            ),
-            meanwhile=meanwhile,
-        )
+        ask(rule, database, database.name.partition(".")[0] or "database", engine, seconds, meanwhile)
+
+
+def ask(
+    rule: Mapping[str, Any],
+    database: Path | Located,
+    alias: str,
+    engine: Engine,
+    seconds: float,
+    meanwhile: Callable[[], None],
+) -> None:
+    """Raises what the rule says if it does not hold, or cannot be checked."""
+    engine.run(
+        Question(
+            text=rule["query"].encode("utf-8", "surrogatepass"),
+            parameters=rule["parameters"],
+            database=database,
+            alias=alias,
+            reads_only=True,
+            expect_results=False,
+            results=None,
+            form=None,
+            seconds=seconds,
+            expected=json.dumps(rule["expected"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
+        ),
+        meanwhile=meanwhile,
+    )
 
 
 @contextmanager
 def _at_rest(place: Located | None, path: str) -> Iterator[Located]:
     """A database that is there, that nobody writes to, and that is the same before and after."""
     if place is None:
-        raise _no_database(path)
+        raise no_database(path)
     with opened(place.base, place.parents, where=path) as folder:
         require_idle_in(folder, place, writes=False)
         if not beneath.exists(folder, place.name):
-            raise _no_database(path)
+            raise no_database(path)
         with closing(beneath.open_file(folder, place.name, where=path)) as descriptor:
             seen = beneath.identify(descriptor)
         require_ordinary(seen, where=path)
@@ -110,13 +134,14 @@ def _at_rest(place: Located | None, path: str) -> Iterator[Located]:
             raise mismatch("somebody changed the database while the rule was checked", path)
 
 
-def _no_database(path: str) -> RemitError:
+def no_database(path: str) -> RemitError:
     return Refused(Reason.RULE_FAILED, "there is no such database", where=path)
 
 
-def _told(problem: RemitError, rule: str, path: str) -> RemitError:
+def of_rule(problem: RemitError, number: int, total: int, rule: Mapping[str, Any]) -> RemitError:
     """With the number of the rule and its file, which the process that ran the query does not know."""
     how = "does not hold" if problem.reason is Reason.RULE_FAILED else "could not be checked"
     what = "its parameters are too large to be handed over" if problem.reason is Reason.TOO_LARGE else problem.what
     next_step = _NEXT_STEPS.get(problem.reason, problem.next_step)
-    return EnvironmentFailed(problem.reason, f"{rule} {how}: {what}", where=path, next_step=next_step)
+    which = f"rule {number} of {total} ({ROWS})"
+    return EnvironmentFailed(problem.reason, f"{which} {how}: {what}", where=rule["path"], next_step=next_step)

@@ -13,6 +13,7 @@ from remit.confine import beneath
 from remit.confine.names import Located, locate_below
 from remit.contracts.status import PlanStatus
 from remit.doors.databases import require_idle
+from remit.doors.elsewhere import KeptRows
 from remit.doors.folders import Parents, look_at_folders, opened, remove_folders, set_aside_name
 from remit.doors.running import Runner, paths_of
 from remit.effects.database_files import is_marked
@@ -38,6 +39,8 @@ class Ran:
     """What ended it, where that was no failure of a step alone."""
     warnings: tuple[str, ...] = ()
     used: Usage | None = None
+    rows: KeptRows | None = None
+    """What it changed on a database server."""
 
     @property
     def done(self) -> frozenset[int]:

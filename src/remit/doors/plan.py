@@ -18,16 +18,24 @@ from remit.confine.names import locate_below
 from remit.contracts.config import SystemConfig
 from remit.contracts.envelope import ApprovedInput, Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.doors.databases import require_idle
+from remit.doors.databases import require_idle, require_none_busy
 from remit.doors.drafting import needs_parsers
+from remit.doors.elsewhere_preview import Wanted, is_bound_server
 from remit.doors.folders import opened
 from remit.doors.going import Ran
-from remit.doors.plan_life import PlanLives
-from remit.doors.plan_outcome import STANDS, action_rows, build_outcome, load_plan_outcome, manifest_of
+from remit.doors.plan_life import PlanLives, Prepared
+from remit.doors.plan_outcome import (
+    STANDS,
+    action_rows,
+    build_outcome,
+    load_plan_outcome,
+    manifest_of,
+    server_rows,
+)
 from remit.doors.plan_papers import BegunPlan, dressed, parse_begun, render_begun, without_rows
 from remit.doors.plan_preview import PlanPreview
 from remit.doors.plan_setting import PlanSetting
-from remit.doors.preparing import PreparedAll
+from remit.doors.prepared import PreparedAll
 from remit.doors.previewing import Means, preview_plan
 from remit.doors.running import paths_of
 from remit.doors.task import DEFAULT_TENANT
@@ -41,6 +49,7 @@ from remit.policy.findings import uncovered
 from remit.policy.plan import decide_plan
 from remit.policy.protected import is_forbidden
 from remit.reports.papers import publish, restore_papers
+from remit.reports.pipelines import kept_of, pipelines_within
 from remit.reports.report import refusal_of
 from remit.road import Door, Note, Notes, Preview, Unpublished
 
@@ -66,6 +75,8 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     setting: PlanSetting
     _prepared: dict[str, PreparedAll] = field(default_factory=dict, init=False, repr=False)
     """By envelope: what SQL left, from the preview until the request has ended."""
+    _wanted: dict[str, Wanted] = field(default_factory=dict, init=False, repr=False)
+    """Likewise: what is to be run on a server."""
     name: str = field(default="plan", init=False)
     try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
 
@@ -107,7 +118,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     def preview(self, granted: ApprovedPlan) -> PlanPreview:
         envelope, rules = granted.envelope, self.setting.rules
         self._require_not_void(envelope.envelope_id)
-        runner = self.setting.runner(envelope.envelope_id, rich=needs_parsers(envelope.plan))
+        runner = self.setting.runner(envelope.envelope_id, rich=needs_parsers(envelope.plan, rules.config()))
         workshop = self.setting.workshop(envelope.envelope_id, envelope.plan.plan_id)
         digest, now = envelope.plan_digest, self.setting.now()
         self._forget_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
@@ -119,15 +130,19 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
                 raise self._cancelled_in_time(envelope.envelope_id) from problem
             raise
         self._prepared[envelope.envelope_id] = seen.prepared
+        if seen.wanted is not None:
+            self._wanted[envelope.envelope_id] = seen.wanted
         return seen
 
     def stand_down(self, granted: ApprovedPlan) -> None:
+        self._lives.held.close(granted.envelope.envelope_id)
         self._forget_prepared(granted.envelope.envelope_id)
 
     def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
         """The envelope is the yes; this sees that it was to this very effect."""
         envelope, seen = granted.envelope, _plan_preview(preview)
         self._require_not_cancelled(envelope.envelope_id)
+        require_none_busy(seen.problems)
         _require_same_inputs(envelope, seen)
         denials = uncovered(seen.findings, seen.needs, envelope.approvals)
         Decision(() if denials else ("the approval names all that it must",), denials).require()
@@ -149,7 +164,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             started_at=render_time(now),
             instructions=envelope.plan.execution_instructions,
             rollback_days=config.retention.rollback_days,
-            rich=needs_parsers(envelope.plan),
+            rich=needs_parsers(envelope.plan, config),
             doomed=seen.doomed,
             steps=seen.steps,
             first=seen.first,
@@ -157,6 +172,8 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
             folders=() if seen.doomed else seen.folders,
             diffs={one.number: one.diff for one in seen.seen},
             told=without_rows(seen.prepared.told),
+            elsewhere=seen.elsewhere,
+            pipelines=pipelines_within([kept_of(told) for told in seen.prepared.pipelines.values()]),
         )
         with ReportFolder.make(begun.root, begun.folder) as folder:
             try:
@@ -173,6 +190,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     def _backed_up(self, begun: BegunPlan, seen: PlanPreview, config: SystemConfig, folder: ReportFolder) -> BegunPlan:
         places = begun.places()
         new_bytes = sum(step.after.size for step in begun.steps.steps if step.after and step.move != "rename")
+        new_bytes += begun.elsewhere.image_bytes if begun.elsewhere is not None else 0
         databases = {step.path for step in begun.steps.steps if is_marked(step)}
         listed = [places[path] for path in range(len(places))]
         originals = take_all(listed, seen.kept, folder, config.limits, new_bytes, databases=databases)
@@ -208,7 +226,8 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
 
         prepared = self._prepared.get(begun.envelope_id)
         descriptors = prepared.descriptors if prepared is not None else {}
-        return self._lives.carry_out(granted.envelope.plan, begun, descriptors, require_alive, note)
+        ready = Prepared(descriptors, self._wanted.get(begun.envelope_id))
+        return self._lives.carry_out(granted.envelope.plan, begun, ready, require_alive, note)
 
     def settle(self, begun: BegunPlan, notes: Notes, note: Note) -> Ran | None:
         return self._lives.settle(begun, notes, note)
@@ -246,6 +265,10 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         if outcome.status.status in STANDS:
             self._lives.require_untouched(begun)  # once more: writing papers takes its time
 
+    def commit(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+        if isinstance(outcome, PlanOutcome) and outcome.status.status in STANDS:
+            self._lives.commit(begun, note)
+
     def clear_up(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
         if isinstance(outcome, PlanRefusal) or outcome.status.status not in STANDS:
             return
@@ -260,7 +283,8 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         """The signed status, and a row for each action; the papers themselves stand with the claim."""
         if isinstance(outcome, PlanRefusal):
             raise Misuse(Reason.MISUSE, "a refusal is recorded as such")
-        return {"status": outcome.status.tree(), "actions": action_rows(outcome)}
+        shown: dict[str, Any] = {"status": outcome.status.tree(), "actions": action_rows(outcome)}
+        return {**shown, "rows": server_rows(outcome)} if server_rows(outcome) else shown
 
     def load_outcome(self, stored: str, recorded_at: str) -> PlanOutcome:
         outcome = load_plan_outcome(stored, self.keyring())
@@ -277,6 +301,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
     def _forget_prepared(self, envelope_id: str) -> None:
         if (prepared := self._prepared.pop(envelope_id, None)) is not None:
             prepared.close()
+        self._wanted.pop(envelope_id, None)
 
     def _decide_begun(self, begun: BegunPlan | None) -> Decision:
         """What was begun is finished or taken back where it was begun, and nowhere else."""
@@ -354,7 +379,7 @@ def _require_idle_databases(seen: PlanPreview, root: str) -> None:
 def _require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
     """A file that is gone fails its action; one that is another, or new, was never approved."""
     approved = {item.path: item for item in envelope.inputs}
-    for item in seen.inputs:
+    for item in sorted(seen.inputs, key=lambda item: is_bound_server(item.path)):  # a file tells more than a digest
         if how := _how_it_differs(approved.get(item.path), item):
             raise Refused(
                 Reason.BINDING_MISMATCH,
@@ -366,6 +391,8 @@ def _require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
 
 def _how_it_differs(approved: ApprovedInput | None, found: ApprovedInput) -> str:
     """In words, or nothing."""
+    if is_bound_server(found.path) and (approved is None or approved.input_digest != found.input_digest):
+        return "the rows that this plan would change are not those that were approved"
     if approved is None:
         return "this file was not there when the plan was approved"
     if approved.input_digest != found.input_digest:

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from remit.authority.signing import Keyring
+from remit.checkpoint.outputs import ReportFolder
 from remit.contracts.plan import Plan
 from remit.contracts.status import PlanStatus
 from remit.doors.abandoned import left_to_a_person, tell_what_is_left
 from remit.doors.drafting import times_of
+from remit.doors.elsewhere import Commit, KeptRows, read_commit
+from remit.doors.elsewhere_held import HeldTransactions, not_committed
+from remit.doors.elsewhere_preview import Wanted
 from remit.doors.expecting import RuleTimes, check_rows, has_other_rules, without_queries
 from remit.doors.folders import clear_aside, make_folders, remove_folders, sets_aside, sync_folders
 from remit.doors.going import (
@@ -21,7 +27,7 @@ from remit.doors.going import (
     stuck,
     take_back,
 )
-from remit.doors.plan_outcome import STANDS, not_begun_results, preflight_results, unknown_results
+from remit.doors.plan_outcome import NOT_BEGUN, STANDS, not_begun_results, preflight_results, unknown_results
 from remit.doors.plan_papers import BegunPlan, shortened
 from remit.doors.plan_setting import Phase, PlanSetting
 from remit.doors.reaching import Reached
@@ -31,6 +37,14 @@ from remit.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.policy.fate import Judged, decide_fate
 from remit.road import Note, Notes, Unsettled
+
+
+class Prepared(NamedTuple):
+    """What was made ready before the intent, and dies with this process."""
+
+    files: Mapping[str, int]
+    """What SQL has left, open, by the names of the steps' sources."""
+    elsewhere: Wanted | None = None
 
 
 @dataclass(frozen=True)
@@ -45,23 +59,29 @@ class PlanLives:
     """With what is not as before all the same, in words."""
     _cleared: set[str] = field(default_factory=set, init=False, repr=False)
 
+    @cached_property
+    def held(self) -> HeldTransactions:
+        """On database servers, by envelope."""
+        return HeldTransactions(self.setting.servers)
+
     # --- there, or back -----------------------------------------------------------------------------------------------
 
     def carry_out(
         self,
         plan: Plan,
         begun: BegunPlan,
-        prepared: Mapping[str, int],
+        prepared: Prepared,
         require_alive: Callable[[], None],
         note: Note,
     ) -> Ran:
         """All of it, or what its instructions keep of it; or it is taken back before this returns.
 
-        `prepared` are the files that its SQL has left, open, by the names of the steps' sources.
+        What it changes on a database server is done then, and not yet committed.
         """
         if begun.doomed:
             return self._remember(begun, Ran("FAILED", preflight_results(begun, self.setting.now())))
-        if any(step.source and step.source not in prepared for step in begun.steps.steps):
+        is_gone = any(step.source and step.source not in prepared.files for step in begun.steps.steps)
+        if is_gone or (begun.elsewhere is not None and prepared.elsewhere is None):
             return self._remember(begun, Ran("FAILED", not_begun_results(begun), problem=_nothing_prepared(begun)))
         # Whoever cancelled before the intent stood was told that it will not run: asked afresh, not now and then.
         self.setting.cancellations.is_recorded(begun.envelope_id)
@@ -82,21 +102,37 @@ class PlanLives:
             self._cancel_in_haste(begun, reached, note, interrupt)
             raise
 
-    def _there_or_back(
-        self, plan: Plan, begun: BegunPlan, prepared: Mapping[str, int], reached: Reached, note: Note
-    ) -> Ran:
+    def _there_or_back(self, plan: Plan, begun: BegunPlan, prepared: Prepared, reached: Reached, note: Note) -> Ran:
+        rows = None
         try:
-            carried = self._there(plan, begun, prepared, reached)
+            rows = self._begin_elsewhere(begun, prepared.elsewhere)
+            carried = self._there(plan, begun, prepared.files, reached)
         except Exception as problem:  # noqa: BLE001 - nothing but going back is right after it
-            carried = Carried(reached.results(as_remit_error(problem)), as_remit_error(problem))
-        fate = decide_fate([_judged(result) for result in carried.results], begun.instructions)
+            told = as_remit_error(problem)
+            failed = begun.elsewhere is not None and rows is None
+            carried = Carried(not_begun_results(begun, NOT_BEGUN) if failed else reached.results(told), told)
+        if rows is not None:
+            carried = carried._replace(results=(*carried.results, *self._done_elsewhere(begun)))
+        fate = decide_fate([_judged(result, begun) for result in carried.results], begun.instructions)
         ended_by = carried.problem or (reached.why_not_on() if fate.verdict != "BACK" else None)
         if fate.verdict == "GOOD" and ended_by is None:
-            return self._remember(begun, Ran("SUCCESS", carried.results, used=carried.used))
+            return self._remember(begun, Ran("SUCCESS", carried.results, used=carried.used, rows=rows))
         if fate.verdict == "KEEP" and ended_by is None:
             note(note_keep(sorted(Ran("PARTIAL", carried.results).done), shortened(carried.results)))
             return self._remember(begun, Ran("PARTIAL", carried.results, used=carried.used))
         return self._back_after_failure(begun, carried, ended_by, reached, note)
+
+    def _begin_elsewhere(self, begun: BegunPlan, wanted: Wanted | None) -> KeptRows | None:
+        """Its statements run on the server, what leads back is kept, and the transaction stays open."""
+        if begun.elsewhere is None or wanted is None:
+            return None
+        self._tell(begun, "RUNNING")
+        with ReportFolder.open(begun.root, begun.folder) as folder:
+            return self.held.begin(begun.envelope_id, wanted, begun.elsewhere, folder)
+
+    def _done_elsewhere(self, begun: BegunPlan) -> tuple[Result, ...]:
+        now = self.setting.now()
+        return () if begun.elsewhere is None else begun.elsewhere.results("done", now)
 
     def _there(self, plan: Plan, begun: BegunPlan, prepared: Mapping[str, int], reached: Reached) -> Carried:
         config = self.setting.rules.config()
@@ -105,6 +141,8 @@ class PlanLives:
         runner = self.setting.runner(begun.envelope_id, rich=begun.rich, plan_id=begun.plan_id, steps=begun.steps)
         self._tell(begun, "RUNNING")
         make_folders(begun.root, begun.folders)
+        if not begun.steps.steps:  # all of it is elsewhere
+            return Carried(())
         steps = begun.with_operations(plan)
         in_parallel = begun.instructions.execution_order == "parallel"
         return runner.carry_out(
@@ -123,7 +161,8 @@ class PlanLives:
         results = carried.results
         status = _status_of_failure(results, problem)
         if carried.problem is None:  # the process came to its end, so what it says was not done is not
-            not_done = [result.number for result in results if result.state != "done"]
+            numbers = range(len(begun.steps.steps))
+            not_done = [result.number for result in results if result.state != "done" and result.number in numbers]
             note(note_wave(reached.wave, not_done))
             reached.not_done = frozenset(not_done)
         note(note_back(status, shortened(results)))
@@ -147,14 +186,17 @@ class PlanLives:
         """What it had come to is brought to its end; None: it had come to nothing, and everything is as before."""
         if begun.doomed:
             return self._remember(begun, Ran("FAILED", preflight_results(begun, self.setting.now())))
-        progress = read_progress(notes)
+        progress, commit = read_progress(notes), read_commit(notes)
         if progress.verdict == "back":
             return self._go_on_back(begun, progress, note)
         if progress.verdict == "keep":
             return self._go_on_keeping(begun, progress)
         if progress.clearing:
-            return self._go_on_clearing(begun)
-        if progress.undone is None and (done := self._finished(begun, progress)) is not None:
+            return self._go_on_clearing(begun, commit)
+        if commit is not None:
+            return self._as_committed(begun, commit, progress, note)
+        is_whole_here = begun.elsewhere is None  # else its other half died with the process that held it
+        if is_whole_here and progress.undone is None and (done := self._finished(begun, progress)) is not None:
             return done
         self._back(begun, progress, note)
         if notes:
@@ -175,10 +217,22 @@ class PlanLives:
         sync_folders(begun.root, (place for path, place in course.places_there().items() if path in kept))
         return self._remember(begun, Ran("PARTIAL", progress.results, verified=progress.clearing))
 
-    def _go_on_clearing(self, begun: BegunPlan) -> Ran:
+    def _go_on_clearing(self, begun: BegunPlan, commit: Commit | None = None) -> Ran:
         """It was whole, verified and reported. Whatever the files are now was made of them since."""
         sync_folders(begun.root, _course(begun).places_there().values())
-        return self._remember(begun, Ran("SUCCESS", self._all_done(begun), verified=True))
+        rows = commit.rows if commit is not None else None
+        return self._remember(begun, Ran("SUCCESS", self._all_done(begun), verified=True, rows=rows))
+
+    def _as_committed(self, begun: BegunPlan, commit: Commit, progress: Progress, note: Note) -> Ran:
+        """The files follow the database, which is asked what became of the transaction."""
+        if self.held.fate(begun.envelope_id, commit) == "committed":
+            return self._go_on_clearing(begun, commit)
+        results = self._all_done(begun)
+        note(note_back("ROLLED_BACK", shortened(results)))
+        warnings = self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
+        server = begun.elsewhere.server if begun.elsewhere is not None else commit.connection
+        problem = not_committed("its process ended before", server, "Approve it again: remit approve")
+        return self._remember(begun, Ran("ROLLED_BACK", results, problem=problem, warnings=warnings))
 
     def _finished(self, begun: BegunPlan, progress: Progress) -> Ran | None:
         places = _course(begun).places_there()
@@ -188,12 +242,20 @@ class PlanLives:
 
     def _all_done(self, begun: BegunPlan) -> tuple[Result, ...]:
         now = self.setting.now()
-        return tuple(Result(step.number, "done", begun.started_at, now) for step in begun.steps.steps)
+        steps = tuple(Result(step.number, "done", begun.started_at, now) for step in begun.steps.steps)
+        return (*steps, *self._done_elsewhere(begun))
 
     # --- back ---------------------------------------------------------------------------------------------------------
 
     def undo(self, begun: BegunPlan, notes: Notes, note: Note) -> None:
         """It was done, and is not to stand."""
+        if self.held.is_committed(begun.envelope_id):
+            raise EnvironmentFailed(
+                Reason.ROLLBACK_FAILED,
+                "the database has committed its part already, so the plan stands",
+                where=f"plan {begun.plan_id}",
+                next_step="Run `remit recover`: it will record what was done. Then: remit rollback",
+            )
         if begun.envelope_id in self._cleared:
             raise EnvironmentFailed(
                 Reason.ROLLBACK_FAILED,
@@ -209,6 +271,7 @@ class PlanLives:
 
     def _back(self, begun: BegunPlan, progress: Progress, note: Note) -> tuple[str, ...]:
         self._tell(begun, "ROLLING_BACK")
+        self.held.close(begun.envelope_id)
         warnings = take_back(_course(begun), self._runner(begun), progress, note)
         self._went_back[begun.envelope_id] = warnings
         return warnings
@@ -248,6 +311,14 @@ class PlanLives:
         ran = self._ran[begun.envelope_id]
         if not ran.verified:
             require_untouched_aside(_course(begun), ran.done, begun.originals)
+
+    def commit(self, begun: BegunPlan, note: Note) -> None:
+        """What is held on a server, if anything is. `Contradicted` if that surely did not happen."""
+        if begun.elsewhere is None or self.held.is_committed(begun.envelope_id):
+            return
+        ran = self._ran[begun.envelope_id]
+        if not ran.verified:  # else an earlier life has
+            self.held.commit(begun.envelope_id, begun.elsewhere.connection, ran.rows, note)
 
     def failure(self, begun: BegunPlan, problem: RemitError) -> Ran:
         """What is to be recorded of a plan that `problem` ended."""
@@ -304,9 +375,11 @@ def _nothing_prepared(begun: BegunPlan) -> RemitError:
     )
 
 
-def _judged(result: Result) -> Judged:
+def _judged(result: Result, begun: BegunPlan) -> Judged:
     reason = Reason(result.error["reason"]) if result.error else None
-    return Judged(result.number, result.state, reason)
+    steps = begun.steps.steps
+    action_id = steps[result.number].action_id if result.number < len(steps) else ""
+    return Judged(result.number, result.state, reason, action_id)
 
 
 def _status_of_failure(results: Collection[Result], problem: RemitError | None) -> PlanStatus:

@@ -13,6 +13,7 @@ from remit.contracts.change_log import Change
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.rollback_manifest import RollbackManifest
 from remit.contracts.status import PlanStatus
+from remit.doors.elsewhere import KeptRows, rows_checkpoint
 from remit.doors.going import FileLook, Ran, look_at_files
 from remit.doors.plan_papers import BegunPlan
 from remit.doors.running import paths_of
@@ -21,7 +22,7 @@ from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import Clock, parse_time, render_time
 from remit.reports.change_log import build_change_log
 from remit.reports.papers import digest_papers
-from remit.reports.report import build_errors, build_report
+from remit.reports.report import Acted, build_errors, build_report
 from remit.reports.run import Run, time_of
 from remit.version import __version__
 
@@ -29,6 +30,7 @@ EXECUTOR: Final = "remit.plan"
 STANDS: Final[frozenset[str]] = frozenset({"SUCCESS", "PARTIAL"})
 """What was done is there, and is to stay."""
 _INTERRUPTED: Final = "Interrupted, and taken back"
+NOT_BEGUN: Final = "Stopped before it was begun"
 _UNCONFINED_WARNING: Final = "The effects of this run were not confined by the kernel (sandbox: unsafe-none)"
 
 
@@ -60,6 +62,8 @@ def build_outcome(
         warnings=ran.warnings if confined else (_UNCONFINED_WARNING, *ran.warnings),
         problem=ran.problem,
         told=begun.told,
+        pipelines=begun.pipelines,
+        elsewhere=begun.elsewhere.actions if begun.elsewhere is not None else (),
         has_manifest=not begun.doomed,
     )
     report, change_log = build_report(run), build_change_log(run)
@@ -94,44 +98,49 @@ def _modified(begun: BegunPlan, ran: Ran, looks: dict[int, FileLook] | None) -> 
 
 
 def preflight_results(begun: BegunPlan, now: str) -> tuple[Result, ...]:
-    """Of a plan that was doomed: the first step that cannot be done failed, and nothing was begun."""
-    failing = next(step for step in begun.steps.steps if step.problem is not None)
+    """Of a plan that was doomed: the first action that cannot be done failed, and nothing was begun."""
+    failing = next(one for one in _all_acted(begun) if one.problem is not None)
     why = f"Stopped after {failing.action_id} failed"
     return tuple(
-        Result(step.number, "failed", now, now, step.problem)
-        if step is failing
-        else Result(step.number, "skipped", now, now, None, why)
-        for step in begun.steps.steps
+        Result(one.number, "failed", now, now, one.problem)
+        if one is failing
+        else Result(one.number, "skipped", now, now, None, why)
+        for one in _all_acted(begun)
     )
 
 
-def not_begun_results(begun: BegunPlan) -> tuple[Result, ...]:
+def not_begun_results(begun: BegunPlan, why: str = _INTERRUPTED) -> tuple[Result, ...]:
     """Of a plan that could not be taken up again: its changes were, if there were any, taken back before."""
     now = begun.started_at
-    return tuple(Result(step.number, "skipped", now, now, None, _INTERRUPTED) for step in begun.steps.steps)
+    return tuple(Result(one.number, "skipped", now, now, None, why) for one in _all_acted(begun))
 
 
 def unknown_results(begun: BegunPlan, *, went_back: bool) -> tuple[Result, ...]:
-    why = _INTERRUPTED if went_back else "Interrupted; whether it was done is not known"
-    now = begun.started_at
-    return tuple(Result(step.number, "skipped", now, now, None, why) for step in begun.steps.steps)
+    return not_begun_results(begun, _INTERRUPTED if went_back else "Interrupted; whether it was done is not known")
 
 
-def manifest_of(begun: BegunPlan, done: Collection[int], at: str) -> RollbackManifest:
+def _all_acted(begun: BegunPlan) -> list[Acted]:
+    """Every step, and what has none."""
+    steps: list[Acted] = [*begun.steps.steps]
+    return steps if begun.elsewhere is None else [*begun.elsewhere.actions, *steps]
+
+
+def manifest_of(begun: BegunPlan, done: Collection[int], at: str, rows: KeptRows | None = None) -> RollbackManifest:
     days = begun.rollback_days
     expires_at = None if days is None else render_time(parse_time(at) + timedelta(days=days))
     changes = net_changes(begun.steps, begun.first_states(), done)
     folder = "/".join((*REPORTS, begun.folder))
     folders = begun.kept_folders(done)
+    kept = None if begun.elsewhere is None else rows_checkpoint(begun.elsewhere, rows, begun.ids.manifest_id)
     return build_manifest(
-        begun.ids, begun.plan_id, begun.steps.paths, changes, begun.originals, folders, folder, at, expires_at
+        begun.ids, begun.plan_id, begun.steps.paths, changes, begun.originals, folders, folder, at, expires_at, kept
     )
 
 
 def _manifest_after(begun: BegunPlan, ran: Ran, status: PlanStatus, at: str) -> RollbackManifest:
     """Of what stands; or, where all was taken back, of what had been done, all of it restored."""
     if status in STANDS:
-        return manifest_of(begun, ran.done, at)
+        return manifest_of(begun, ran.done, at, ran.rows)
     done = ran.done or frozenset(step.number for step in begun.steps.steps if step.problem is None)
     manifest = manifest_of(begun, done, at)
     is_known = any(result.state != "skipped" or result.reason == _INTERRUPTED for result in ran.results)
@@ -155,6 +164,15 @@ def action_rows(outcome: PlanOutcome) -> list[list[Any]]:
         files = [_file_row(change) for change in changes.get(action_id, ())]
         rows += [[action_id, state, errors.get(action_id), *file] for file in files or [[None] * 4]]
     return rows
+
+
+def server_rows(outcome: PlanOutcome) -> dict[str, Any]:
+    """For the ledger: what was changed on a server, in names and counts; nothing, where nothing was."""
+    rows = outcome.manifest.rows if outcome.manifest is not None else None
+    if rows is None:
+        return {}
+    tables = [[one.table, one.inserted, one.updated, one.deleted] for one in rows.tables]
+    return {"connection": rows.connection, "tables": tables, "irreversible": rows.irreversible}
 
 
 def _file_row(change: Change) -> list[Any]:

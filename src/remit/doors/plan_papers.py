@@ -12,10 +12,12 @@ from typing import Any, Final
 from remit.checkpoint.backups import Original
 from remit.confine.names import Located, locate_below
 from remit.contracts.change_log import DiffSummary
+from remit.contracts.pipeline_told import PipelineTold
 from remit.contracts.plan import ExecutionInstructions, Plan
 from remit.contracts.sql_told import SqlPreviewed, SqlTold
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.doors.drafting import operation_of
+from remit.doors.elsewhere import Elsewhere, parse_elsewhere, render_elsewhere, without_shown_rows
 from remit.effects.database_files import MARK, is_marked
 from remit.effects.plan_steps import Ids, Result, State, Step, StepPlan, as_json, step_of
 
@@ -51,6 +53,10 @@ class BegunPlan:
     """By step, masked."""
     told: Mapping[int, SqlTold]
     """By step, of those that run SQL. No row is in it, and nothing of the text."""
+    pipelines: tuple[PipelineTold, ...] = ()
+    """Of the actions that run one, without what it said unless it failed."""
+    elsewhere: Elsewhere | None = None
+    """What it does on a database server, if it does."""
 
     @property
     def envelope_id(self) -> str:
@@ -65,7 +71,10 @@ class BegunPlan:
     def with_operations(self, plan: Plan) -> StepPlan:
         """The steps as the sandboxed process needs them, with what the envelope says is to be done."""
         operations = {action.action_id: operation_of(action) for action in plan.action_plan}
-        steps = tuple(step._replace(operation=operations[step.action_id]) for step in self.steps.steps)
+        steps = tuple(
+            step if step.action_type == "PIPELINE_RUN" else step._replace(operation=operations[step.action_id])
+            for step in self.steps.steps
+        )
         return self.steps._replace(steps=steps)
 
     def kept_folders(self, done: Collection[int]) -> tuple[str, ...]:
@@ -104,6 +113,8 @@ def render_begun(begun: BegunPlan) -> str:
         "folders": list(begun.folders),
         "diffs": {str(number): diff.tree() for number, diff in begun.diffs.items()},
         "sql": {str(number): told.tree() for number, told in begun.told.items()},
+        "pipelines": [told.tree() for told in begun.pipelines],
+        "elsewhere": render_elsewhere(begun.elsewhere),
     }
     # Not the canonical form: that has no integer past 2^53, and times have more nanoseconds.
     return json.dumps(tree, sort_keys=True, separators=(",", ":"))
@@ -111,10 +122,7 @@ def render_begun(begun: BegunPlan) -> str:
 
 def without_rows(told: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
     """What may be kept: rows are for whoever looks at a preview."""
-    return {
-        number: SqlTold.model_validate({name: getattr(one, name) for name in SqlTold.model_fields})
-        for number, one in told.items()
-    }
+    return {number: without_shown_rows(one) for number, one in told.items()}
 
 
 def _kept_operation(step: Step) -> dict[str, Any]:
@@ -158,6 +166,8 @@ def _parse(tree: Any) -> BegunPlan:
         folders=tuple(tree["folders"]),
         diffs={int(number): DiffSummary.from_tree(diff) for number, diff in tree["diffs"].items()},
         told={int(number): SqlTold.from_tree(told) for number, told in tree.get("sql", {}).items()},
+        pipelines=tuple(PipelineTold.from_tree(told) for told in tree.get("pipelines", [])),
+        elsewhere=parse_elsewhere(tree.get("elsewhere")),
     )
 
 

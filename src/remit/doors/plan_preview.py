@@ -2,8 +2,8 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Final
 
 from remit.contracts.base import RiskLevel
@@ -20,7 +20,10 @@ from remit.contracts.plan_preview import (
     PreviewedFinding,
     PreviewedRemark,
 )
-from remit.doors.preparing import PreparedAll
+from remit.contracts.sql_told import SqlPreviewed
+from remit.doors.elsewhere import Elsewhere
+from remit.doors.elsewhere_preview import Wanted
+from remit.doors.prepared import PreparedAll
 from remit.doors.running import paths_of
 from remit.doors.seen import Seen
 from remit.doors.sql_telling import previewed_sql, risks_of_sql
@@ -30,8 +33,9 @@ from remit.errors import Reason
 from remit.ids import parse_time
 from remit.policy.fate import Judged, PlanFate, decide_fate
 from remit.policy.findings import Needed, PathFinding
-from remit.reports.report import build_errors
-from remit.reports.run import Run
+from remit.reports.pipelines import pipelines_within
+from remit.reports.report import Acted, build_errors
+from remit.reports.run import ActedElsewhere, Run
 from remit.road import Preview
 
 MAX_DIFFS: Final = 8 << 20
@@ -68,18 +72,33 @@ class PlanPreview(Preview):
     at: str
     prepared: PreparedAll
     """What SQL left, in files that nobody else can reach. Closed by the door that made this."""
+    elsewhere: Elsewhere | None = None
+    """What it would do on a database server, if it has such a part."""
+    wanted: Wanted | None = field(default=None, repr=False)
+    """What would be run there."""
+
+    @property
+    def problems(self) -> list[Mapping[str, str]]:
+        """Why actions cannot be done; or which rule would not hold if they were."""
+        broken = self.prepared.broken_rule
+        failing = [one.problem for one in _acted(self) if one.problem is not None]
+        return failing if broken is None else [*failing, broken.as_json()]
 
     @property
     def doomed(self) -> bool:
         """It would stop at its first error, and there is one: nothing of it is worth beginning."""
-        return self.steps.stop_on_error and any(step.problem for step in self.steps.steps)
+        return self.steps.stop_on_error and any(one.problem is not None for one in _acted(self))
 
     @property
     def fate(self) -> PlanFate:
         """What would become of it, as far as the files as they are now can tell."""
         if self.doomed:
             return PlanFate("BACK", "FAILED")
-        return decide_fate([_judged(step) for step in self.steps.steps], self.plan.execution_instructions)
+        judged = [_judged(step) for step in self.steps.steps]
+        judged += [Judged(one.number, "done") for one in _acted_elsewhere(self)]  # one that fails dooms the plan
+        fate = decide_fate(judged, self.plan.execution_instructions)
+        is_taken_back = fate.verdict == "GOOD" and self.prepared.broken_rule is not None
+        return PlanFate("BACK", "ROLLED_BACK") if is_taken_back else fate
 
     @property
     def kept(self) -> dict[int, State | None]:
@@ -88,14 +107,36 @@ class PlanPreview(Preview):
         return {path: self.first[path] for path in sorted(touched) if self.first[path] is not None}
 
     @property
+    def backup_bytes(self) -> int:
+        """All that would be kept for the way back."""
+        files = sum(state.size for state in self.kept.values() if state is not None)
+        return files + (self.elsewhere.image_bytes if self.elsewhere is not None else 0)
+
+    @property
     def document(self) -> PlanPreviewDocument:
         return _document(self)
 
 
+def _acted_elsewhere(preview: PlanPreview) -> tuple[ActedElsewhere, ...]:
+    return preview.elsewhere.actions if preview.elsewhere is not None else ()
+
+
+def _acted(preview: PlanPreview) -> list[Acted]:
+    """What runs on a server comes before all steps."""
+    elsewhere: list[Acted] = [*_acted_elsewhere(preview)]
+    return [*elsewhere, *preview.steps.steps]
+
+
+def _told(preview: PlanPreview) -> dict[int, SqlPreviewed]:
+    """Of every action that runs SQL, on a copy or on a server."""
+    elsewhere = {one.number: one.told for one in _acted_elsewhere(preview) if isinstance(one.told, SqlPreviewed)}
+    return {**preview.prepared.told, **elsewhere}
+
+
 def _judged(step: Step) -> Judged:
     if step.problem is None:
-        return Judged(step.number, "done")
-    return Judged(step.number, "failed", Reason(step.problem["reason"]))
+        return Judged(step.number, "done", action_id=step.action_id)
+    return Judged(step.number, "failed", Reason(step.problem["reason"]), step.action_id)
 
 
 def _document(preview: PlanPreview) -> PlanPreviewDocument:
@@ -120,7 +161,8 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "risk": _risk(preview, needed),
             "inputs": [item.tree() for item in preview.inputs],
             "files": _files(preview),
-            "sql": [told.tree() for told in previewed_sql(preview.prepared.told)],
+            "sql": [told.tree() for told in previewed_sql(_told(preview))],
+            "pipelines": [told.tree() for told in pipelines_within([*preview.prepared.pipelines.values()])],
             "needs": needed.tree(),
             "findings": [_finding(found).tree() for found in preview.findings[:MAX_FINDINGS]],
             "remarks": [remark.tree() for remark in _remarks(preview)],
@@ -130,20 +172,22 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "consequence": _consequence(preview),
             "rules": [_sentence(rule) for rule in preview.steps.rules],
             "folders": [] if preview.doomed else list(preview.folders),
-            "backup_bytes": 0 if preview.doomed else sum(state.size for state in preview.kept.values() if state),
+            "backup_bytes": 0 if preview.doomed else preview.backup_bytes,
         }
     )
 
 
 def _consequence(preview: PlanPreview) -> str:
     """What a person must know before a yes to a plan that would not succeed."""
-    stopped = [step for step in preview.steps.steps if step.problem is not None]
+    acted = _acted(preview)
+    stopped = [one for one in acted if one.problem is not None]
     if not stopped:
-        return ""
+        broken = preview.prepared.broken_rule is not None
+        return "A rule would not hold, and all would be taken back: nothing would stay changed." if broken else ""
     # What depends on them is skipped, and no failure of its own.
-    failing = [step.action_id for step in stopped if (step.problem or {})["reason"] != Reason.DEPENDENCY_FAILED]
-    fails = f"{failing[0]} would fail" if len(failing) == 1 else f"{len(failing):,} actions would fail"
-    others = len(preview.steps.steps) - len(stopped)
+    failing = {one.action_id: None for one in stopped if (one.problem or {})["reason"] != Reason.DEPENDENCY_FAILED}
+    fails = f"{next(iter(failing))} would fail" if len(failing) == 1 else f"{len(failing):,} actions would fail"
+    others = len({one.action_id for one in acted} - {one.action_id for one in stopped})
     match preview.fate.status:
         case "PARTIAL":
             rest = "the other one" if others == 1 else f"the other {others:,}"
@@ -160,7 +204,7 @@ def _remarks(preview: PlanPreview) -> list[PreviewedRemark]:
         for step, one in zip(preview.steps.steps, preview.seen, strict=True)
         for remark in one.remarks
     )
-    return list(islice(said, MAX_REMARKS))
+    return list(islice(chain(preview.prepared.remarks, said), MAX_REMARKS))
 
 
 def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
@@ -174,13 +218,13 @@ def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
         completed_at=at,
         status="FAILED",
         steps=preview.steps,
-        results=tuple(
-            Result(step.number, "failed", at, at, step.problem) for step in preview.steps.steps if step.problem
-        ),
+        results=tuple(Result(one.number, "failed", at, at, one.problem) for one in _acted(preview) if one.problem),
+        elsewhere=_acted_elsewhere(preview),
         diffs={},
         modified={},
         originals={},
         rolled_back=False,
+        problem=preview.prepared.broken_rule,
         has_manifest=False,
     )
     return build_errors(run, lambda: parse_time(at))
@@ -239,9 +283,9 @@ def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
     """The highest of what the plan says of itself and what it does."""
     named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
     named += [_RISK_OF_ENDING.get(preview.fate.status, "LOW")]
-    named += risks_of_sql(preview.prepared.told.values())
+    named += risks_of_sql(_told(preview).values())
     named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in preview.findings]
-    if any(step.move == "delete" for step in preview.steps.steps) or needed.protected:
+    if any(step.move == "delete" for step in preview.steps.steps) or needed.protected or needed.irreversible:
         named.append("HIGH")
     if any(_replaces_document(action) for action in preview.plan.action_plan):
         named.append("HIGH")

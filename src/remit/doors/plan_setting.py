@@ -1,17 +1,22 @@
 """What the plans of a workspace are run with, and their rollbacks too: rules, a sandbox, and whoever listens."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from remit.contracts.config import SystemConfig
+from remit.contracts.config import PostgresqlConnection, SystemConfig
 from remit.contracts.status import StatusUpdate
-from remit.doors.preparing import Workshop
+from remit.doors import pipeline_engine, postgres_engine
+from remit.doors.elsewhere_preview import Servers
+from remit.doors.postgres_engine import PostgresEngine
+from remit.doors.postgres_servers import Server, find_server
+from remit.doors.prepared import Workshop
 from remit.doors.running import NO_HOOKS, PLAIN, RICH, PlanHooks, Runner
 from remit.doors.sql_engine import BUILD, EFFECT, Engine
 from remit.effects.plan_steps import StepPlan
+from remit.errors import Reason, Refused
 from remit.ids import Clock, render_time
 from remit.sandbox.fleet import Fleet
 from remit.sandbox.host import SandboxHost
@@ -35,6 +40,8 @@ class PlanRules:
     root: Callable[[], str]
     config: Callable[[], SystemConfig]
     clock: Clock
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Where the addresses of servers stand."""
 
 
 class Cancellations:
@@ -101,26 +108,77 @@ class PlanSetting:
         )
 
     def workshop(self, envelope_id: str, plan_id: str) -> Workshop:
-        """For SQL. Costs nothing unless a text is run."""
+        """For SQL and pipelines. Costs nothing unless one is run."""
         quotas = self._quotas()
 
         def host() -> SandboxHost:
             return self.fleet.host_for((EFFECT,), BUILD, quotas)
 
+        def host_of_programs() -> SandboxHost:
+            return self.fleet.host_for((pipeline_engine.EFFECT,), pipeline_engine.BUILD, quotas)
+
+        def is_cancelled() -> bool:
+            return self.is_cancelled(envelope_id)
+
+        def tell(done: int, total: int, what: str) -> None:
+            self.tell(envelope_id, plan_id, "CHECKING", done, total, what)
+
         memory = quotas.memory_bytes * _ENGINES_SHARE // 100
-        engine = Engine(host, envelope_id, memory, lambda: self.is_cancelled(envelope_id))
-        return Workshop(engine, self.work, lambda done, total: self.tell(envelope_id, plan_id, "CHECKING", done, total))
+        engine = Engine(host, envelope_id, memory, is_cancelled)
+        programs = pipeline_engine.PipelineEngine(host_of_programs, envelope_id, is_cancelled)
+        return Workshop(engine, programs, self.work, self.servers(envelope_id, plan_id), tell)
+
+    def servers(self, envelope_id: str, plan_id: str = "") -> Servers:
+        """For databases on servers. Costs nothing unless one is asked."""
+        quotas = self._quotas()
+
+        def host() -> SandboxHost:
+            return self.fleet.host_for((postgres_engine.EFFECT,), postgres_engine.BUILD, quotas)
+
+        def find(name: str) -> Server:
+            connection = self.rules.config().connections.get(name)
+            if not isinstance(connection, PostgresqlConnection):
+                raise Refused(
+                    Reason.CAPABILITY_UNSUPPORTED,
+                    "remit.yaml has no PostgreSQL connection of this name any more",
+                    where=f"connection {name}",
+                    next_step="Add it to `connections` again.",
+                )
+            return find_server(name, connection, self.rules.environ)
+
+        def tell(done: int, total: int) -> None:
+            self.tell(envelope_id, plan_id, "CHECKING", done, total)
+
+        return Servers(
+            PostgresEngine(host, envelope_id, lambda: self.is_cancelled(envelope_id)),
+            PostgresEngine(host, envelope_id, lambda: False),
+            find,
+            self.work,
+            tell if plan_id else _tell_nobody,
+        )
 
     def _quotas(self, steps: StepPlan | None = None) -> Quotas:
         limits, timeouts = self.rules.config().limits, self.rules.config().timeouts
         traffic = max(limits.max_io_bytes, 4 * limits.max_backup_bytes, _traffic_of(steps))
         return Quotas(limits.max_memory_bytes, traffic, traffic, float(timeouts.task))
 
-    def tell(self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int) -> None:
+    def tell(self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int, what: str = "") -> None:
         """Whoever listens, how far it is."""
         self.hooks.on_status(
-            StatusUpdate(envelope_id=envelope_id, plan_id=plan_id, phase=phase, done=done, total=total, at=self.now())
+            StatusUpdate(
+                envelope_id=envelope_id,
+                plan_id=plan_id,
+                phase=phase,
+                done=done,
+                total=total,
+                what=what[:1_000],
+                at=self.now(),
+            )
         )
+
+
+def _tell_nobody(_done: int, _total: int) -> None:
+    """Nobody waits for it."""
 
 
 def _traffic_of(steps: StepPlan | None) -> int:

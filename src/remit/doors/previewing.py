@@ -18,6 +18,8 @@ from remit.contracts.envelope import ApprovedInput
 from remit.contracts.plan import Plan
 from remit.contracts.plan_preview import FindingRule
 from remit.doors.drafting import draft_steps, levels_of, times_of
+from remit.doors.elsewhere import Elsewhere
+from remit.doors.elsewhere_preview import Scene, SeenElsewhere, preview_elsewhere
 from remit.doors.folders import (
     FolderLook,
     Parents,
@@ -28,13 +30,16 @@ from remit.doors.folders import (
     opened,
 )
 from remit.doors.ownership import out_of_reach
+from remit.doors.pipelines_elsewhere import tell_pipelines
 from remit.doors.plan_preview import PlanPreview
-from remit.doors.preparing import PreparedAll, Workshop, prepare_all
+from remit.doors.prepared import PreparedAll, Workshop
+from remit.doors.preparing import prepare_all
 from remit.doors.running import Runner, paths_of
 from remit.doors.seen import FoundIn, Seen
+from remit.effects.database_files import is_marked
 from remit.effects.plan_steps import State, Step, StepPlan, make_waves
 from remit.errors import Reason, Refused, RemitError, render_line
-from remit.policy.findings import PathFinding
+from remit.policy.findings import Needed, PathFinding
 from remit.policy.plan import needed_approvals
 
 MAX_FOLDERS: Final = 200
@@ -69,7 +74,10 @@ def preview_plan(
         prepared = prepare_all(plan, drafted, places, config, root, means.workshop, times)
         undo.callback(prepared.close)
         drafted = drafted._replace(steps=prepared.steps)
-        seen = means.runner.simulate(drafted, there, times)
+        seconds = times.seconds or float(config.timeouts.task)
+        elsewhere = preview_elsewhere(Scene(plan, config, root), means.workshop.servers, len(drafted.steps), seconds)
+        prepared.pipelines.update(tell_pipelines(plan, config, elsewhere.part) if elsewhere is not None else {})
+        seen = means.runner.simulate(drafted, there, times, _to_look_through(prepared))
         denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)
         steps = tuple(
             _simulated(step, one, looks, places, denied.get(step.number))
@@ -79,7 +87,8 @@ def preview_plan(
         folders = needed_folders(looks, (places[path] for path in _made_paths(steps)))
         _require_few_folders(folders, looks)
         first = _first_states(steps, seen, places, there)
-        inputs = _inputs(drafted, first, places, there, prepared)
+        read = (*prepared.inputs, *(elsewhere.inputs if elsewhere is not None else ()))
+        inputs = _inputs(drafted, first, places, there, read)
         undo.pop_all()
     config_digest = config.digest()
     bound = {
@@ -88,8 +97,8 @@ def preview_plan(
         "inputs": [item.tree() for item in inputs],
     }
     sizes = {step.number: step.after.size for step in steps if step.after and step.move in {"create", "modify"}}
-    return PlanPreview(
-        summary=_summary(plan, steps, seen),
+    preview = PlanPreview(
+        summary=_summary(plan, steps, seen, elsewhere.part if elsewhere is not None else None),
         digest=digest_bytes(canonical_bytes(bound)),
         plan=plan,
         plan_digest=plan_digest,
@@ -97,13 +106,36 @@ def preview_plan(
         steps=drafted._replace(steps=steps, waves=make_waves(steps, sizes, levels_of(plan, config)), diffs="none"),
         seen=seen,
         inputs=inputs,
-        needs=needed_approvals(plan, config),
-        findings=_findings(steps, seen, drafted.paths),
+        needs=_with_irreversible(needed_approvals(plan, config), elsewhere),
+        findings=(*_findings(steps, seen, drafted.paths), *_findings_of_prepared(prepared)),
         folders=folders,
         first=first,
         at=at,
         prepared=prepared,
+        elsewhere=elsewhere.part if elsewhere is not None else None,
+        wanted=elsewhere.wanted if elsewhere is not None else None,
     )
+    return _require_room(preview, config)
+
+
+def _with_irreversible(needed: Needed, elsewhere: SeenElsewhere | None) -> Needed:
+    """What a plan does on a server is known only when it was tried out."""
+    more = elsewhere.part.irreversible if elsewhere is not None else ()
+    return needed._replace(irreversible=tuple(dict.fromkeys((*needed.irreversible, *more))))
+
+
+def _require_room(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
+    """Rows count like files: both are kept for the way back. What is too much of files alone is found later."""
+    rows, most = preview.elsewhere.image_bytes if preview.elsewhere is not None else 0, config.limits.max_backup_bytes
+    if rows and preview.backup_bytes > most:
+        raise Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"the backups would have {preview.backup_bytes:,} bytes, {rows:,} of them for rows on a server, and may"
+            f" have {most:,}",
+            where=preview.elsewhere.server if preview.elsewhere is not None else "",
+            next_step="The limit is limits.max_backup_bytes in remit.yaml; or split the plan.",
+        )
+    return preview
 
 
 def _simulated(
@@ -183,12 +215,12 @@ def _inputs(
     first: Sequence[State | None],
     places: Mapping[int, Located],
     there: Mapping[int, Located],
-    prepared: PreparedAll,
+    read: Sequence[ApprovedInput],
 ) -> tuple[ApprovedInput, ...]:
     """The files that an approval binds: those of the plan that exist, with their permissions; and those that are only
     read: texts of SQL, databases, and schemas that it is checked against.
     """
-    bound: dict[str, dict[str, str]] = {item.path: {"digest": item.input_digest} for item in prepared.inputs}
+    bound: dict[str, dict[str, str]] = {item.path: {"digest": item.input_digest} for item in read}
     bound |= {plan.paths[path]: _bound(state) for path, state in enumerate(first) if state is not None}
     touched = {plan.paths[path] for path in paths_of(plan.steps)}
     numbers = {path: number for number, path in enumerate(plan.paths)}
@@ -205,6 +237,12 @@ def _bound(state: State) -> dict[str, str]:
     return {"digest": state.sha256, "mode": f"{state.mode:04o}"}
 
 
+def _to_look_through(prepared: PreparedAll) -> dict[str, int]:
+    """What pipelines left, but for databases: it may hold anything. SQL looks through the rows that it saves itself."""
+    sources = (step for step in prepared.steps if step.action_type == "PIPELINE_RUN" and not is_marked(step))
+    return {step.source: prepared.descriptors[step.source] for step in sources if step.source}
+
+
 def _findings(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str]) -> tuple[PathFinding, ...]:
     return tuple(
         PathFinding(
@@ -215,15 +253,22 @@ def _findings(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str])
     )
 
 
+def _findings_of_prepared(prepared: PreparedAll) -> Iterable[PathFinding]:
+    return (PathFinding(path, rule_of(found), found.where, found.what) for path, found in prepared.findings)
+
+
 def rule_of(found: FoundIn) -> FindingRule:
     """One that is known. What is not reads as the gravest, and needs its approval all the same."""
     return next((rule for rule in get_args(FindingRule) if rule == found.rule), "executable")
 
 
-def _summary(plan: Plan, steps: Sequence[Step], seen: Sequence[Seen]) -> str:
+def _summary(plan: Plan, steps: Sequence[Step], seen: Sequence[Seen], elsewhere: Elsewhere | None) -> str:
     added = sum(one.diff.lines_added for one in seen)
     removed = sum(one.diff.lines_removed for one in seen)
     files = len(paths_of(steps))
-    counts = f"{len(steps):,} actions on {files:,} files, +{added:,} -{removed:,} lines"
-    failing = sum(1 for step in steps if step.problem)
+    counts = f"{len(plan.action_plan):,} actions on {files:,} files, +{added:,} -{removed:,} lines"
+    failing = len({step.action_id for step in steps if step.problem})
+    if elsewhere is not None:
+        counts += f", {len(elsewhere.actions):,} of them on {elsewhere.server}"
+        failing += sum(1 for one in elsewhere.actions if one.problem)
     return render_line(f"plan {plan.plan_id}: {counts}" + (f"; {failing:,} would fail" if failing else ""))

@@ -61,6 +61,5 @@ class Reached:
         """Where nobody knows more: the first step failed, and the others were never begun."""
         now = render_time(self._clock())
         why = "Cancelled" if problem.reason is Reason.CANCELLED else "Stopped before it was begun"
-        first, *rest = (step.number for step in self._plan.steps)
-        failed = Result(first, "failed", now, now, problem.as_json())
-        return (failed, *(Result(number, "skipped", now, now, None, why) for number in rest))
+        failed = tuple(Result(step.number, "failed", now, now, problem.as_json()) for step in self._plan.steps[:1])
+        return (*failed, *(Result(step.number, "skipped", now, now, None, why) for step in self._plan.steps[1:]))

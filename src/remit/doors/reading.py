@@ -4,7 +4,7 @@ import os
 
 from remit.canonical import digest_bytes
 from remit.confine import beneath
-from remit.confine.names import Located
+from remit.confine.names import Located, locate_below
 from remit.doors.databases import closing
 from remit.doors.folders import opened
 from remit.effects.duplicate import sha256_of
@@ -46,3 +46,13 @@ def read_all(descriptor: int, most: int, where: str) -> tuple[bytes, str]:
     if beneath.identify(descriptor) != seen or len(text) != seen.size:
         raise mismatch("somebody changed the file while it was being read", where)
     return text, digest_bytes(text)
+
+
+def read_below(root: str, path: str, most: int) -> tuple[bytes, str]:
+    """A file below the root, by its path there; all of it, and its digest."""
+    place = locate_below(root, path)
+    with (
+        opened(place.base, place.parents, where=place.path) as folder,
+        closing(beneath.open_file(folder, place.name, where=place.path)) as descriptor,
+    ):
+        return read_all(descriptor, most, place.path)

@@ -4,23 +4,29 @@ The same engine as the plan's, with steps that lead the other way: stage, switch
 found in the stored outcome, never in a file of the project; a backup is used only if it has the hash recorded there.
 """
 
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Final, Literal
 
 from remit.authority.rollback_order import AllowedRollback, verify_rollback
 from remit.authority.signing import Keyring, Signer
 from remit.authority.statuses import sign_rollback_outcome
 from remit.checkpoint.backups import open_backups
-from remit.checkpoint.drift import select
+from remit.checkpoint.drift import is_due, rows_kept
 from remit.checkpoint.manifest import fold, made_folders
 from remit.checkpoint.outputs import MANIFEST, ReportFolder, render_paper
+from remit.checkpoint.row_images import open_rows
 from remit.contracts.outcome import Kept, RollbackOutcome
 from remit.contracts.rollback_manifest import RollbackManifest
 from remit.contracts.rollback_order import RollbackOrder
+from remit.doors.databases import closing
+from remit.doors.elsewhere import read_commit
+from remit.doors.elsewhere_held import HeldTransactions
 from remit.doors.folders import (
     clear_aside,
     make_folders,
@@ -38,7 +44,7 @@ from remit.doors.going import (
     take_back,
 )
 from remit.doors.plan_setting import PlanSetting
-from remit.doors.rollback_look import RollbackPreview, Taken, keep_what_is_there, look_back, noted
+from remit.doors.rollback_look import AskRows, RollbackPreview, Taken, keep_what_is_there, look_back, noted
 from remit.doors.rollback_papers import (
     BegunRollback,
     digest_of_order,
@@ -62,6 +68,9 @@ from remit.journal import Trace
 from remit.policy.decision import Decision, Denial
 from remit.reports.report import refusal_of
 from remit.road import Door, Note, Notes, Preview, Unpublished
+
+_LOG: Final = logging.getLogger("remit.plans")
+_LONGEST_REASON: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +129,15 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
                     next_step="If its backups are still there: --force",
                 )
             )
-        if not denials and not select(taken.manifest, order.checkpoints):
-            denials.append(Denial(Reason.MISUSE, "there is nothing left to restore", where=order.envelope_id))
+        if not denials and not is_due(taken.manifest, order.checkpoints):
+            stays = rows_kept(taken.manifest, order.checkpoints)
+            why = f": {stays.irreversible}" if stays is not None else ""
+            denials.append(Denial(Reason.MISUSE, f"there is nothing left to restore{why}", where=order.envelope_id))
         return Decision((f"rollback order {order.order_id}",), tuple(denials))
 
     def preview(self, granted: AllowedRollback) -> RollbackPreview:
         order = granted.order
-        return look_back(order, self.taken(order.envelope_id), self.setting.rules.root())
+        return look_back(order, self.taken(order.envelope_id), self.setting.rules.root(), self._asking(order))
 
     def consent(self, granted: AllowedRollback, preview: Preview, now: datetime) -> str:
         return f"rollback order {granted.order.order_id}"
@@ -148,6 +159,9 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
 
     # --- 8 ------------------------------------------------------------------------------------------------------------
 
+    def stand_down(self, granted: AllowedRollback) -> None:
+        self._held.close(granted.order.order_id)
+
     def effect(self, granted: AllowedRollback, begun: BegunRollback, note: Note) -> Ran:
         reached = _Waves(note)
         try:
@@ -159,6 +173,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             raise
 
     def _all_or_error(self, begun: BegunRollback, reached: "_Waves") -> Ran:
+        self._begin_rows(begun)
         carried = self._carry_out(begun, reached)
         failed = next((result for result in carried.results if result.state != "done"), None)
         if carried.problem is not None:
@@ -167,6 +182,16 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             reached.note_not_done(carried.results)
             raise _error_of(failed)
         return Ran("SUCCESS", carried.results, used=carried.used)
+
+    def _begin_rows(self, begun: BegunRollback) -> None:
+        """What it changed on a server is put back there, and not yet committed."""
+        if (rows := begun.rows()) is None:
+            return
+        seconds = float(self.setting.rules.config().timeouts.task)
+        with ReportFolder.open(begun.root, begun.folder) as folder, closing(open_rows(folder, rows)) as images:
+            self._held.begin_undo(
+                begun.order.order_id, rows.connection, images, force=begun.order.force, seconds=seconds
+            )
 
     def _back_in_doubt(self, begun: BegunRollback, reached: "_Waves", note: Note, problem: BaseException) -> None:
         try:
@@ -192,13 +217,19 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             return self._runner(begun).carry_out(begun.steps, places, times, reached.may_go_on, restoring=given)
 
     def settle(self, begun: BegunRollback, notes: Notes, note: Note) -> Ran | None:
-        if not begun.steps.steps:
+        rows = begun.rows()
+        if not begun.steps.steps and rows is None:
             return Ran("SUCCESS", ())
-        progress = read_progress(notes)
-        if progress.clearing:  # it was whole and verified: whatever the files are now was made of them since
+        progress, commit = read_progress(notes), read_commit(notes)
+        is_committed = False
+        if commit is not None and progress.verdict is None and not progress.clearing:
+            is_committed = self._held.fate(begun.order.order_id, commit) == "committed"
+            progress = progress._replace(wave=len(begun.steps.waves) - 1)
+        if progress.clearing or is_committed:  # it was whole and verified: the files were changed since, if they were
             sync_folders(begun.root, begun.course().places_there().values())
             return Ran("SUCCESS", self._all_done(begun), verified=True)
-        if progress.verdict is None and progress.undone is None:
+        # With rows, its other half died with the process that held it.
+        if rows is None and progress.verdict is None and progress.undone is None:
             places = begun.course().places_there()
             if self._runner(begun).finish(begun.steps, places, progress.wave, progress.not_done):
                 return Ran("SUCCESS", self._all_done(begun))
@@ -212,10 +243,10 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         return tuple(Result(step.number, "done", now, now) for step in begun.steps.steps)
 
     def undo(self, begun: BegunRollback, notes: Notes, note: Note) -> None:
-        if begun.order.order_id in self._cleared:
+        if begun.order.order_id in self._cleared or self._held.is_committed(begun.order.order_id):
             raise EnvironmentFailed(
                 Reason.ROLLBACK_FAILED,
-                "the files that the plan had left were removed already, so the rollback stands",
+                "what the plan had left was removed already, so the rollback stands",
                 where=f"rollback {begun.order.order_id}",
                 next_step="Run `remit recover`: it will record what was done.",
             )
@@ -224,6 +255,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         self._back(begun, progress._replace(wave=len(begun.steps.waves) - 1), note)
 
     def _back(self, begun: BegunRollback, progress: Progress, note: Note) -> None:
+        self._held.close(begun.order.order_id)
         take_back(begun.course(), self._runner(begun), progress, note)
 
     def _runner(self, begun: BegunRollback) -> Runner:
@@ -241,6 +273,10 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
     def succeed(self, request: RollbackRequest, begun: BegunRollback, made: Ran) -> RollbackOutcome:
         kept = self._kept_folders(begun)
         restored = [item.checkpoint_id for item in begun.chosen() if item.checkpoint_id not in kept]
+        if (rows := begun.rows()) is not None:
+            restored.append(rows.checkpoint_id)
+        if (stays := rows_kept(begun.manifest, begun.order.checkpoints)) is not None:
+            kept[stays.checkpoint_id] = f"Cannot be taken back: {stays.irreversible}"[:_LONGEST_REASON]
         status: Literal["EXECUTED", "PARTIAL"] = "PARTIAL" if kept else "EXECUTED"
         reasons = [Kept(checkpoint_id=checkpoint_id, reason=why) for checkpoint_id, why in kept.items()]
         draft = self._signed(begun.order, begun.manifest, status, restored, reasons, ())
@@ -258,6 +294,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
 
     def publish(self, begun: BegunRollback, outcome: RollbackOutcome) -> None:
         if outcome.status == "FAILED":
+            self._publish_again(begun)
             return
         try:
             with ReportFolder.open(begun.root, begun.folder) as folder:
@@ -268,6 +305,21 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         if begun.order.order_id not in self._cleared:
             done = frozenset(step.number for step in begun.steps.steps)
             require_untouched_aside(begun.course(), done, {})  # once more: writing papers takes its time
+
+    def _publish_again(self, begun: BegunRollback) -> None:
+        """The manifest from before: what a rollback that came to nothing has written of itself is not so."""
+        try:
+            with ReportFolder.open(begun.root, begun.folder) as folder:
+                if folder.read(MANIFEST) is not None:
+                    folder.write({MANIFEST: render_paper(begun.manifest)})
+        except (RemitError, OSError) as problem:
+            _LOG.warning("the manifest of a run could not be written again", extra={"why": str(problem)})
+
+    def commit(self, begun: BegunRollback, outcome: RollbackOutcome, note: Note) -> None:
+        order_id, rows = begun.order.order_id, begun.rows()
+        done_before = order_id in self._cleared or self._held.is_committed(order_id)
+        if outcome.status != "FAILED" and rows is not None and not done_before:
+            self._held.commit(order_id, rows.connection, None, note)
 
     def clear_up(self, begun: BegunRollback, outcome: RollbackOutcome, note: Note) -> None:
         if outcome.status == "FAILED":
@@ -297,6 +349,15 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         return load_rollback_outcome(stored, self.keyring())
 
     # --- inside -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _held(self) -> HeldTransactions:
+        """On database servers, by order."""
+        return HeldTransactions(self.setting.servers)
+
+    def _asking(self, order: RollbackOrder) -> AskRows:
+        seconds = float(self.setting.rules.config().timeouts.task)
+        return lambda rows, images: self._held.look_back(order.order_id, rows.connection, images, seconds)
 
     def _kept_folders(self, begun: BegunRollback) -> dict[str, str]:
         """Folders that the plan had made and that will not be empty, with the reason; the deepest are looked at first.

@@ -2,29 +2,31 @@
 
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
-from remit.checkpoint.drift import judge, paths_of, see, see_databases, select
+from remit.checkpoint.drift import judge, paths_of, rows_due, see, see_databases, select
 from remit.checkpoint.manifest import inverse_steps, say_as_before, say_other_owner
 from remit.checkpoint.outputs import DRIFTED, ReportFolder
 from remit.checkpoint.pruning import in_use
+from remit.checkpoint.row_images import open_rows
 from remit.confine import beneath
 from remit.confine.names import locate_below
 from remit.contracts.outcome import PlanOutcome
-from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.contracts.rollback_order import RollbackOrder
-from remit.doors.databases import require_idle
+from remit.doors.databases import closing, require_idle
 from remit.doors.folders import given_rights, look_at_folders, needed_folders, opened
+from remit.doors.postgres_engine import Drift
 from remit.doors.rollback_papers import BegunRollback, digest_of_order
 from remit.doors.running import paths_of as paths_of_steps
 from remit.effects.database_files import MARK, is_marked
 from remit.effects.plan_steps import State, Step, StepPlan
-from remit.errors import RemitError
+from remit.errors import Reason, Refused, RemitError
 from remit.road import Preview
 
 _DRIFTED_FROM: Final = 5_000
@@ -56,9 +58,14 @@ class RollbackPreview(Preview):
     states: Mapping[str, State | None]
 
 
-def look_back(order: RollbackOrder, taken: Taken, root: str) -> RollbackPreview:
-    """Refuses where a backup that is needed is damaged, a database is in use, or a file was changed since and `force`
-    was not given. No limit of today counts: what was kept has the sizes that the manifest says.
+AskRows = Callable[[RowsCheckpoint, int], Sequence[Drift]]
+"""Which rows on the server are not as the run left them; given what was kept of them, open."""
+
+
+def look_back(order: RollbackOrder, taken: Taken, root: str, ask: AskRows) -> RollbackPreview:
+    """Refuses where a backup that is needed is damaged, a database is in use or its server cannot be asked, or a file
+    or a row was changed since and `force` was not given. No limit of today counts: what was kept has the sizes that the
+    manifest says.
     """
     checkpoints = select(taken.manifest, order.checkpoints)
     states = see(root, paths_of(checkpoints))
@@ -66,6 +73,8 @@ def look_back(order: RollbackOrder, taken: Taken, root: str) -> RollbackPreview:
     with ReportFolder.open(root, taken.folder) as folder:
         verify_backups(folder, due)  # what is as before already needs none
         databases = see_databases(root, paths_of(due)) | kept_databases(folder, due)
+        if (rows := rows_due(taken.manifest, order.checkpoints)) is not None:
+            _require_rows_as_left(rows, folder, ask, force=order.force)
     steps = inverse_steps(taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
     steps = _marked(steps, databases)
     places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
@@ -86,6 +95,19 @@ def look_back(order: RollbackOrder, taken: Taken, root: str) -> RollbackPreview:
         folders=needed_folders(looks, made),
         states=states,
     )
+
+
+def _require_rows_as_left(rows: RowsCheckpoint, folder: ReportFolder, ask: AskRows, *, force: bool) -> None:
+    with closing(open_rows(folder, rows)) as images:
+        drifted = ask(rows, images)
+    if drifted and not force:
+        named = ", ".join(f"{one.table} ({one.rows:,} {'row' if one.rows == 1 else 'rows'})" for one in drifted[:20])
+        raise Refused(
+            Reason.DRIFTED,
+            f"rows were changed since the plan ran, and nothing was restored: {named}",
+            where=rows.server,
+            next_step="Restore the files with --checkpoint; or the rows too with --force: what they are now is lost.",
+        )
 
 
 def keep_what_is_there(order: RollbackOrder, taken: Taken, root: str, preview: RollbackPreview) -> None:

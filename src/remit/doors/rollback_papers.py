@@ -7,9 +7,9 @@ from typing import Any, Final
 from remit.authority.signing import Keyring
 from remit.authority.statuses import verify_rollback_outcome
 from remit.canonical import canonical_bytes, digest_bytes
-from remit.checkpoint.drift import select
+from remit.checkpoint.drift import rows_due, select
 from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest
+from remit.contracts.rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.contracts.rollback_order import RollbackOrder
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.doors.going import Course
@@ -37,6 +37,10 @@ class BegunRollback:
 
     def chosen(self) -> list[Checkpoint]:
         return select(self.manifest, self.order.checkpoints)
+
+    def rows(self) -> RowsCheckpoint | None:
+        """Those on a server that are to be restored."""
+        return rows_due(self.manifest, self.order.checkpoints)
 
     def as_before(self) -> list[Checkpoint]:
         """Those of the chosen files that no step leads to: they were as before the plan already."""

@@ -106,8 +106,13 @@ class Runner:
         self._is_cancelled = is_cancelled
         self._on_progress = on_progress
 
-    def simulate(self, plan: StepPlan, places: Mapping[int, Located], times: Times) -> tuple[Seen, ...]:
-        """What each step would do to the files as they are. Nothing is changed: the process may only read."""
+    def simulate(
+        self, plan: StepPlan, places: Mapping[int, Located], times: Times, prepared: Mapping[str, int] | None = None
+    ) -> tuple[Seen, ...]:
+        """What each step would do to the files as they are. Nothing is changed: the process may only read.
+
+        `prepared` are files that were made before and are to be looked through, by the sources of their steps.
+        """
         frames: dict[int, dict[str, Any]] = {}
         texts: dict[int, list[str]] = {}
 
@@ -118,7 +123,7 @@ class Runner:
                 frames[message["number"]] = dict(message)
 
         order = self.order(self._effects.simulate, places, PathUse.READ, times)
-        self._run(order, plan, on_step=hear, is_cancelled=self._is_cancelled)
+        self._run(order, plan, on_step=hear, is_cancelled=self._is_cancelled, more=prepared)
         if sorted(frames) != list(range(len(plan.steps))):
             raise not_as_agreed("it did not tell of every step")
         return tuple(read_seen(frames[step.number], "".join(texts.get(step.number, []))) for step in plan.steps)
@@ -226,8 +231,9 @@ class Runner:
         *,
         on_step: Callable[[Mapping[str, Any]], None] | None = None,
         is_cancelled: Callable[[], bool] | None = None,
+        more: Mapping[str, int] | None = None,
     ) -> dict[str, Any] | None:
-        with plan_given(plan) as given:
+        with plan_given(plan, more) as given:
             return self._host.run(order, given=given, on_step=on_step, is_cancelled=is_cancelled).output
 
     def order(self, effect: str, places: Mapping[int, Located], use: PathUse, times: Times = _ANY_TIME) -> Order:

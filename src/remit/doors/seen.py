@@ -56,8 +56,6 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
     diff = frame["diff"] or {}
     added, removed = (_count(diff.get(name, 0)) for name in ("added", "removed"))
     preview = show_text(_text(diff.get("preview", "")))[:MAX_PREVIEW]
-    findings = frame.get("findings") or []
-    remarks = frame.get("remarks") or []
     problem = frame.get("problem")
     return Seen(
         number=frame["number"],
@@ -68,10 +66,18 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
         diff=DiffSummary(lines_added=added, lines_removed=removed, preview=preview),
         left_out=_count(diff.get("left_out", 0)),
         text=show_text(text[: 2 * MAX_DIFF]),
-        findings=tuple(_finding(finding) for finding in findings[:MAX_FINDINGS]),
-        remarks=tuple(render_line(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS]),
+        findings=read_findings(frame.get("findings") or []),
+        remarks=read_remarks(frame.get("remarks") or []),
         problem=None if problem is None else error_of(problem),
     )
+
+
+def read_findings(findings: Sequence[Any]) -> tuple[FoundIn, ...]:
+    return tuple(_finding(finding) for finding in findings[:MAX_FINDINGS])
+
+
+def read_remarks(remarks: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(render_line(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS])
 
 
 def error_of(error: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """A text of SQL, run in a sandboxed process on a file that is a copy; and what that process says of it, read with care.
 
-What it says is data: of the agreed shape, cut to a bound, masked and printable. Of the text and of the parameters it
-holds nothing but names; the rows that a SELECT gives are for a preview only.
+What it says is data: of the agreed shape, cut to a bound, masked and printable. Of the parameters it holds nothing but
+names; the text of the statements, and the rows that a SELECT gives, are for a preview only.
 """
 
 import importlib.util
@@ -21,7 +21,8 @@ from remit.contracts.sql_told import (
     ToldColumn,
     ToldStatement,
 )
-from remit.doors.seen import not_as_agreed
+from remit.doors.seen import FoundIn, not_as_agreed, read_findings, read_remarks, show_text
+from remit.effects.handlers import NEW_FILE
 from remit.effects.registry import PathUse
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, render_line
 from remit.masking import mask_field
@@ -40,6 +41,7 @@ _PULSE_SECONDS: Final = 0.5
 _LONGEST_NAME: Final = 200
 _LONGEST_WORDS: Final = 2_000
 _LONGEST_CELL: Final = 4_200
+_LONGEST_TEXT: Final = 2_000
 _OF_THE_TEXT: Final = "the SQL text"
 # A column without a name of its own is called by its expression, and that may hold what was written into the text.
 _NAME: Final = re.compile(r"[^\W\d]\w*(\(([^\W\d][\w.]*|\*)?\))?")
@@ -62,8 +64,12 @@ class Question(NamedTuple):
     """A new file, in a folder of its own."""
     form: str | None
     seconds: float
+    results_mode: int = NEW_FILE
+    """Of the file that the results will be in."""
     expected: bytes | None = None
     """JSON: the rows that its one SELECT must give. Then none is handed out."""
+    shared_parameters: bool = False
+    """They are for several texts, and this one need not use all of them."""
 
 
 class Answer(NamedTuple):
@@ -75,6 +81,11 @@ class Answer(NamedTuple):
     columns: tuple[ToldColumn, ...]
     rows: tuple[tuple[str | None, ...], ...]
     result_rows: int
+    texts: tuple[str, ...] = ()
+    """Of the first statements."""
+    findings: tuple[FoundIn, ...] = ()
+    """In the rows that were saved: what a person has to approve."""
+    remarks: tuple[str, ...] = ()
 
 
 class Engine:
@@ -136,9 +147,10 @@ class Engine:
             inputs={
                 "mode": "read" if question.reads_only else "write",
                 "parameters": dict(question.parameters),
+                "shared_parameters": question.shared_parameters,
                 "alias": question.alias,
                 "expect_results": question.expect_results,
-                "results": None if question.form is None else {"format": question.form},
+                "results": None if question.form is None else {"format": question.form, "mode": question.results_mode},
                 "memory_bytes": self._memory_bytes,
                 "preview_rows": MAX_ROWS_SHOWN if question.expected is None else 0,
             },
@@ -219,27 +231,40 @@ def read_answer(output: Mapping[str, Any] | None) -> Answer:
 def _read(output: Mapping[str, Any]) -> Answer:
     statements = _list(output["statements"])
     columns = [(str(column["name"]), str(column["type"])) for column in _list(output["schema"])[:MAX_COLUMNS_TOLD]]
-    changed = output["changed"]
-    if not isinstance(changed, bool):
+    changed, anonymous = output["changed"], output.get("names_are_values", False)
+    if not isinstance(changed, bool) or not isinstance(anonymous, bool):
         raise TypeError("no flag")
     return Answer(
         changed=changed,
         statements=tuple(_statement(one) for one in statements[:MAX_STATEMENTS_TOLD]),
         left_out=max(len(statements) - MAX_STATEMENTS_TOLD, 0),
-        columns=tuple(_column(number, *column) for number, column in enumerate(columns, start=1)),
+        columns=tuple(
+            _column(number, "" if anonymous else name, kind) for number, (name, kind) in enumerate(columns, start=1)
+        ),
         rows=tuple(
             tuple(_cell(name, cell) for (name, _), cell in zip(columns, _list(row), strict=False))
             for row in _list(output["rows"])[:MAX_ROWS_SHOWN]
         ),
         result_rows=int(output["result_rows"]),
+        texts=tuple(_shown_text(text) for text in _list(output.get("texts", []))[:MAX_STATEMENTS_TOLD]),
+        findings=read_findings(_list(output.get("findings", []))),
+        remarks=read_remarks(_list(output.get("remarks", []))),
     )
+
+
+def _shown_text(text: Any) -> str:
+    """Masked before it is cut."""
+    if not isinstance(text, str):
+        raise TypeError("no text")
+    shown = show_text(text)
+    return shown if len(shown) <= _LONGEST_TEXT else shown[:_LONGEST_TEXT] + "..."
 
 
 def _statement(one: Mapping[str, Any]) -> ToldStatement:
     return ToldStatement.from_tree(
         {
             "number": one["number"],
-            "kind": one["kind"],
+            "kind": "UPSERT" if one.get("upserts") else one["kind"],
             "words": render_line(str(one["words"])[:_LONGEST_WORDS]),
             "reads": _names(one["reads"]),
             "writes": _names(one["writes"]),
@@ -278,6 +303,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 _ROWS: Final = {
     "INSERT": "inserted into",
+    "UPSERT": "inserted or updated in",
     "UPDATE": "updated in",
     "DELETE": "deleted from",
     "MERGE_INTO": "merged into",

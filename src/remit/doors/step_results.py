@@ -39,10 +39,15 @@ class StepResults:
                 self._end(number, phase, message, now)
 
     def _end(self, number: int, phase: Any, message: Mapping[str, Any], now: str) -> None:
-        error = error_of(message["error"]) if phase == "failed" else None
+        error = self._error(number, message["error"]) if phase == "failed" else None
         reason = str(message.get("reason", ""))[:500] if phase == "skipped" else ""
         self._ended[number] = Result(number, phase, self._started.get(number, now), now, error, reason)
         self._on_progress(len(self._ended), len(self._plan.steps))
+
+    def _error(self, number: int, told: Mapping[str, str]) -> dict[str, str]:
+        """As we found it, if we knew before that the step could not be done: not all of it is a process's to say."""
+        known = self._plan.steps[number].problem
+        return error_of(known if known is not None else told)
 
     def asking(self, may_go_on: MayGoOn) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
         """The answers to one process that has all waves: it asks before each that has something to do."""

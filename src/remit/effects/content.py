@@ -84,14 +84,18 @@ def find_in_final(path: str, content: bytes, mode: int, checks: Mapping[str, Che
 
 def find_in_added(path: str, edited: Edited) -> list[Finding]:
     """Of what is new: credentials, and in data files commands."""
-    is_data = _suffix(path) in _DATA
     secrets: list[Finding] = []
-    commands: list[Finding] = []
     for window in _windows(edited.content, new_ranges(edited)):
         secrets += islice(_secrets(window), MAX_FINDINGS - len(secrets))
-        if is_data:
-            commands += islice(_commands(window), MAX_FINDINGS - len(commands))
-    return [*commands, *secrets]
+    return [*find_commands(path, edited), *secrets]
+
+
+def find_commands(path: str, edited: Edited) -> list[Finding]:
+    """Of what is new in a data file: commands alone."""
+    commands: list[Finding] = []
+    for window in _windows(edited.content, new_ranges(edited)) if _suffix(path) in _DATA else ():
+        commands += islice(_commands(window), MAX_FINDINGS - len(commands))
+    return commands
 
 
 def _suffix(path: str) -> str:

@@ -91,6 +91,36 @@ class SchemaUpdateHandler(FileModifyHandler):
         return edited._replace(said=f"Schema updated: {edited.said}")
 
 
+class PreparedHandler:
+    """For actions that were tried out on copies before the plan began: their new bytes come along with the step, and
+    are put in place as they are. There is nothing to edit.
+    """
+
+    move: Move = "modify"
+
+    def edit(self, before: bytes | None, operation: Mapping[str, Any], editors: Editors) -> Edited | None:  # noqa: ARG002
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "the new bytes of this file were made before the plan began, and did not come along",
+            next_step="Nothing was done to the file. Have the plan approved anew.",
+        )
+
+    def mode(self, before: int | None, operation: Mapping[str, Any], *, keep: bool) -> int:  # noqa: ARG002
+        return before if keep and before is not None else NEW_FILE
+
+
+class SqlExecuteHandler(PreparedHandler):
+    """A database, or a file of rows, as the statements left it on a copy."""
+
+    action_type = "SQL_EXECUTE"
+
+
+class PipelineRunHandler(PreparedHandler):
+    """One of the files that the pipeline left on copies of them."""
+
+    action_type = "PIPELINE_RUN"
+
+
 def handlers(require_schema: RequireSchema | None = None) -> Mapping[str, Handler]:
     """By the type of action. Without `require_schema`, no schema can be updated."""
     known: tuple[Handler, ...] = (
@@ -99,6 +129,8 @@ def handlers(require_schema: RequireSchema | None = None) -> Mapping[str, Handle
         FileDeleteHandler(),
         FileRenameHandler(),
         SchemaUpdateHandler(require_schema),
+        SqlExecuteHandler(),
+        PipelineRunHandler(),
     )
     return {handler.action_type: handler for handler in known}
 

@@ -21,6 +21,8 @@ class PathUse(StrEnum):
     """The file exists and is moved away or removed."""
     MAKE = "make"
     """Nothing is there, and a file will be."""
+    WORK = "work"
+    """The folder itself: everything below it is read, made, changed and removed. For copies that a program works on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from remit.effects.handlers import Editors, Handler, edit_file
 from remit.effects.plan_files import (
     Read,
     as_error,
+    mismatch,
     missing,
     read_file,
     read_plan,
@@ -26,13 +27,16 @@ from remit.effects.plan_files import (
 )
 from remit.effects.plan_steps import State, Step, StepPlan
 from remit.effects.virtual_tree import VirtualTree
-from remit.effects.work import Work
+from remit.effects.work import Work, read_given
 from remit.errors import Reason, Refused, RemitError
 
 MAX_PIECE: Final = 64 << 10
 """Characters of a diff in one message."""
 MAX_DIFFS: Final = 8 << 20
 """Characters of all diffs of a plan. Of what is past that, the lines are counted."""
+
+MAX_COMPARED: Final = 4 << 20
+"""Bytes of a file that was prepared. Of a larger one no lines are told."""
 
 MAX_FINDINGS: Final = 100
 """Of one step. More of them say nothing more."""
@@ -85,7 +89,10 @@ class Simulate:
                 if step.problem is not None:
                     raise as_error(step.problem)
                 _require_needed(plan, step, failing)
-                seen = _as_told(step) if _is_told(step) else looking.see(step)
+                if step.source in work.given:
+                    seen = looking.see_prepared(step, read_given(work, step.source, plan.max_file_bytes))
+                else:
+                    seen = _as_told(step) if _is_told(step) else looking.see(step)
             except RemitError as problem:
                 failing.add(step.number)
                 work.step(_problem_frame(step, tree, problem))
@@ -132,6 +139,23 @@ class _Looking:
             return self._see_rename(step, before)
         tree.require_ordinary(step.path)
         return self._see_delete(step, before) if step.move == "delete" else self._see_content(step, before)
+
+    def see_prepared(self, step: Step, content: bytes) -> _Seen:
+        """New bytes that somebody else made: looked through like those of an edit. Their lines are for a preview only,
+        since they may be anybody's data, so no report has one.
+        """
+        path, before, after = self._plan.paths[step.path], step.before, step.after
+        if after is None or not after.is_alike(state_of(content, after.mode)):
+            raise mismatch("what was prepared is not what was told", path)
+        old = None if before is None else self._tree.content(step.path)
+        edited = Edited(content, None, step.said)
+        findings = self._find_all(step, path, edited, after.mode)
+        self._tree.put(step.path, content, after)
+        if max(len(content), len(old or b"")) > MAX_COMPARED:
+            diff = _NO_DIFF
+        else:
+            diff = self._diff_whole(path, old, content)._replace(preview="")
+        return _Seen(before, after, step.said, diff, findings, remarks(path, edited))
 
     def _see_delete(self, step: Step, before: State | None) -> _Seen:
         path = self._plan.paths[step.path]

@@ -57,6 +57,8 @@ class Work(NamedTuple):
     """So much is done of so much. The host may drop it."""
     ask: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
     """Put a question to the host and wait; the wall clock stands still meanwhile."""
+    connected: Any = None
+    """What `Connecting.connect` returned."""
     step: Callable[[Mapping[str, Any]], None] = lambda _: None
     """Tell the host of one of the order's steps: its `number`, a `phase`, and what belongs to that. No answer comes.
 
@@ -79,6 +81,13 @@ class Effect(Protocol):
         With `finish`, an effect that had reached the world is completed, and its output returned; one that had not is
         cleared away, and None returned. Without, it is undone in either case. May itself be killed and called again.
         """
+
+
+class Connecting(Effect, Protocol):
+    """One that has a connection to a server."""
+
+    def connect(self, work: Work) -> Any:
+        """Make it, before the walls close: for trusted code, which heeds nothing but what the host gave it."""
 
 
 def read_given(work: Work, name: str, most: int) -> bytes:

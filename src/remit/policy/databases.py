@@ -10,12 +10,15 @@ from typing import Final, NamedTuple
 
 from remit.confine.names import plain_spelling
 from remit.contracts.config import DuckdbConnection, PostgresqlConnection, SystemConfig
-from remit.contracts.plan import Action, Plan, SqlAction
+from remit.contracts.plan import Action, PipelineAction, Plan, SqlAction
 from remit.contracts.validation_rules import SqlExpect
 from remit.effects.database_files import LOG
 from remit.errors import Reason
 from remit.policy.decision import Denial
+from remit.policy.elsewhere import FORMATS as SERVER_FORMATS
+from remit.policy.elsewhere import order_mark, server_of, wrong_elsewhere
 from remit.policy.graph import paths_of_action
+from remit.policy.pipelines import pipeline_files, touched_files
 
 MAX_SQL_ACTIONS: Final = 100
 """Of one plan: each has a file that is open until the plan has ended."""
@@ -68,16 +71,21 @@ def touched_by(config: SystemConfig) -> Callable[[Action], Sequence[str]]:
     """For the order of actions: the files by which one can depend on another. Reading a database counts."""
 
     def touched(action: Action) -> Sequence[str]:
+        if isinstance(action, PipelineAction):
+            return [*touched_files(action, config), *order_mark(action, config)]
         if not isinstance(action, SqlAction):
-            return paths_of_action(action)
+            return [*paths_of_action(action), *order_mark(action, config)]
         files = sql_files(action, config)
-        return [path for path in (files.results, files.database) if path is not None]
+        named = [path for path in (files.results, files.database) if path is not None]
+        return [*named, *order_mark(action, config)]
 
     return touched
 
 
 def changed_paths(action: Action, config: SystemConfig) -> Sequence[str]:
     """The files that an action changes, or may, each in its one spelling."""
+    if isinstance(action, PipelineAction):
+        return [plain_spelling(path) for path in pipeline_files(action, config).writes]
     if not isinstance(action, SqlAction):
         return paths_of_action(action)
     changed = sql_files(action, config).changed
@@ -86,16 +94,24 @@ def changed_paths(action: Action, config: SystemConfig) -> Sequence[str]:
 
 def named_paths(action: Action, config: SystemConfig) -> Sequence[str]:
     """These, and the files that it reads: what it does may tell of them."""
+    if isinstance(action, PipelineAction):
+        files = pipeline_files(action, config)
+        return [plain_spelling(path) for path in (*files.writes, *files.reads)]
     return sql_files(action, config).named if isinstance(action, SqlAction) else paths_of_action(action)
 
 
-def written_path(action: SqlAction, config: SystemConfig) -> str | None:
-    """The one that it may change, as the plan spells it, or the configuration."""
-    return action.operation.save_results_to or _database(action, config)
+def written_paths(action: SqlAction | PipelineAction, config: SystemConfig) -> Sequence[str]:
+    """Those that it may change, as the plan spells them, or the configuration."""
+    if isinstance(action, PipelineAction):
+        return pipeline_files(action, config).writes
+    changed = action.operation.save_results_to or _database(action, config)
+    return [changed] if changed is not None else []
 
 
-def read_paths(action: SqlAction, config: SystemConfig) -> Sequence[str]:
+def read_paths(action: SqlAction | PipelineAction, config: SystemConfig) -> Sequence[str]:
     """Those that it only reads, spelled likewise."""
+    if isinstance(action, PipelineAction):
+        return pipeline_files(action, config).reads
     database = None if action.operation.save_results_to is None else _database(action, config)
     return [path for path in (database, action.operation.query_file) if path is not None]
 
@@ -113,6 +129,7 @@ def format_of(path: str) -> str | None:
 
 def wrong_sql(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     """Every rule for actions that run SQL, but for those about paths in general."""
+    yield from wrong_elsewhere(plan, config)
     actions = [action for action in plan.action_plan if isinstance(action, SqlAction)]
     if not actions:
         return
@@ -143,8 +160,15 @@ def wrong_rules(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         )
     for number, rule in rules:
         where = f"validation_rules, {number}, connection"
-        yield from _wrong_name(rule.connection, config, where, "rule")
+        yield from _wrong_name(rule.connection, config, where)
         connection = config.connections.get(rule.connection)
+        if isinstance(connection, PostgresqlConnection):
+            yield Denial(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "a rule cannot ask a PostgreSQL database",
+                where=where,
+                next_step="Let a statement of the plan fail instead, such as a cast of a wrong count; or check a file.",
+            )
         if isinstance(connection, DuckdbConnection) and connection.path is None:
             yield Denial(
                 Reason.MALFORMED,
@@ -162,7 +186,7 @@ def rule_database(rule: SqlExpect, config: SystemConfig) -> str | None:
 
 def _wrong_connection(action: SqlAction, config: SystemConfig) -> Iterator[Denial]:
     name = action.operation.connection
-    yield from _wrong_name(name, config, _place(action, "connection"), "action")
+    yield from _wrong_name(name, config, _place(action, "connection"))
     connection = config.connections.get(name)
     if not isinstance(connection, DuckdbConnection):
         return
@@ -176,7 +200,7 @@ def _wrong_connection(action: SqlAction, config: SystemConfig) -> Iterator[Denia
         )
 
 
-def _wrong_name(name: str, config: SystemConfig, where: str, thing: str) -> Iterator[Denial]:
+def _wrong_name(name: str, config: SystemConfig, where: str) -> Iterator[Denial]:
     connection = config.connections.get(name)
     if connection is None:
         known = ", ".join(sorted(config.connections)[:20])
@@ -185,13 +209,6 @@ def _wrong_name(name: str, config: SystemConfig, where: str, thing: str) -> Iter
             f"remit.yaml has no connection called {name!r}",
             where=where,
             next_step=f"Name one of these: {known}." if known else "Add it to `connections` in remit.yaml.",
-        )
-    elif isinstance(connection, PostgresqlConnection):
-        yield Denial(
-            Reason.CAPABILITY_UNSUPPORTED,
-            "a plan cannot use a PostgreSQL database yet",
-            where=where,
-            next_step=f"Leave this {thing} out, or use a DuckDB database.",
         )
 
 
@@ -211,6 +228,13 @@ def _wrong_results(action: SqlAction, config: SystemConfig) -> Iterator[Denial]:
             "the suffix of this file does not say how rows are to be saved in it",
             where=_place(action, "save_results_to"),
             next_step="Use .parquet, .csv or .json.",
+        )
+    elif saved_to is not None and server_of(action, config) and format_of(saved_to) not in SERVER_FORMATS:
+        yield Denial(
+            Reason.CAPABILITY_UNSUPPORTED,
+            "rows of a PostgreSQL database cannot be saved in this form",
+            where=_place(action, "save_results_to"),
+            next_step="Use .csv or .json.",
         )
 
 
@@ -232,7 +256,7 @@ def _in_the_way(plan: Plan, actions: Sequence[SqlAction], config: SystemConfig) 
                 next_step="Name another file.",
             )
     for other in plan.action_plan:
-        if isinstance(other, SqlAction):
+        if isinstance(other, SqlAction | PipelineAction):  # a pipeline works on what the action before it left
             continue
         for path in paths_of_action(other):
             if path in taken:

@@ -28,6 +28,8 @@ class Judged(NamedTuple):
     state: Literal["done", "failed", "skipped"]
     reason: Reason | None = None
     """Why it failed, or was skipped."""
+    action_id: str = ""
+    """Whose step it is: an action may have several. Empty: nobody's but its own."""
 
 
 class PlanFate(NamedTuple):
@@ -48,9 +50,15 @@ def decide_fate(results: Sequence[Judged], instructions: ExecutionInstructions) 
         return PlanFate("BACK", "CANCELLED")
     if not any(result.state == "done" for result in results):
         return PlanFate("BACK", "FAILED")
-    if instructions.rollback_on_failure or any(map(_is_grave, results)):
+    if instructions.rollback_on_failure or any(map(_is_grave, results)) or _is_any_in_half(results):
         return PlanFate("BACK", "ROLLED_BACK")
     return PlanFate("KEEP", "PARTIAL")
+
+
+def _is_any_in_half(results: Sequence[Judged]) -> bool:
+    """Whether an action changed some of its files and not others: of what belongs together, no part stays."""
+    done = {result.action_id for result in results if result.state == "done"}
+    return any(result.action_id in done for result in results if result.action_id and result.state != "done")
 
 
 def _is_grave(result: Judged) -> bool:

@@ -8,7 +8,7 @@ from remit.confine.names import Located, locate_below, plain_spelling
 from remit.contracts.config import SystemConfig
 from remit.contracts.envelope import Approvals
 from remit.contracts.operations import ReplaceContent
-from remit.contracts.plan import Action, FileRename, Plan, SqlAction
+from remit.contracts.plan import Action, FileRename, PipelineAction, Plan, SqlAction
 from remit.contracts.validation_rules import MatchesJsonSchema, SqlExpect
 from remit.errors import Reason, Refused
 from remit.policy.databases import (
@@ -17,13 +17,14 @@ from remit.policy.databases import (
     read_paths,
     rule_database,
     touched_by,
-    written_path,
+    written_paths,
     wrong_rules,
     wrong_sql,
 )
 from remit.policy.decision import Decision, Denial
 from remit.policy.findings import Needed, uncovered
 from remit.policy.graph import order_actions
+from remit.policy.pipelines import is_reversible, wrong_pipelines
 from remit.policy.protected import group_of, is_forbidden
 
 MAX_PLAN_PATH_BYTES: Final = 256 << 10
@@ -31,15 +32,12 @@ MAX_PLAN_PATH_BYTES: Final = 256 << 10
 MAX_PROTECTED: Final = 1_000
 """As many as an approval can name."""
 
-_NOT_BUILT: Final = frozenset({"PIPELINE_RUN"})
-_NEVER_UNDONE: Final = frozenset({"PIPELINE_RUN"})
-
 
 def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approvals | None) -> Decision:
     """Every rule, so that a refusal names all that is wrong. Without approvals, protected files are not denied yet."""
     if too_much := tuple(_too_much(plan, config)):
         return Decision(denials=too_much)  # and no more work for one who asks for too much
-    denials = [*_unsupported(plan), *_unclear(plan), *wrong_sql(plan, config), *wrong_rules(plan, config)]
+    denials = [*_unclear(plan), *wrong_sql(plan, config), *wrong_pipelines(plan, config), *wrong_rules(plan, config)]
     denials += [*_wrong_paths(plan, config, root), *_wrong_order(plan, config)]
     needed = needed_approvals(plan, config)
     if len(needed.protected) > MAX_PROTECTED:
@@ -66,7 +64,11 @@ def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
     named = dict.fromkeys(itertools.chain(changed, read))
     return Needed(
         protected=tuple(path for path in named if group_of(path, config.protected)),
-        irreversible=tuple(action.action_id for action in plan.action_plan if action.action_type in _NEVER_UNDONE),
+        irreversible=tuple(
+            action.action_id
+            for action in plan.action_plan
+            if isinstance(action, PipelineAction) and not is_reversible(action, config)
+        ),
     )
 
 
@@ -74,17 +76,6 @@ def paths_of(plan: Plan, config: SystemConfig, root: str) -> tuple[Located, ...]
     """Every file that the plan changes, once, in the order in which they are named. Refuses a path that leads out."""
     named = (path for action in plan.action_plan for path in _written_paths(action, config))
     return tuple(dict.fromkeys(locate_below(root, path) for path in named))
-
-
-def _unsupported(plan: Plan) -> Iterator[Denial]:
-    for action in plan.action_plan:
-        if action.action_type in _NOT_BUILT:
-            yield Denial(
-                Reason.CAPABILITY_UNSUPPORTED,
-                f"{action.action_type} is not supported",
-                where=_place(action, "action_type"),
-                next_step="Leave this action out.",
-            )
 
 
 def _unclear(plan: Plan) -> Iterator[Denial]:
@@ -119,13 +110,13 @@ def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial
                 where=_place(action, "new_path"),
                 next_step="Name another path.",
             )
-        if isinstance(action, SqlAction):
+        if isinstance(action, SqlAction | PipelineAction):
             yield from _wrong_read_paths(action, config, root)
     yield from _wrong_rule_paths(plan, config, root)
     yield from _files_as_folders(located)
 
 
-def _wrong_read_paths(action: SqlAction, config: SystemConfig, root: str) -> Iterator[Denial]:
+def _wrong_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, root: str) -> Iterator[Denial]:
     """What an action only reads is below the root all the same, and none of what Remit keeps."""
     for path in read_paths(action, config):
         try:
@@ -177,7 +168,8 @@ def _files_as_folders(located: Mapping[tuple[str, ...], str]) -> Iterator[Denial
 
 def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
     # Only the action itself is counted, not its new name: a renamed file is one file.
-    files = {tuple(changed_paths(action, config)[:1]) for action in plan.action_plan}
+    counted = ((action, changed_paths(action, config)) for action in plan.action_plan)
+    files = {path for action, paths in counted for path in (paths[:1] if isinstance(action, FileRename) else paths)}
     if len(files) > config.limits.max_files:
         yield Denial(
             Reason.LIMIT_EXCEEDED,
@@ -205,15 +197,15 @@ def _wrong_order(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
 
 
 def _all_paths(action: Action, config: SystemConfig) -> Sequence[str]:
-    return named_paths(action, config) if isinstance(action, SqlAction) else _written_paths(action, config)
+    reads_too = isinstance(action, SqlAction | PipelineAction)
+    return named_paths(action, config) if reads_too else _written_paths(action, config)
 
 
 def _written_paths(action: Action, config: SystemConfig) -> Sequence[str]:
     """As the plan spells them, or the configuration."""
-    if isinstance(action, SqlAction):
-        changed = written_path(action, config)
-        return [changed] if changed is not None else []
-    named = [action.target] if action.target is not None else []
+    if isinstance(action, SqlAction | PipelineAction):
+        return written_paths(action, config)
+    named = [action.target]
     if isinstance(action, FileRename):
         named.append(action.operation.new_path)
     return named

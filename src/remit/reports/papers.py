@@ -1,5 +1,6 @@
 """The papers of a run as files: rendered from its stored outcome, and put in their place, durably."""
 
+import contextlib
 from typing import NamedTuple
 
 from remit.checkpoint.outputs import CHANGE_LOG, EXECUTION_REPORT, MANIFEST, STATUS, ReportFolder, render_paper
@@ -7,6 +8,7 @@ from remit.contracts.change_log import ChangeLog
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.report import ExecutionReport
 from remit.contracts.rollback_manifest import RollbackManifest
+from remit.errors import RemitError
 from remit.faultpoints import reach
 
 
@@ -38,6 +40,12 @@ def publish(folder: ReportFolder, outcome: PlanOutcome) -> None:
     """Durable on return; again is the same. EnvironmentFailed if the disk is full, or the folder cannot be written."""
     folder.write(render_papers(outcome))
     reach("plan.published")
+
+
+def clear_half_written(outcome: PlanOutcome, root: str) -> None:
+    """What a process that was killed left of papers, once somebody else has settled its run."""
+    with contextlib.suppress(RemitError), ReportFolder.open(root, outcome.status.folder.rpartition("/")[2]) as folder:
+        folder.clear_half_written()
 
 
 def restore_papers(folder: ReportFolder, outcome: PlanOutcome, manifest: RollbackManifest | None = None) -> list[str]:

@@ -12,6 +12,7 @@ from remit.effects.plan_steps import Result, Step
 from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.ids import Clock, parse_time, render_time
 from remit.printable import printable
+from remit.reports.pipelines import pipelines_within
 from remit.reports.run import ActedElsewhere, Run, code_of, cut, error_of, later
 from remit.reports.sql import told_within
 from remit.version import __version__
@@ -60,7 +61,13 @@ def build_report(run: Run) -> ExecutionReport:
         rollback_manifest_id=run.ids.manifest_id if run.has_manifest else None,
         warnings=tuple(cut(warning, 1_000) for warning in _warnings(run)),
         sql=told_within(_told(run), [result.number for result in run.results if result.state == "done"]),
+        pipelines=pipelines_within(run.pipelines),
     )
+
+
+def _acted(run: Run) -> list[Acted]:
+    elsewhere: list[Acted] = [*run.elsewhere]
+    return [*elsewhere, *run.steps.steps]
 
 
 def _told(run: Run) -> dict[int, SqlTold]:
@@ -71,7 +78,7 @@ def _worst_of_each(run: Run) -> list[tuple[Acted, Result]]:
     """Of each action, the step that says how it ended: one that changes several files is done when all of them are."""
     results = {result.number: result for result in run.results}
     ends: dict[str, tuple[Acted, Result]] = {}
-    for step in (*run.elsewhere, *run.steps.steps):
+    for step in _acted(run):
         result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_BEGUN))
         known = ends.get(step.action_id)
         if known is None or _GRAVITY.index(result.state) > _GRAVITY.index(known[1].state):
@@ -82,7 +89,7 @@ def _worst_of_each(run: Run) -> list[tuple[Acted, Result]]:
 def build_errors(run: Run, clock: Clock) -> tuple[ErrorResponse, ...]:
     """One for each action that failed or was left out because of another, and one for what befell the whole plan."""
     at = render_time(clock())
-    steps: dict[int, Acted] = {step.number: step for step in (*run.elsewhere, *run.steps.steps)}
+    steps = {step.number: step for step in _acted(run)}
     errors = [
         _response(run, steps[result.number], problem, _recovery(run, problem), at) for result, problem in _problems(run)
     ]
@@ -130,9 +137,15 @@ def _warnings(run: Run) -> Iterator[str]:
 
 
 def _problems(run: Run) -> Iterator[tuple[Result, RemitError]]:
+    actions = {step.number: step.action_id for step in _acted(run)}
+    told: set[tuple[str, str]] = set()
     for result in run.results:
         if result.state == "failed":
-            yield result, error_of(result)
+            problem = error_of(result)
+            same = (actions.get(result.number, ""), str(problem))
+            if same not in told:  # what befell an action with several files befell each of them
+                yield result, problem
+            told.add(same)
         elif result.state == "skipped" and result.reason.startswith(_DEPENDENCY):
             yield result, EnvironmentFailed(Reason.DEPENDENCY_FAILED, result.reason)
 

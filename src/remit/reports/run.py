@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from remit.checkpoint.backups import Original
 from remit.contracts.change_log import DiffSummary
+from remit.contracts.pipeline_told import PipelineTold
 from remit.contracts.plan_codes import PlanError, plan_error
 from remit.contracts.sql_told import SqlTold
 from remit.contracts.status import PlanStatus
@@ -20,6 +21,25 @@ _LONGEST: Final = 4_000
 _SHORTEST: Final = 300
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ActedElsewhere(NamedTuple):
+    """An action on a database server. It changes no file, so it has no step, but a result like one."""
+
+    number: int
+    """They follow those of the steps."""
+    action_id: str
+    action_type: str
+    said: str
+    told: SqlTold | None
+    """None: it could not be run."""
+    problem: Mapping[str, str] | None = None
+    """Why it cannot be done: reason, what, where, next_step."""
+
+    @property
+    def irreversible(self) -> str:
+        """Why it cannot be taken back, in words; empty if it can."""
+        return (self.told.irreversible if self.told else None) or ""
 
 
 class Run(NamedTuple):
@@ -46,13 +66,17 @@ class Run(NamedTuple):
     """Why it failed, where that was not the failure of one step."""
     told: Mapping[int, SqlTold] = MappingProxyType({})
     """Of the steps that run SQL, by number; without a row."""
+    elsewhere: tuple[ActedElsewhere, ...] = ()
+    """In the order in which they run, before all steps."""
+    pipelines: tuple[PipelineTold, ...] = ()
+    """Of the actions that run a pipeline, also of those that failed."""
     has_manifest: bool = True
     """Not where the plan was doomed from the start, so that nothing was to be kept."""
 
     @property
     def room(self) -> int:
         """The characters that one message may have."""
-        return max(_SHORTEST, min(_LONGEST, _ROOM // max(1, len(self.steps.steps))))
+        return max(_SHORTEST, min(_LONGEST, _ROOM // max(1, len(self.steps.steps) + len(self.elsewhere))))
 
 
 def error_of(result: Result) -> RemitError:

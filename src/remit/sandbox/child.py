@@ -12,11 +12,12 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, NoReturn
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from remit.confine import beneath
 from remit.effects import rehearsal
-from remit.effects.work import Effect, Spot, Work
+from remit.effects.work import Connecting, Effect, Spot, Work
 from remit.errors import Misuse, Reason, Refused, RemitError
 from remit.sandbox.frames import CHUNK, GO, MAX_ANSWERS, MAX_GIVEN, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.hot_pages import HotPages
@@ -45,10 +46,14 @@ class Walls(NamedTuple):
     landlock: Landlock
     filters: Filters
     privileges: Privileges
+    libraries: Mapping[str, int] = MappingProxyType({})
+    """What a program may open besides its own folder, and with which rights."""
 
     def close_around(self, rights: Mapping[int, int], *, restores: bool) -> None:
         """Just before the effect. From here on nothing is opened by a path outside of these folders."""
-        self.landlock.restrict(self.landlock.build(rights))
+        opened = {os.open(path, os.O_PATH | os.O_CLOEXEC): right for path, right in self.libraries.items()}
+        # They stay open: what is below /proc would be another file, without rights, when nobody holds it.
+        self.landlock.restrict(self.landlock.build({**rights, **opened}))
         if restores:
             self.filters.order_to_restore.install()
         else:
@@ -110,6 +115,7 @@ def write_rehearsal() -> bytes:
             "places": rehearsal.places(),
             "before": rehearsal.before(),
             "reversible": True,
+            "network": False,
             "restores": False,
             "notes": [],
             "given": [],
@@ -232,6 +238,8 @@ def get_ready(
     if effect is None:
         raise Refused(Reason.CAPABILITY_UNSUPPORTED, f"no effect {order['effect']} was registered with this sandbox")
     work, rights = prepare_work(order, descriptors, channel)
+    if order["network"]:
+        work = work._replace(connected=cast(Connecting, effect).connect(work))
     if cell.walls is not None:
         cell.walls.close_around(rights, restores=order["restores"])
     match order["call"]:

@@ -90,7 +90,7 @@ class Conversation:
         self._has_own_time = times.seconds is not None
         self._paces = Paces(times.paces)
         self._listener = Listener()
-        self._meter = Meter(child.pid, resident, child.held)
+        self._meter = Meter(child.pid, resident, child.held, counts_threads=quotas.threads is not None)
         self._reader = FrameReader(MAX_FRAMES + FRAMES_OF_A_STEP * len(times.paces))
         self._notes: list[Note] = []
         self._noted = 0

@@ -10,6 +10,7 @@ import select
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
@@ -32,7 +33,7 @@ from remit.sandbox.conversation import (
 from remit.sandbox.endings import Cancelled, CutShort, Finished, death_of
 from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken
 from remit.sandbox.handed import Handed, encode_order
-from remit.sandbox.orders import Build, Order, Quotas
+from remit.sandbox.orders import MOST_THREADS, Build, Order, Quotas
 from remit.sandbox.pool import AHEAD, ANSWER_SECONDS, TASKS, Child, Lease, Zygote, ZygoteGone, ZygoteStuck, close_all
 from remit.untrusted import parse_json
 
@@ -63,7 +64,7 @@ class SandboxHost:
     ) -> None:
         self._effects = tuple(effects)
         self._build = build
-        self._quotas = quotas
+        self._quotas = replace(quotas, threads=MOST_THREADS) if build.program else quotas
         self._confined = confined
         self._lock_path = lock
         self._import_paths = tuple(import_paths)
@@ -150,8 +151,8 @@ class SandboxHost:
     def _require_fitting(self, order: Order, given: Mapping[str, int]) -> None:
         if order.effect not in self._effects:
             raise Misuse(Reason.MISUSE, f"no effect {order.effect} was registered with this sandbox")
-        if order.network:
-            raise Misuse(Reason.MISUSE, "no effect can use the network yet", where=order.capability_id)
+        if order.network and not self._build.network:
+            raise Misuse(Reason.MISUSE, "these processes cannot use the network", where=order.capability_id)
         most = self._build.most_given
         if len(given) > most:
             raise Misuse(Reason.MISUSE, f"an order is given at most {most} descriptors here", where=order.task_id)

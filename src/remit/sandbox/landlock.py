@@ -16,7 +16,10 @@ from remit.syscalls import number_of, prepared, require
 
 WRITE_FILE: Final = 1 << 1
 READ_FILE: Final = 1 << 2
+READ_DIR: Final = 1 << 3
+REMOVE_DIR: Final = 1 << 4
 REMOVE_FILE: Final = 1 << 5
+MAKE_DIR: Final = 1 << 7
 MAKE_REG: Final = 1 << 8
 REFER: Final = 1 << 13
 TRUNCATE: Final = 1 << 14
@@ -26,7 +29,11 @@ RIGHTS: Final[Mapping[str, int]] = {
     "read": READ_FILE,
     "take": READ_FILE | REMOVE_FILE | MAKE_REG | REFER,
     "make": READ_FILE | WRITE_FILE | MAKE_REG | REMOVE_FILE | REFER | TRUNCATE,
+    "work": READ_FILE | WRITE_FILE | MAKE_REG | REMOVE_FILE | REFER | TRUNCATE | READ_DIR | MAKE_DIR | REMOVE_DIR,
 }
+
+LIBRARY: Final = READ_FILE | READ_DIR
+"""A folder that modules are loaded from. To execute a file is another right, which nobody has."""
 
 # How many file rights each ABI knows: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5.
 _FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 4: 15}

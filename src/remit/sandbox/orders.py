@@ -7,6 +7,8 @@ from typing import Any, Final, Literal
 from remit.effects.registry import PathUse
 from remit.sandbox.frames import MAX_GIVEN
 
+MOST_THREADS: Final = 256
+"""Of a program. Each takes memory of the kernel's that is in nobody's count."""
 _OWN_FILES: Final = 32
 """Standard streams, the lock, the channel, and what an effect opens for itself."""
 
@@ -19,6 +21,8 @@ class Quotas:
     read_bytes: int
     write_bytes: int
     seconds: float
+    threads: int | None = None
+    """At a time. None where there is no need to count: nobody can start one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,10 @@ class Build:
     """Whether two files of a folder may change places (RENAME_EXCHANGE). Needs no right that making one does not."""
     engine: bool = False
     """Whether a database engine runs in them: it opens files by name, within their folders, and locks them."""
+    program: bool = False
+    """Whether programs of a project run in them: within one folder, with the modules that Remit's own Python has."""
+    network: bool = False
+    """Whether an order may have one connection, which is made before its walls close. Afterwards no other can be."""
     open_files: int = 64
     packages: tuple[str, ...] = ()
     """What the effects import beside Remit and the standard library, by the names of the topmost packages."""
@@ -67,6 +75,7 @@ class Order:
     checkpoint: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[Mapping[str, Any], ...] = ()
     network: bool = False
+    """Whether the effect's `connect` is called. The children must be built for it."""
     restores: bool = False
     seconds: float | None = None
     """For the whole order, instead of the host's quota."""
@@ -82,3 +91,4 @@ class Usage:
     memory_bytes: int
     read_bytes: int
     write_bytes: int
+    threads: int = 1

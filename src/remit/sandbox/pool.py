@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 import weakref
 from collections import deque
@@ -136,9 +137,11 @@ class Zygote:
                 "write_bytes": quotas.write_bytes,
                 "exchanges": build.exchanges,
                 "engine": build.engine,
+                "program": build.program,
+                "network": build.network,
                 "open_files": build.open_files,
                 "announces": build.announces or faultpoints.is_announcing(),
-                "paths": [_PACKAGES, *import_paths],
+                "paths": [_PACKAGES, *import_paths, *(site_folders() if build.program else ())],
             }
             try:
                 self._process = start_program(settings)
@@ -320,6 +323,11 @@ def close_all(descriptors: list[int]) -> None:
     while descriptors:
         with contextlib.suppress(OSError):
             list(map(os.close, map(_LAST, [descriptors] * len(descriptors))))
+
+
+def site_folders() -> list[str]:
+    """Where this Python has what was installed for it. The zygote, which is isolated, does not know."""
+    return list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
 
 
 def start_program(settings: dict[str, Any]) -> subprocess.Popen[bytes]:

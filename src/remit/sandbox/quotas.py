@@ -42,6 +42,8 @@ def decide_breach(quotas: Quotas, used: Usage) -> Breach | None:
         return Breach(f"the task read more than {quotas.read_bytes:,} bytes", _raise("limits.max_io_bytes"))
     if used.write_bytes > quotas.write_bytes:
         return write_breach(quotas)
+    if quotas.threads is not None and used.threads > quotas.threads:
+        return Breach(f"the task had more than {quotas.threads:,} threads at a time", "Let it start fewer.")
     return None
 
 
@@ -90,8 +92,9 @@ class Meter:
     was alive after the first reading. They are put on `held`, for whoever lets go of the process to close.
     """
 
-    def __init__(self, pid: int, resident: int, held: list[int]) -> None:
-        self._paths = (f"/proc/{pid}/io", f"/proc/{pid}/statm")
+    def __init__(self, pid: int, resident: int, held: list[int], *, counts_threads: bool = False) -> None:
+        self._paths = [f"/proc/{pid}/io", f"/proc/{pid}/statm", *([f"/proc/{pid}/task"] if counts_threads else ())]
+        self._most_threads = 1
         self._resident = resident
         self._held = held
         self._opened = False
@@ -108,7 +111,10 @@ class Meter:
         try:
             if not self._opened:
                 self._open()
-            io, statm = (os.pread(descriptor, _LONGEST, 0) for descriptor in self._held[-2:])
+            one, two, *tasks = self._held[-len(self._paths) :]
+            io, statm = os.pread(one, _LONGEST, 0), os.pread(two, _LONGEST, 0)
+            for task in tasks:  # a folder with one folder for each thread
+                self._most_threads = max(self._most_threads, os.fstat(task).st_nlink - 2)
         except (FileNotFoundError, ProcessLookupError):
             return self.last(seconds)
         except OSError as problem:
@@ -125,7 +131,7 @@ class Meter:
         self._opened = True
 
     def last(self, seconds: float) -> Usage:
-        return Usage(seconds=seconds, memory_bytes=self._peak, read_bytes=self._last[0], write_bytes=self._last[1])
+        return Usage(seconds, self._peak, self._last[0], self._last[1], self._most_threads)
 
 
 def parse_io(text: bytes) -> tuple[int, int]:

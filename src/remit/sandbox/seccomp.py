@@ -48,10 +48,46 @@ ENGINE: Final = ("stat", "unlink")
 Landlock governs what is removed. An engine would also read links, and does without if it may not.
 """
 
+PROGRAM: Final = (
+    *("access", "faccessat", "faccessat2", "lstat", "readlink", "readlinkat", "statfs"),
+    *("getcwd", "chdir", "fchdir", "getdents64", "rmdir", "rename", "renameat"),
+    *("set_robust_list", "rseq", "sched_getaffinity", "getcpu", "select", "pselect6"),
+    *("uname", "sysinfo", "times"),
+)
+"""What a program needs beyond an engine: names of files, threads, and a few questions.
+
+Landlock governs what is read, made, moved and removed. Not here, though programs know it: links (a way for others to
+step out of a folder), flock (it could give away the lock that recovery looks at), fallocate (bytes that nobody counts).
+"""
+
+PRETENDED: Final = (
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "utime", "utimes", "utimensat", "umask"),
+    *("listxattr", "llistxattr"),
+)
+"""What a program is told it has done, and what it has not: Landlock does not govern modes and times, so that they could
+be set on any file of the user's. To copy a file in Python sets both.
+"""
+
+CONNECTING: Final = ("connect", "getsockopt", "setsockopt", "getsockname", "getpeername", "stat")
+"""What it takes to connect, before the walls close; the second program takes it away, and `socket` with it.
+
+The library looks by name at the certificates that it was told to trust.
+"""
+
+CONNECTED: Final = ("rt_sigpending", "rt_sigtimedwait")
+"""What a library needs, beside sending and receiving, to heed that the other end of its connection closed."""
+
 RESTORES: Final = ("fchmod", "fchown", "fsetxattr", "fremovexattr")
 """Owner, mode and attributes, on a descriptor: only for an effect that gives back what a snapshot kept."""
 
 _PROT_EXEC: Final = 4
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_MAP_SHARED: Final = 1
+_AT_REMOVEDIR: Final = 0x200
+# CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, SETTLS, PARENT_SETTID, CHILD_CLEARTID, as C libraries start a thread;
+# one of them adds CLONE_DETACHED, which means nothing.
+_A_THREAD: Final = (0x003D0F00, 0x007D0F00)
+_READ_WRITE_AND_ENTER: Final = (0o400, 0o200, 0o100)
 _MAP_ANONYMOUS: Final = 0x20
 _RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
 _SYNC_FILE_RANGE_WRITE: Final = 2
@@ -120,9 +156,33 @@ _TOGETHER: Final = 5
 
 _deny: Final = Instruction(_RETURN, 0, 0, _FAIL | errno.EPERM)
 _allow: Final = Instruction(_RETURN, 0, 0, _ALLOW)
+_pretend: Final = Instruction(_RETURN, 0, 0, _FAIL)
 
 
-def checks_of(*, exchanges: bool, engine: bool) -> dict[str, tuple[Check, ...]]:
+PROGRAM_CHECKED: Final[dict[str, tuple[Check, ...]]] = {
+    # Modules are mapped from files, and files may be mapped to be read; what is written goes through calls that count.
+    # A program could bring code in any case, so executable memory gives nothing away: it is the calls that are few.
+    "mmap": (Check("lacks", 3, (_MAP_SHARED,)),),
+    "renameat2": (Check("in", 4, (0, _RENAME_NOREPLACE)),),
+    "unlinkat": (Check("in", 2, (0, _AT_REMOVEDIR)),),
+    "clone": (Check("in", 0, _A_THREAD),),
+    # A folder that its owner cannot look into could not be cleared away.
+    "mkdir": tuple(Check("has", 1, (bit,)) for bit in _READ_WRITE_AND_ENTER),
+    "mkdirat": tuple(Check("has", 2, (bit,)) for bit in _READ_WRITE_AND_ENTER),
+}
+
+
+NETWORK_CHECKED: Final[dict[str, tuple[Check, ...]]] = {
+    "socket": (Check("in", 0, (_AF_UNIX, _AF_INET, _AF_INET6)),),
+    # To nobody but the other end.
+    "sendto": (Check("null", 4), Check("most", 2, (MAX_TRANSFER,))),
+    "recvfrom": (Check("null", 4), Check("most", 2, (MAX_TRANSFER,))),
+}
+
+
+def checks_of(
+    *, exchanges: bool, engine: bool, program: bool = False, network: bool = False
+) -> dict[str, tuple[Check, ...]]:
     """What is allowed in part. An exchange loses neither file; without it a rename can only go where nothing is.
 
     An engine locks its database, so that no other one writes to it meanwhile. It may not wait for a lock.
@@ -130,19 +190,31 @@ def checks_of(*, exchanges: bool, engine: bool) -> dict[str, tuple[Check, ...]]:
     checked = dict(CHECKED)
     if exchanges:
         checked["renameat2"] = (Check("in", 4, (_RENAME_NOREPLACE, _RENAME_EXCHANGE)),)
-    if engine:
+    if program:
+        checked |= PROGRAM_CHECKED
+    if engine or program:
         checked["fcntl"] = (Check("in", 1, (*_COMMANDS, _F_GETLK, _F_SETLK)),)
+    if network:
+        checked |= NETWORK_CHECKED
     return checked
 
 
-def allow_list(machine: str, *, exchanges: bool = False, engine: bool = False) -> list[Instruction]:
+def allow_list(
+    machine: str, *, exchanges: bool = False, engine: bool = False, program: bool = False, network: bool = False
+) -> list[Instruction]:
     """The program from birth on. A balanced tree over the numbers: the kernel walks it for every call there is."""
     blocks: dict[int, list[Instruction]] = {}
-    checked = checks_of(exchanges=exchanges, engine=engine)
-    for name in (*PLAIN, *PRELUDE, *RESTORES, *(ENGINE if engine else ()), *checked):
+    checked = checks_of(exchanges=exchanges, engine=engine, program=program, network=network)
+    more = (*ENGINE, *PROGRAM) if program else ENGINE if engine else ()
+    if network:
+        more = (*more, *CONNECTING, *CONNECTED)
+    for name in (*PLAIN, *PRELUDE, *RESTORES, *more, *checked):
         if (number := number_of(name, machine)) is not None:
             checks = [instruction for check in checked.get(name, ()) for instruction in compile_check(check)]
             blocks[number] = [*checks, _allow]
+    for name in PRETENDED if program else ():
+        if (number := number_of(name, machine)) is not None:
+            blocks[number] = [_pretend]
     # The C library then falls back on clone, which is refused with EPERM.
     blocks[number_of("clone3", machine) or 0] = [Instruction(_RETURN, 0, 0, _FAIL | errno.ENOSYS)]
     return [
@@ -156,9 +228,13 @@ def allow_list(machine: str, *, exchanges: bool = False, engine: bool = False) -
     ]
 
 
-def take_away(machine: str, *, restores: bool) -> list[Instruction]:
+def take_away(machine: str, *, restores: bool, program: bool = False, network: bool = False) -> list[Instruction]:
     """The program from the order on: a short list of what is gone as well. The first one stays in force."""
-    names = PRELUDE if restores else (*PRELUDE, *RESTORES)
+    names: tuple[str, ...] = PRELUDE if restores else (*PRELUDE, *RESTORES)
+    if program:  # of two answers, the kernel gives that of the later program
+        names = tuple(name for name in names if name not in PRETENDED)
+    if network:
+        names = (*names, "socket", *CONNECTING)
     numbers = [number for name in names if (number := number_of(name, machine)) is not None]
     jumps = [Instruction(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
     return [Instruction(_LOAD, 0, 0, _NUMBER_AT), *jumps, _allow, _deny]
@@ -247,10 +323,12 @@ class Filters(NamedTuple):
     order_to_restore: Filter
 
 
-def prepare_filters(*, exchanges: bool = False, engine: bool = False) -> Filters:
+def prepare_filters(
+    *, exchanges: bool = False, engine: bool = False, program: bool = False, network: bool = False
+) -> Filters:
     machine = os.uname().machine
     return Filters(
-        Filter(allow_list(machine, exchanges=exchanges, engine=engine)),
-        Filter(take_away(machine, restores=False)),
-        Filter(take_away(machine, restores=True)),
+        Filter(allow_list(machine, exchanges=exchanges, engine=engine, program=program, network=network)),
+        Filter(take_away(machine, restores=False, program=program, network=network)),
+        Filter(take_away(machine, restores=True, network=network)),
     )

@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import struct
+import sys
 from typing import Any, Final, NoReturn
 
 from remit import faultpoints
@@ -34,7 +35,7 @@ from remit.sandbox.child import (
 )
 from remit.sandbox.frames import GO
 from remit.sandbox.hot_pages import HotPages, own_pages
-from remit.sandbox.landlock import Landlock
+from remit.sandbox.landlock import LIBRARY, READ_FILE, WRITE_FILE, Landlock
 from remit.sandbox.privileges import ON_FILES, WITHOUT_MAKING_PROGRAMS, Privileges, promise_no_new_privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, prepare_filters
 from remit.syscalls import Limit, limit, number_of, prepared, require
@@ -51,6 +52,12 @@ _REMEMBERED: Final = 512
 _MANY_FILES: Final = 1 << 20
 _REHEARSALS: Final = 20
 _TRIAL_SECONDS: Final = 2.0
+_FOR_CODE: Final = 1 << 30
+"""Bytes that a program may map beyond its memory: modules, and stacks of threads, most of which nobody touches."""
+_ZONES: Final = "/usr/share/zoneinfo"
+_LOCAL_TIME: Final = "/etc/localtime"
+_GROUPS: Final = "/sys/fs/cgroup"
+_OWN_GROUP: Final = "/proc/self/cgroup"
 
 
 def main(settings: dict[str, Any]) -> NoReturn:
@@ -92,24 +99,43 @@ def _prepare(settings: dict[str, Any]) -> Cell:
     if confined:
         Privileges(ON_FILES).keep_only_these()
         promise_no_new_privileges()
-    filters = prepare_filters(exchanges=settings["exchanges"], engine=settings["engine"])
-    walls = Walls(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS)) if confined else None
+    program = settings["program"]
+    filters = prepare_filters(
+        exchanges=settings["exchanges"], engine=settings["engine"], program=program, network=settings["network"]
+    )
+    libraries = libraries_of_programs() if program else {}
+    walls = Walls(Landlock(), filters, Privileges(WITHOUT_MAKING_PROGRAMS), libraries) if confined else None
     cell = settle_code(Cell(effects=effects, zygote=os.getpid(), walls=walls))
     _settle_memory()
-    os.umask(0)  # not before: importing may write byte code, which nobody else is to change
+    # Not before: importing may write byte code, which nobody else is to change. What programs make is the host's alone.
+    os.umask(0o077 if program else 0)
     limit("core", 0)
     # A child's channel counts as open, for all processes of a user together, until the host has fetched it: so only the
     # children themselves are held short.
     most = limit("nofile", _MANY_FILES)
     cell = cell._replace(open_files=Limit("nofile", min(most, settings["open_files"])))
     limit("fsize", settings["write_bytes"])
-    limit("as", mapped_and_resident()[0] + settings["memory_bytes"])
+    limit("as", mapped_and_resident()[0] + settings["memory_bytes"] + (_FOR_CODE if program else 0))
     if cell.rehearsal:
         with rehearsal.pretending():
             cell = cell._replace(hot=find_hot_pages(cell))
     if settings["announces"]:
         faultpoints.announce()  # not before: what is rehearsed does not count
     return cell
+
+
+def libraries_of_programs() -> dict[str, int]:
+    """What any program may open: the modules of this Python, as they were found, and what there is to know of time.
+
+    And how much of the machine it may have. DuckDB asks when it begins, and dies of it if that is there to be seen and
+    cannot be read.
+    """
+    folders = {**dict.fromkeys((*sys.path, _ZONES), LIBRARY), _GROUPS: READ_FILE}
+    files = {_LOCAL_TIME: READ_FILE, _OWN_GROUP: READ_FILE, os.devnull: READ_FILE | WRITE_FILE}
+    return {
+        **{path: right for path, right in folders.items() if os.path.isdir(path)},
+        **{path: right for path, right in files.items() if os.path.exists(path)},
+    }
 
 
 def settle_code(cell: Cell) -> Cell:

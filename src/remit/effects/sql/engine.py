@@ -5,7 +5,7 @@ then opened for reading. Whatever the text says, the kernel confines this proces
 the engine is set to touch no other file and to load nothing before the first statement runs.
 """
 
-import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -15,10 +15,13 @@ import duckdb
 from remit.confine.beneath import exists
 from remit.effects.sql.expected import MAX_EXPECTED_BYTES, parse_expected, require_one_select, require_rows
 from remit.effects.sql.failures import file_failed, no_rows, out_of_memory, statement_failed
+from remit.effects.sql.forbidden import PLAIN_ADVICE
 from remit.effects.sql.instance import ENGINE
-from remit.effects.sql.plans import PLANNED, tables_read
-from remit.effects.sql.rows import FORMATS, Rows, keep, quoted, save
+from remit.effects.sql.looking import Looked, look_through
+from remit.effects.sql.plans import PLANNED, look_at_plan
+from remit.effects.sql.rows import FORMATS, Rows, cells_as_json, keep, quoted, save
 from remit.effects.sql.statements import CHANGES_ROWS, Statement, analyse, bind, describe, require_reading
+from remit.effects.sql.telling import Done, tell
 from remit.effects.work import Effect, Spot, Work, read_given
 from remit.errors import Misuse, Reason, Refused
 
@@ -27,11 +30,10 @@ RESULTS: Final = "results"
 QUERY: Final = "query"
 EXPECTED: Final = "expected"
 MAX_TEXT_BYTES: Final = 4 << 20
-MAX_DESCRIPTION: Final = 512 << 10
-"""Characters of what is told of all statements: the host reads frames of a bounded size."""
 MEMORY_BYTES: Final = 300_000_000
 
-_RESERVED: Final = frozenset({"memory", "system", "temp"})
+_RESERVED: Final = frozenset({"memory", "system", "temp", "main", "information_schema", "pg_catalog"})
+"""Names of the engine's own databases and schemas."""
 _EXPLAIN_ALL: Final = "SET explain_output='all'"
 """How `plans` sees which tables are read."""
 
@@ -42,7 +44,7 @@ class Run:
     def run(self, work: Work) -> dict[str, Any]:
         asked = _asked(work)
         statements = analyse(asked.text)
-        bind(statements, asked.parameters)
+        bind(statements, asked.parameters, shared=asked.shared_parameters)
         if asked.reads_only:
             require_reading(statements)
         if asked.expected is not None:
@@ -64,36 +66,34 @@ class Asked(NamedTuple):
     alias: str
     expect_results: bool
     results: str | None
+    """Their format."""
     memory_bytes: int
     preview_rows: int
     expected: tuple[Sequence[Any], ...] | None = None
     """All rows of its one SELECT, in their order."""
-
-
-class _Done(NamedTuple):
-    """One statement that was run, as it is told, and its rows."""
-
-    said: dict[str, Any]
-    rows: Rows | None
+    results_mode: int = 0o644
+    shared_parameters: bool = False
+    """They are for other texts, too."""
 
 
 def run_statements(work: Work, asked: Asked, statements: Sequence[Statement]) -> dict[str, Any]:
     """On the database of the order. What may be in the statements is not looked at any more."""
     database = work.spots[DATABASE]
     changes = not all(one.is_read for one in statements)
+    looked = None
     with _opened(database, asked, work.spots.get(RESULTS), writes=changes) as engine:
         done = [_run_one(engine, asked, one) for one in statements]
         last = next((one.rows for one in reversed(done) if one.rows is not None and one.rows.is_read), None)
         if asked.expect_results and (last is None or last.total == 0):
             raise no_rows()
         if asked.expected is not None and last is not None:
-            require_rows(engine, last, asked.expected)
+            require_rows(last, asked.expected)
         if asked.results is not None and last is not None:
-            _save(engine, work.spots[RESULTS], asked)
+            looked = _save(last, work.spots[RESULTS], asked)
         engine.execute("COMMIT" if changes else "ROLLBACK")
         if changes:
             engine.execute(f"CHECKPOINT {quoted(alias_of(asked))}")
-    return _output(done, last, changed=changes)
+    return tell(done, last, looked, changed=changes)
 
 
 @contextmanager
@@ -135,10 +135,10 @@ def alias_of(asked: Asked) -> str:
     return f"{asked.alias}_db" if asked.alias.lower() in _RESERVED else asked.alias
 
 
-def _run_one(engine: duckdb.DuckDBPyConnection, asked: Asked, one: Statement) -> _Done:
+def _run_one(engine: duckdb.DuckDBPyConnection, asked: Asked, one: Statement) -> Done:
     values = {name: asked.parameters[name] for name in one.parameters}
     with _told(asked, one, has_read=False):
-        reads = tables_read(engine, one.text, values) if _has_plan(one) else None
+        reads = _tables_read(engine, one, values) if _has_plan(one) else None
     with _told(asked, one, has_read=_reads_rows(one)):
         rows = keep(engine, one, values, asked.preview_rows) if one.returns_rows else None
         changed = None if rows is not None else _count(engine, one, values)
@@ -153,9 +153,23 @@ def _run_one(engine: duckdb.DuckDBPyConnection, asked: Asked, one: Statement) ->
         "reads": list(known) if known is not None else None,
         "writes": list(one.writes) if one.writes is not None else None,
         "destroys": one.destroys,
-        "words": describe(one.kind, known, one.writes) if one.kind != "EXPLAIN" else one.words,
+        "upserts": one.upserts,
+        "words": describe(one.kind, known, one.writes, upserts=one.upserts) if one.kind != "EXPLAIN" else one.words,
     }
-    return _Done(said, rows)
+    return Done(one, said, rows)
+
+
+def _tables_read(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> tuple[str, ...]:
+    planned = look_at_plan(engine, one.text, values)
+    if planned.forbidden is not None:
+        name, why = planned.forbidden
+        raise Refused(
+            Reason.SQL_REFUSED,
+            f"statement {one.number} ({one.kind}): {name} {why}; a view or a macro of the database hides it",
+            where="the SQL text",
+            next_step=PLAIN_ADVICE,
+        )
+    return planned.tables
 
 
 @contextmanager
@@ -199,9 +213,11 @@ def _known(one: Statement, planned: tuple[str, ...] | None) -> tuple[str, ...] |
     return planned
 
 
-def _save(engine: duckdb.DuckDBPyConnection, spot: Spot, asked: Asked) -> None:
+def _save(rows: Rows, spot: Spot, asked: Asked) -> Looked:
+    form = asked.results or ""
     try:
-        save(engine, spot.path, asked.results or "")
+        save(rows, spot.path, form)
+        return look_through(rows, spot, form, asked.results_mode)
     except (duckdb.OutOfMemoryException, MemoryError):
         raise out_of_memory("saving the rows", asked.memory_bytes) from None
     except duckdb.Error as problem:
@@ -230,6 +246,8 @@ def _asked(work: Work) -> Asked:
         memory_bytes=int(inputs.get("memory_bytes") or MEMORY_BYTES),
         preview_rows=int(inputs.get("preview_rows", 20)),
         expected=parse_expected(read_given(work, EXPECTED, MAX_EXPECTED_BYTES)) if EXPECTED in work.given else None,
+        results_mode=int((results or {}).get("mode", 0o644)),
+        shared_parameters=bool(inputs.get("shared_parameters", False)),
     )
 
 
@@ -260,41 +278,22 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# --- what the host is told -------------------------------------------------------------------------------------------
-
-
-def _output(done: Sequence[_Done], last: Rows | None, *, changed: bool) -> dict[str, Any]:
-    """`rows` are the first of the last statement that reads, as text; `schema` are their columns.
-
-    Of a statement, `reads` and `writes` are None if they are not known. Of the files that it leaves nothing is said,
-    and none is synced: the host hashes them itself, and what it makes of them is made durable.
-    """
-    said = [one.said for one in done]
-    if len(json.dumps(said)) > MAX_DESCRIPTION:
-        raise Refused(
-            Reason.SQL_REFUSED,
-            "its statements have more columns and tables than can be shown",
-            where="the SQL text",
-            next_step="Split it into several.",
-        )
-    return {
-        "statements": said,
-        "rows": last.preview if last is not None else [],
-        "result_rows": last.total if last is not None else 0,
-        "schema": last.columns if last is not None else [],
-        "changed": changed,
-    }
-
-
 def _rehearse() -> None:
-    """What the engine does for the first time takes it longer. Done once here, where children are forked from."""
-    text = "INSERT INTO rehearsed SELECT 1"
+    """What the engine does for the first time takes it longer, and may read more of its code. Done once here, where
+    children are forked from.
+    """
+    text = "INSERT INTO rehearsed SELECT 1; SELECT a FROM rehearsed"
     engine = ENGINE.cursor()
     for line in (_EXPLAIN_ALL, "BEGIN", "CREATE TEMP TABLE rehearsed (a INTEGER)"):
         engine.execute(line)
     for one in analyse(text):
-        tables_read(engine, one.text, {})
-        engine.execute(one.text).fetchone()
+        look_at_plan(engine, one.text, {})
+        if one.is_read:
+            rows = keep(engine, one, {}, 1)
+            cells_as_json(rows, 0, 1)
+            save(rows, os.devnull, "csv")
+        else:
+            engine.execute(one.text).fetchone()
     engine.execute("ROLLBACK")
     engine.close()
 

@@ -18,6 +18,9 @@ from remit.errors import Reason, Refused
 
 MAX_EXPECTED_BYTES: Final = 8 << 20
 
+_AT_ONCE: Final = 1_000
+"""Rows that are in this process's hands at a time."""
+
 _SAFE: Final = 2**53 - 1
 _FIRST_WITH_EXPONENT: Final = 1e21
 """From here on a number of a plan is one with an exponent, however large."""
@@ -40,16 +43,15 @@ def require_one_select(statements: Sequence[Statement]) -> None:
         )
 
 
-def require_rows(engine: duckdb.DuckDBPyConnection, found: Rows, expected: Sequence[Sequence[Any]]) -> None:
+def require_rows(found: Rows, expected: Sequence[Sequence[Any]]) -> None:
     """RULE_FAILED, with the place of the first difference, if these are not the rows, in this order."""
     if found.total != len(expected):
         raise _differs(f"it gives {_counted(found.total, 'row')}, and {_wanted(len(expected))}")
-    if not expected:
-        return
     try:
-        rows = cells_as_json(engine)
-        for number, wanted in enumerate(expected, start=1):
-            _compare(number, rows.fetchone() or (), wanted)
+        for first in range(0, len(expected), _AT_ONCE):
+            wanted = expected[first : first + _AT_ONCE]
+            for number, row in enumerate(cells_as_json(found, first, _AT_ONCE), start=first + 1):
+                _compare(number, row, wanted[number - first - 1])
     except duckdb.OutOfMemoryException:
         raise
     except duckdb.Error:  # its words may quote a value

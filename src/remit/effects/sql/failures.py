@@ -9,7 +9,8 @@ from typing import Final
 
 import duckdb
 
-from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.effects.sql.forbidden import PLAIN_ADVICE
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 
 _ABOUT_THE_TEXT: Final = (
     duckdb.ParserException,
@@ -40,6 +41,8 @@ _TOO_LARGE_A_VALUE: Final = (
     "Invalid Input Error: Lists larger than",
 )
 _READ_ONLY: Final = "Invalid Input Error: Cannot execute statement of type"
+# The second: of a path that does not begin with a slash.
+_NAMES_A_FILE: Final = ("Permission Error: Cannot access file", "IO Error: Could not get working directory")
 _LONGEST: Final = 300
 
 
@@ -60,6 +63,13 @@ def statement_failed(number: int, kind: str, problem: Exception, memory_bytes: i
     message = str(problem)
     if isinstance(problem, MemoryError | duckdb.OutOfMemoryException) or message.startswith(_TOO_LARGE_A_VALUE):
         return out_of_memory(f"statement {number} ({kind})", memory_bytes)
+    if message.startswith(_NAMES_A_FILE):  # or a name that no table has, and that looks like one of a file
+        return Refused(
+            Reason.SQL_REFUSED,
+            f"statement {number} ({kind}): it names a file, and no statement reaches one",
+            where="the SQL text",
+            next_step=PLAIN_ADVICE,
+        )
     if isinstance(problem, duckdb.IOException | duckdb.HTTPException):
         return file_failed(problem)
     return EnvironmentFailed(

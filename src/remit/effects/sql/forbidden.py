@@ -28,7 +28,10 @@ _HARMLESS: Final = frozenset({"current_query"})
 """Ends like one of the above."""
 _PRAGMA: Final = "pragma_"
 _PRAGMAS_THAT_READ: Final = frozenset({"pragma_table_info", "pragma_show", "pragma_storage_info", "pragma_version"})
-_VIEWS: Final = {"pg_settings": _SETTINGS}
+_VIEWS: Final = dict.fromkeys(("pg_settings", "duckdb_databases", "pragma_database_list", "duckdb_logs"), _SETTINGS)
+"""Whose names count without parentheses as well. Paths of this machine are in some."""
+_MAY_BE_SHOWN: Final = (("TABLES",), ("ALL", "TABLES"), ("SCHEMAS",))
+PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
 
 _A_TABLE_FOLLOWS: Final = frozenset({"INTO", "REFERENCES"})
 _BEFORE_A_NEW_TABLE: Final = frozenset(("CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "TABLE", "IF", "NOT", "EXISTS"))
@@ -41,14 +44,17 @@ CHANGES_SEQUENCES: Final = frozenset({"nextval", "setval"})
 """A SELECT with one of these changes the database, and a rollback does not take it back."""
 
 
-def why_forbidden(name: str) -> str:
-    """What a function of this name does that is not for a statement; nothing if it may be called."""
+def why_forbidden(name: str, *, is_of_a_plan: bool = False) -> str:
+    """What a function of this name does that is not for a statement; nothing if it may be called.
+
+    In a plan of the engine's, its own ways to read tables have such names, too: a sequential scan.
+    """
     if name in _HARMLESS:
         return ""
     found = [
         _BY_NAME.get(name, ""),
         *(why for part, why in _BY_BEGINNING if name.startswith(part)),
-        *(why for part, why in _BY_END if name.endswith(part)),
+        *(why for part, why in _BY_END if name.endswith(part) and not is_of_a_plan),
         *(why for part, why in _WITHIN if part in name),
         _SETS if name.startswith(_PRAGMA) and name not in _PRAGMAS_THAT_READ else "",
     ]
@@ -63,6 +69,17 @@ def find_forbidden(tokens: Sequence[Token]) -> tuple[str, str] | None:
         if is_call(tokens, place) and (why := why_forbidden(token.name)):
             return token.name, why
     return None
+
+
+def shows_a_setting(tokens: Sequence[Token]) -> bool:
+    """Whether SHOW is followed by anything but tables and schemas: what is no table is taken for a setting."""
+    for place, token in enumerate(tokens):
+        if token.word != "SHOW" or (place and tokens[place - 1].text != "("):
+            continue
+        after = [each.word for each in tokens[place + 1 : place + 3]]
+        if not any(tuple(after[: len(shown)]) == shown for shown in _MAY_BE_SHOWN):
+            return True
+    return False
 
 
 def is_call(tokens: Sequence[Token], place: int) -> bool:

@@ -1,12 +1,13 @@
 """The rows that a statement gives: kept in memory once, counted, shown in part, and saved.
 
-Once, because a second run may give others. As text, because the engine needs more than is here to hand out some values.
-By functions of `system.main`: the database may hold macros of the same names.
+Once, because a second run may give others. In no table, because the statement itself, or a later one, may look at the
+catalog, and is to find there what the database has. As text, because the engine needs more than is here to hand out
+some values. By functions of `system.main`: the database may hold macros of the same names.
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -20,11 +21,13 @@ MAX_PREVIEW: Final = 128 << 10
 MAX_COLUMNS: Final = 1_000
 
 _OPTIONS: Final = {"parquet": "FORMAT parquet", "csv": "FORMAT csv, HEADER true", "json": "FORMAT json, ARRAY true"}
-# Nobody can guess the names, so no statement writes to these tables.
+# Nobody can guess them, so no statement names one.
 _SUFFIX: Final = os.urandom(16).hex()
-_KEPT: Final = f'temp.main."remit kept rows {_SUFFIX}"'
-_TO_SAVE: Final = f'temp.main."remit rows to save {_SUFFIX}"'
+_PREPARED: Final = f'"remit runs {_SUFFIX}"'
+_SAVED: Final = f"remit saves {_SUFFIX}"
 _DETAILS: Final = re.compile(r"\((?!\d+(, ?\d+)?\)).*\)", re.DOTALL)
+_NO_TYPE: Final = '"NULL"'
+_HIDDEN: Final = "not shown: the values of parameters would stand in it"
 
 
 class Rows(NamedTuple):
@@ -32,44 +35,73 @@ class Rows(NamedTuple):
     total: int
     columns: list[dict[str, str]]
     preview: list[list[str | None]]
+    held: "duckdb.DuckDBPyRelation | None"
+    """All of them. None of a plan that was explained."""
 
 
 def keep(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any], most: int) -> Rows:
-    """Run it. Rows of a SELECT that reads stay, until the next such, to be saved."""
+    """Run it."""
     if one.kind == "EXPLAIN":
-        plan = engine.execute(one.text, dict(values)).fetchall()
-        columns = [{"name": name, "type": "VARCHAR"} for name in ("explain_key", "explain_value")]
-        shown: list[list[str | None]] = [[str(cell)[: 16 * MAX_CELL] for cell in row] for row in plan]
-        return Rows(True, len(plan), columns, shown)
-    table = _TO_SAVE if one.is_read else _KEPT
-    engine.execute(f"CREATE OR REPLACE TEMP TABLE {_unqualified(table)} AS {_source(one)}", dict(values))
-    described = engine.execute(f"SELECT * FROM {table} LIMIT 0").description
-    columns = [{"name": column[0], "type": _kind(str(column[1]))} for column in described]
-    (total,) = engine.execute(f"SELECT system.main.count_star() FROM {table}").fetchone() or (0,)
-    return Rows(one.is_read, total, columns[:MAX_COLUMNS], _preview(engine, table, most))
+        return _explained(engine, one, values)
+    held = _held(engine, one, values)
+    columns = [{"name": name, "type": _kind(str(kind))} for name, kind in zip(held.columns, held.types, strict=True)]
+    ((total,),) = held.aggregate("system.main.count_star()").fetchall()
+    return Rows(one.is_read, total, columns[:MAX_COLUMNS], _preview(held, most), held)
+
+
+def _explained(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> Rows:
+    """The engine writes what is bound into its plan, so the plan of a statement with parameters is not handed out."""
+    plan = engine.execute(one.text, dict(values)).fetchall()
+    columns = [{"name": name, "type": "VARCHAR"} for name in ("explain_key", "explain_value")]
+    shown: list[list[str | None]] = [
+        [str(key), _HIDDEN if values else str(told)[: 16 * MAX_CELL]] for key, told in plan
+    ]
+    return Rows(True, len(plan), columns, shown, None)
+
+
+def _held(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
+    """What a SELECT gives is a relation that runs again whenever it is looked at; what EXECUTE gives is held."""
+    engine.execute(f"PREPARE {_PREPARED} AS {_source(one)}")
+    given = ", ".join(f"{quoted(name)} := {_literal(value)}" for name, value in values.items())
+    held = engine.sql(f"EXECUTE {_PREPARED}{f'({given})' if given else ''}")
+    engine.execute(f"DEALLOCATE {_PREPARED}")
+    if untyped := [name for name, kind in zip(held.columns, held.types, strict=True) if str(kind) == _NO_TYPE]:
+        # A column of nothing but NULL: readers of a Parquet file know no such type.
+        typed = ", ".join(f"CAST({quoted(name)} AS INTEGER) AS {quoted(name)}" for name in untyped)
+        return held.project(f"* REPLACE ({typed})")
+    return held
 
 
 def _source(one: Statement) -> str:
     """The lines are for a comment at the end. What changes rows may only stand at the top."""
-    if one.is_read:
-        return f"FROM (\n{one.text}\n)"
-    if one.kind == "SELECT":
-        return one.text
-    return f"WITH remit_changes AS (\n{one.text}\n) FROM remit_changes"
+    return f"FROM (\n{one.text}\n)" if one.is_read else one.text
 
 
-def _preview(engine: duckdb.DuckDBPyConnection, table: str, most: int) -> list[list[str | None]]:
-    found = engine.execute(
-        f'SELECT system.main."left"(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1}) FROM {table} LIMIT {most}'
-    ).fetchall()
+def _literal(value: str | float | None) -> str:
+    """EXECUTE takes no parameters. Each of the type that the engine gives to a value of Python's."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).lower()
+        case int():
+            return str(value)
+        case float():
+            return f"CAST('{value!r}' AS DOUBLE)"
+    # The engine reads a text to its first NUL.
+    return " || system.main.chr(0) || ".join("'" + piece.replace("'", "''") + "'" for piece in value.split("\0"))
+
+
+def _preview(held: duckdb.DuckDBPyRelation, most: int) -> list[list[str | None]]:
+    cells = f'system.main."left"(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1})'
     shown: list[list[str | None]] = []
     room = MAX_PREVIEW
-    for row in found:
-        cells = [_cut(cell) for cell in row[:MAX_COLUMNS]]
-        room -= sum(len(cell or "") + 8 for cell in cells)
+    for row in held.limit(most).project(cells).fetchall() if most else ():
+        line = [_cut(cell) for cell in row[:MAX_COLUMNS]]
+        room -= sum(len(cell or "") + 8 for cell in line)
         if room < 0:
             break
-        shown.append(cells)
+        shown.append(line)
     return shown
 
 
@@ -82,22 +114,21 @@ def _cut(cell: str | None) -> str | None:
     return cell if cell is None or len(cell) <= MAX_CELL else cell[:MAX_CELL] + "..."
 
 
-def save(engine: duckdb.DuckDBPyConnection, path: str, form: str) -> None:
-    """All rows of the last SELECT that reads."""
+def save(rows: Rows, path: str, form: str) -> None:
+    """All of them, in a new file."""
     where = "'" + path.replace("'", "''") + "'"
-    engine.execute(f"COPY {_TO_SAVE} TO {where} ({_OPTIONS[form]})")
+    if rows.held is not None:
+        rows.held.query(_SAVED, f"COPY {quoted(_SAVED)} TO {where} ({_OPTIONS[form]})")
 
 
-def cells_as_json(engine: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
-    """The same rows, to be fetched, each cell as a text of JSON. By the engine's own function, whatever macros there
-    are in the database.
+def cells_as_json(rows: Rows, first: int, most: int) -> Sequence[Sequence[str | None]]:
+    """So many rows from there on, each cell as a text of JSON. By the engine's own function, whatever macros there are
+    in the database.
     """
-    return engine.execute(f"SELECT system.main.to_json(COLUMNS(*)) FROM {_TO_SAVE}")
+    if rows.held is None:
+        return []
+    return rows.held.limit(most, offset=first).project("system.main.to_json(COLUMNS(*))").fetchall()
 
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _unqualified(table: str) -> str:
-    return table.removeprefix("temp.main.")

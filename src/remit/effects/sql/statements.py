@@ -5,15 +5,24 @@ functions are looked at as words, so that neither quotes nor comments hide one. 
 trigger stands for is known only to the database; `engine` tells what was really read.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import duckdb
 
-from remit.effects.sql.forbidden import CHANGES_SEQUENCES, find_forbidden, is_call, names_a_file
+from remit.effects.sql.forbidden import (
+    CHANGES_SEQUENCES,
+    PLAIN_ADVICE,
+    find_forbidden,
+    is_call,
+    names_a_file,
+    shows_a_setting,
+)
 from remit.effects.sql.instance import ENGINE
 from remit.effects.sql.syntax_tree import Tables, look_at
 from remit.effects.sql.tokens import Token, tokens_of
+from remit.effects.sql.traits import not_the_same_again, pivots, upserts
 from remit.errors import Reason, Refused
 
 MAX_STATEMENTS: Final = 500
@@ -36,10 +45,12 @@ _ADVICE: Final[Mapping[str, str]] = {
     "EXPORT": "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`.",
     "PREPARE": "Write the statement itself, with parameters: $name.",
     "EXECUTE": "Write the statement itself, with parameters: $name.",
-    "MULTI": "The engine would make several of it. Write them yourself: ADD COLUMN first, then SET NOT NULL; "
-    "and name the values of PIVOT's columns: ON column IN (...).",
+    "MULTI": "The engine would make several of it. Name the values of PIVOT's columns: ON column IN (...).",
 }
-_PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
+_SHOW_ADVICE: Final = "Leave it out; to see what columns a table has: DESCRIBE table."
+
+
+_LINE: Final = re.compile(r"^LINE (\d{1,7}): ", re.MULTILINE)
 
 
 class Statement(NamedTuple):
@@ -62,6 +73,12 @@ class Statement(NamedTuple):
     """For people."""
     destroys: bool = False
     """By its words, rows, columns or whole tables are gone afterwards."""
+    upserts: bool = False
+    """Of one that inserts: rows that are there may be changed instead."""
+    pivots: bool = False
+    """Names of its columns may be values of rows."""
+    volatile: tuple[str, ...] = ()
+    """What in it may give something else the next time."""
 
 
 def analyse(text: str) -> tuple[Statement, ...]:
@@ -80,12 +97,15 @@ def analyse(text: str) -> tuple[Statement, ...]:
     return tuple(_analyse_one(number, one) for number, one in enumerate(found, start=1))
 
 
-def bind(statements: Sequence[Statement], given: Mapping[str, Any]) -> None:
-    """Every parameter that is used must be given, every one that is given must be used, each a plain value."""
+def bind(statements: Sequence[Statement], given: Mapping[str, Any], *, shared: bool = False) -> None:
+    """Every parameter that is used must be given, every one that is given must be used, each a plain value.
+
+    Where they are shared by several texts, this one need not use all of them.
+    """
     used = {name for one in statements for name in one.parameters}
     for name in sorted(used - given.keys()):
         raise _refused(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
-    for name in sorted(given.keys() - used):
+    for name in () if shared else sorted(given.keys() - used):
         raise _refused(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
     for name, value in given.items():
         if not isinstance(value, str | int | float | None):  # a bool is an int
@@ -112,10 +132,10 @@ def _require_readable(text: str) -> None:
 
 
 def _analyse_one(number: int, found: duckdb.Statement) -> Statement:
-    kind = _kind_of(found)
-    if kind not in _ALLOWED:
-        raise _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
     tokens = _without_end(tokens_of(found.query))
+    kind = _kind_of(found, tokens)
+    if kind not in _ALLOWED:
+        raise _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, PLAIN_ADVICE))
     text = _between(found.query, tokens)
     _require_harmless(number, kind, tokens)
     parameters = tuple(sorted(found.named_parameters))
@@ -129,24 +149,32 @@ def _analyse_one(number: int, found: duckdb.Statement) -> Statement:
     if tables is None and kind in ("MERGE_INTO", "INSERT"):
         writes = _named_after_into(tokens)
     returns_rows = kind == "SELECT" or (tables.returns_rows if tables is not None else _returns(tokens))
-    words = describe(kind, reads, writes)
+    merges = kind == "INSERT" and upserts(tokens)
+    words = describe(kind, reads, writes, upserts=merges)
     destroys = not is_read and _destroys(kind, tokens)
-    return Statement(number, kind, text, reads, writes, parameters, is_read, returns_rows, words, destroys)
+    return Statement(
+        number, kind, text, reads, writes, parameters, is_read, returns_rows, words, destroys,
+        upserts=merges, pivots=pivots(tokens), volatile=not_the_same_again(tokens),
+    )  # fmt: skip
 
 
-def _kind_of(found: duckdb.Statement) -> str:
+def _kind_of(found: duckdb.Statement, tokens: Sequence[Token]) -> str:
     try:
-        return found.type.name
+        kind = found.type.name
     except ValueError:  # one that has no name in Python
         return "UNKNOWN"
+    # ADD COLUMN with a constraint: the engine adds the column, and then the constraint, in the same transaction.
+    return "ALTER" if kind == "MULTI" and tokens and tokens[0].word == "ALTER" else kind
 
 
 def _require_harmless(number: int, kind: str, tokens: Sequence[Token]) -> None:
     if (forbidden := find_forbidden(tokens)) is not None:
         name, why = forbidden
-        raise _refused_statement(number, kind, f"{name} {why}", _PLAIN_ADVICE)
+        raise _refused_statement(number, kind, f"{name} {why}", PLAIN_ADVICE)
+    if shows_a_setting(tokens):
+        raise _refused_statement(number, kind, "what it shows may be a setting of the engine", _SHOW_ADVICE)
     if names_a_file(tokens):
-        raise _refused_statement(number, kind, "a file stands where a table is to be named", _PLAIN_ADVICE)
+        raise _refused_statement(number, kind, "a file stands where a table is to be named", PLAIN_ADVICE)
     if _copies_within(tokens):
         raise _refused_statement(number, kind, "there is a COPY in it", _ADVICE["COPY"])
     if kind == "MERGE_INTO" and _returns(tokens):
@@ -156,7 +184,7 @@ def _require_harmless(number: int, kind: str, tokens: Sequence[Token]) -> None:
             number,
             kind,
             "it concerns neither a table nor a view, schema, sequence, type, index or macro",
-            _PLAIN_ADVICE,
+            PLAIN_ADVICE,
         )
 
 
@@ -172,7 +200,9 @@ def _explain(number: int, text: str, tokens: Sequence[Token], parameters: tuple[
             number, "EXPLAIN", f"with ANALYZE it runs the {inner.kind} that it explains", "Leave out ANALYZE."
         )
     words = f"explains a statement that {inner.words}"
-    return Statement(number, "EXPLAIN", text, inner.reads, (), parameters, inner.is_read, True, words)
+    return Statement(
+        number, "EXPLAIN", text, inner.reads, (), parameters, inner.is_read, True, words, volatile=inner.volatile
+    )
 
 
 def _explained(tokens: Sequence[Token]) -> tuple[bool, int]:
@@ -314,10 +344,11 @@ _VERBS: Final = {
 }
 
 
-def describe(kind: str, reads: tuple[str, ...] | None, writes: tuple[str, ...] | None) -> str:
+def describe(kind: str, reads: tuple[str, ...] | None, writes: tuple[str, ...] | None, *, upserts: bool = False) -> str:
     parts = []
     if writes or kind != "SELECT":
-        parts.append(f"{_VERBS[kind]} {', '.join(writes) if writes else 'what is not known before it runs'}")
+        verb = "inserts into or updates" if upserts else _VERBS[kind]
+        parts.append(f"{verb} {', '.join(writes) if writes else 'what is not known before it runs'}")
     if reads:
         parts.append(f"reads {', '.join(reads)}")
     elif reads is None:
@@ -339,5 +370,10 @@ def _refused_statement(number: int, kind: str, what: str, next_step: str) -> Ref
 
 
 def _refuse_text(problem: duckdb.Error) -> Refused:
-    """The engine's words are about the text, of which they quote one word, and then a line that may hold anything."""
-    return _refused(f"the engine cannot read it: {str(problem).partition(chr(10))[0][:200]}", "Mend the text.")
+    """The engine's words are about the text, of which they quote one word, and then a line that may hold anything: of
+    that its number is told.
+    """
+    words, _, rest = str(problem).partition("\n")
+    line = _LINE.search(rest)
+    where = f"line {line[1]}: " if line is not None else ""
+    return _refused(f"the engine cannot read it: {where}{words[:200]}", "Mend the text.")

@@ -93,7 +93,8 @@ def _within(node: dict[str, Any], named: frozenset[str]) -> list[tuple[Any, froz
         inner.append((value, named | own))
         named |= {name}
     # The table that is written to is not one that is read.
-    left_out = ("cte_map", "table") if node.get("type") in _WRITING else ("cte_map",)
+    kind = node.get("type")  # of some parts, such as a sample, it is no word
+    left_out = ("cte_map", "table") if isinstance(kind, str) and kind in _WRITING else ("cte_map",)
     return [*inner, *((value, named) for key, value in node.items() if key not in left_out)]
 
 

@@ -1,0 +1,99 @@
+"""What people read of an action that runs a pipeline: each step, how it ended, its rows and its time; the end of what
+it said; and what of it can be taken back.
+
+Names and lines are somebody's data, and made printable.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import click
+
+from remit.cli.plan_words import render_wait, row
+from remit.cli.table import counted
+from remit.contracts.pipeline_told import PipelineTold, ToldStep
+from remit.printable import printable
+
+INDENT: Final = "    "
+GAP: Final = "  "
+LOG_LINES: Final = 10
+STEPS: Final = 40
+LISTED: Final = 20
+_COLOURS: Final = {"failed": "red", "skipped": "yellow"}
+_HEADINGS: Final = ("step", "ended", "rows", "took")
+_LONGEST_NAME: Final = 60
+
+
+def render_pipeline(told: PipelineTold, *, whole: bool = False) -> Iterator[str]:
+    """As it was run on copies. `whole`: every step, and all lines that there are."""
+    yield click.style(f"{printable(told.action_id)}: pipeline {told.pipeline} ({told.kind}), on copies", bold=True)
+    yield from _steps(told, None if whole else STEPS)
+    yield from render_log(told.log, None if whole else LOG_LINES)
+    if told.changes:
+        yield row("leaves", ", ".join(map(printable, told.changes)))
+    if told.changes or not any(step.state == "failed" for step in told.steps):
+        yield row("undo", render_undo(told))
+
+
+def render_undo(told: PipelineTold) -> str:
+    if told.reversible:
+        return "yes: all that it changes is kept as it is now"
+    return "what Remit saw it change can be put back; what else it caused cannot"
+
+
+def render_ran(pipelines: Sequence[PipelineTold], *, whole: bool) -> Iterator[str]:
+    """Of a run that has ended, whichever way; `whole`: with the steps. Of one that failed, these are always there."""
+    for number, told in enumerate(pipelines):
+        if number == LISTED:
+            yield row("", f"and {len(pipelines) - number:,} more; the report has all")
+            return
+        failed = any(step.state == "failed" for step in told.steps)
+        yield row("ran", f"{printable(told.action_id)}: pipeline {told.pipeline}: {summarise(told)}")
+        if whole or failed:
+            yield from _steps(told, STEPS)
+            yield from render_log(told.log, LOG_LINES)
+
+
+def summarise(told: PipelineTold) -> str:
+    """`2 of 3 steps`."""
+    total = len(told.steps) + told.left_out
+    done = sum(step.state == "done" for step in told.steps) + told.left_out
+    return counted(total, "step") if done == total else f"{done:,} of {counted(total, 'step')}"
+
+
+def render_log(log: Sequence[str], most: int | None) -> Iterator[str]:
+    """The last lines."""
+    shown = log if most is None else log[-most:]
+    if cut := len(log) - len(shown):
+        yield row("said", f"... {counted(cut, 'line')} before: --full")
+    for number, line in enumerate(shown):
+        yield row("" if number or cut else "said", printable(line))
+
+
+def _steps(told: PipelineTold, most: int | None) -> Iterator[str]:
+    steps = told.steps[:most]
+    if not steps:
+        return
+    lines = [_HEADINGS, *map(_cells, steps)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for number, cells in enumerate(lines):
+        padded = [cell.rjust(width) if at > 1 else cell.ljust(width) for at, (cell, width) in _numbered(cells, widths)]
+        plain = (INDENT + GAP.join(padded)).rstrip()
+        if number == 0:
+            yield click.style(plain, bold=True)
+            continue
+        colour = _COLOURS.get(steps[number - 1].state)
+        yield click.style(plain, fg=colour) if colour else plain
+    if more := len(told.steps) - len(steps) + told.left_out:
+        yield f"{INDENT}... {counted(more, 'more step')}"
+
+
+def _cells(step: ToldStep) -> tuple[str, ...]:
+    name = printable(step.name)
+    shown = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
+    rows = "" if step.rows is None else f"{step.rows:,}"
+    return (shown, step.state, rows, "" if step.state == "skipped" else render_wait(step.milliseconds / 1_000))
+
+
+def _numbered(cells: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[int, tuple[str, int]]]:
+    return iter(enumerate(zip(cells, widths, strict=True)))

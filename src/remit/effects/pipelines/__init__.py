@@ -1,0 +1,1 @@
+"""Programs of a project, run within a folder of copies: functions in Python, and dbt. Loaded in the sandbox only."""

@@ -1,0 +1,1 @@
+"""SQL on a PostgreSQL server: one transaction over one connection, in a sandboxed process."""

@@ -1,0 +1,210 @@
+"""SQL on a PostgreSQL server, in one transaction: seen and rolled back, or held open until the host says what becomes.
+
+The connection is made before the walls close, and no other can be made afterwards. What the host says last is `commit`
+or `rollback`; if it says nothing, or this process dies, the server rolls back by itself.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from remit.effects.postgres.failures import lost, step_failed
+from remit.effects.postgres.following import Followed, Follower, before_rows, told
+from remit.effects.postgres.images import Images, read_header
+from remit.effects.postgres.lasting import is_in_the_future, make_lasting
+from remit.effects.postgres.running import Runner, read_actions
+from remit.effects.postgres.session import OUR_PATH, Session, connect, identify, open_session
+from remit.effects.postgres.undo import (
+    Drift,
+    give_back,
+    gone_tables,
+    look_back,
+    require_no_drift,
+    with_present_numbers,
+)
+from remit.effects.postgres.wire import ServerError, Wire
+from remit.effects.work import Connecting, Work
+from remit.errors import Misuse, Reason, Refused
+
+IMAGES: Final = "images"
+_PAUSE: Final = 0.05
+_ABORTED_BY: Final = ("23", "40", "P0", "25", "42", "22", "53", "54", "55")
+"""What the server says of a COMMIT that it did not do. Whatever else it says, nobody knows."""
+
+_FATE: Final = "SELECT pg_xact_status($1::xid8)"
+_END_IT: Final = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE pid = $1 AND backend_xid::text = ($2::numeric % 4294967296)::text AND usename = current_user
+"""
+
+
+class Run:
+    """`RUN`: `preview`, `begin`, `look_back`, `undo`, `make_lasting` or `fate`, by the input `mode`."""
+
+    def connect(self, work: Work) -> Wire:
+        return connect(work)
+
+    def run(self, work: Work) -> dict[str, Any]:
+        wire: Wire = work.connected
+        seconds = float(work.inputs["seconds"])
+        try:
+            match work.inputs["mode"]:
+                case "preview":
+                    return _preview(work, wire, seconds)
+                case "begin":
+                    return _begin(work, wire, seconds)
+                case "look_back":
+                    return {"drifts": [drift._asdict() for drift in _look_back(work, wire, seconds)]}
+                case "undo":
+                    return _undo(work, wire, seconds)
+                case "fate":
+                    return {"fate": _fate(wire, work.inputs)}
+                case "make_lasting":
+                    make_lasting(wire)
+                    return {}
+        except ServerError as problem:
+            raise step_failed("the database server could not be asked", problem, seconds) from None
+        raise Misuse(Reason.MISUSE, "the mode is not known", where="mode")
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+        """The server has rolled back what was not committed; what was is the host's to find out, by `fate`."""
+        return None
+
+
+def _preview(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
+    session, follower = _opened(work, wire, seconds)
+    followed = follower.follow(read_actions(work), goes_on=not work.inputs["stop_on_error"])
+    xid = _xid(session, work)
+    said = told(followed)
+    followed = follower.check_before(followed)
+    output = _said(work, session, followed, xid, said if followed.written is not None else told(followed))
+    wire.do("ROLLBACK")
+    return output
+
+
+def _begin(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
+    session, follower = _opened(work, wire, seconds)
+    followed = follower.follow(read_actions(work), goes_on=False)
+    output = _said(work, session, followed, _xid(session, work), told(followed))
+    follower.try_clearing_up()
+    return _end(work, wire, output, follower.clear_up)
+
+
+def _opened(work: Work, wire: Wire, seconds: float) -> tuple[Session, Follower]:
+    reads_only = bool(work.inputs["reads_only"])
+    session = open_session(wire, reads_only=reads_only, seconds=seconds)
+    runner = Runner(session, work, reads_only=reads_only, seconds=seconds)
+    return session, Follower(session, runner, work.spots[IMAGES])
+
+
+def _xid(session: Session, work: Work) -> str:
+    return "" if work.inputs["reads_only"] else session.xid()
+
+
+def _said(work: Work, session: Session, followed: Followed, xid: str, actions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Each action in a message of its own: together they could be too long for one."""
+    for action in actions:
+        work.ask({"kind": "action", **action})
+    identity = session.identity
+    return {
+        "transaction": {"xid": xid, "backend": identity.backend, "database": identity.database},
+        "role": identity.role,
+        "before": before_rows(followed),
+        "images": followed.written is not None,
+    }
+
+
+def _end(
+    work: Work, wire: Wire, output: Mapping[str, Any], before_commit: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """The transaction is open, and stays so until the host has answered."""
+    answer = work.ask({"kind": "open", **output})
+    if answer.get("verdict") != "commit":
+        wire.do("ROLLBACK")
+        return {"committed": False, "said": ""}
+    if not wire.in_transaction:
+        return {"committed": False, "said": "the transaction was not whole any more"}
+    try:
+        before_commit()
+        wire.do("COMMIT")
+    except ServerError as problem:
+        if problem.state.startswith(_ABORTED_BY):
+            return {"committed": False, "said": f"the server refused it (SQLSTATE {problem.state})"}
+        raise lost() from None
+    return {"committed": True, "said": ""}
+
+
+# --- the way back ----------------------------------------------------------------------------------------------------
+
+
+def _look_back(work: Work, wire: Wire, seconds: float) -> list[Drift]:
+    session = open_session(wire, reads_only=False, seconds=seconds)
+    images, drifts = _loaded(work, session)
+    if images is not None:
+        drifts = look_back(images)
+    wire.do("ROLLBACK")
+    return drifts
+
+
+def _undo(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
+    force = bool(work.inputs["force"])
+    session = open_session(wire, reads_only=False, seconds=seconds)
+    images, drifts = _loaded(work, session)
+    require_no_drift(drifts, force=force)
+    if images is None:
+        raise Misuse(Reason.MISUSE, "there are no images to give rows back from", where=IMAGES)
+    require_no_drift(look_back(images), force=force)
+    done = give_back(images)
+    identity = session.identity
+    output = {
+        "transaction": {"xid": session.xid(), "backend": identity.backend, "database": identity.database},
+        "role": identity.role,
+        "before": {},
+        "images": False,
+        "tables": [[images.tables[number].shown, *change] for number, change in done.items() if any(change)],
+    }
+    return _end(work, wire, output)
+
+
+def _loaded(work: Work, session: Session) -> tuple[Images | None, list[Drift]]:
+    descriptor = work.given[IMAGES]
+    header = read_header(descriptor)
+    if header.database != session.identity.database:
+        raise Refused(
+            Reason.DRIFTED,
+            "this is another database than the one that the plan changed",
+            where="the database",
+            next_step="Give the connection the server and the database that it had then.",
+        )
+    if drifts := gone_tables(session.wire, header.tables):
+        return None, drifts
+    images = Images(session.wire, with_present_numbers(session.wire, header.tables))
+    images.load(descriptor)
+    return images, []
+
+
+# --- after a crash ---------------------------------------------------------------------------------------------------
+
+
+def _fate(wire: Wire, inputs: Mapping[str, Any]) -> str:
+    """What became of a transaction. One that is still open is ended: nobody is left who could commit it."""
+    wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", OUR_PATH)
+    if wire.one("SELECT pg_is_in_recovery()") != ("f",) or identify(wire).database != inputs["database"]:
+        return "unknown"
+    until = time.monotonic() + float(inputs["patience"])
+    while True:
+        try:
+            (status,) = wire.one(_FATE, str(inputs["xid"]))
+        except ServerError as problem:
+            if is_in_the_future(problem):
+                return "aborted"
+            raise
+        if status in ("committed", "aborted"):
+            return status
+        if status is None or time.monotonic() > until:
+            return "unknown"
+        wire.do(_END_IT, int(inputs["backend"]), str(inputs["xid"]))
+        time.sleep(_PAUSE)
+
+
+RUN: Final[Connecting] = Run()

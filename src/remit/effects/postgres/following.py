@@ -1,0 +1,169 @@
+"""All actions of a plan in one open transaction, and how it could be taken back afterwards: images of the rows.
+
+The statements are run once to learn which tables they change. If images of some of these can be taken, everything is
+rolled back, the triggers are installed, and the statements run again. What a sequence gave out the first time is lost.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.effects.postgres.capture import Capture
+from remit.effects.postgres.counts import Change, is_counting
+from remit.effects.postgres.images import Images, Written
+from remit.effects.postgres.running import Action, Did, Runner, answer_of
+from remit.effects.postgres.session import Session
+from remit.effects.postgres.tables import Facts, Table, look_up, why_nothing_can_be_captured
+from remit.effects.work import Spot
+
+_FIRST: Final = "remit_first"
+_SECOND: Final = "remit_second"
+_NOT_FOLLOWED: Final = "the changes of its rows could not be followed exactly"
+_NOT_COUNTED: Final = "the server does not count the rows that are changed (its track_counts is off)"
+
+
+class Followed(NamedTuple):
+    """What was done, and what is kept of it."""
+
+    did: tuple[Did, ...]
+    facts: Mapping[int, Facts]
+    captured: tuple[Table, ...]
+    why_not: str
+    """Why nothing that it did can be taken back, whatever it is; empty if there is no such reason."""
+    written: Written | None
+    """Of the file of images; None if there is none."""
+
+
+class Follower:
+    """Runs the actions of one order. `images` is where the file is made."""
+
+    def __init__(self, session: Session, runner: Runner, images: Spot) -> None:
+        self._session = session
+        self._wire = session.wire
+        self._runner = runner
+        self._spot = images
+        self._capture: Capture | None = None
+
+    def follow(self, actions: Sequence[Action], *, goes_on: bool) -> Followed:
+        self._wire.do(f"SAVEPOINT {_FIRST}")
+        did = self._runner.run(actions, goes_on=goes_on)
+        facts = self._facts(did)
+        why_not = self._why_not(did)
+        tables = [] if why_not else [one.table for one in facts.values() if not one.not_captured]
+        if not tables:
+            return Followed(tuple(did), facts, (), why_not, None)
+        self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
+        self._session.ours()  # the settings have gone back as well
+        self._capture = Capture(self._wire, tables)
+        self._wire.do(f"SAVEPOINT {_SECOND}")
+        did = self._runner.run(actions, goes_on=goes_on, ours=frozenset({self._capture.oid}))
+        facts = self._facts(did)
+        why_not = self._why_not(did)
+        if why_not:
+            return Followed(tuple(did), facts, (), why_not, None)
+        images = Images(self._wire, tables)
+        images.take_from(self._capture)
+        if not self._is_exact(did, images, "new"):
+            return Followed(tuple(did), facts, (), _NOT_FOLLOWED, None)
+        written = images.write(_new_file(self._spot), self._session.identity)
+        return Followed(tuple(did), facts, tuple(tables), "", written)
+
+    def check_before(self, followed: Followed) -> Followed:
+        """In a preview: take everything back, and see that the images have what was there before."""
+        if followed.written is None:
+            return followed
+        self._wire.do(f"ROLLBACK TO SAVEPOINT {_SECOND}")
+        self._session.ours()
+        images = Images(self._wire, followed.captured)
+        descriptor = os.open(self._spot.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._spot.folder)
+        try:
+            images.load(descriptor)
+        finally:
+            os.close(descriptor)
+        if all(images.differing(number, "old") == 0 for number in range(len(images.tables))):
+            return followed
+        return followed._replace(captured=(), why_not=_NOT_FOLLOWED, written=None)
+
+    def try_clearing_up(self) -> None:
+        """Raises, with DATABASE_BUSY to be told, if it could not be done now."""
+        if self._capture is not None:
+            self._capture.try_removing()
+
+    def clear_up(self) -> None:
+        """Nothing of ours is left in the database but what the statements did."""
+        if self._capture is not None:
+            self._capture.remove()
+
+    def _facts(self, did: Sequence[Did]) -> dict[int, Facts]:
+        oids = {oid for one in did for oid in one.tables}
+        return look_up(self._wire, sorted(oids)) if oids else {}
+
+    def _why_not(self, did: Sequence[Did]) -> str:
+        if not is_counting(self._wire):
+            return _NOT_COUNTED
+        if any(one.structure for one in did):
+            return "no images of rows are kept, because the structure of the database changes in the same plan"
+        if any(one.tables for one in did):
+            return why_nothing_can_be_captured(self._wire)
+        return ""
+
+    def _is_exact(self, did: Sequence[Did], images: Images, side: str) -> bool:
+        """As many rows were kept as the server has counted, and what they say is there now is there."""
+        capture = self._capture
+        if capture is None or not capture.is_untouched():
+            return False
+        total = Change()
+        for one in did:
+            for oid, change in one.tables.items():
+                if oid in {table.oid for table in capture.tables}:
+                    total += change
+        (kept,) = self._wire.one(f"SELECT count(*) FROM {capture.name}")
+        if int(kept or 0) != total.inserted + total.deleted + 2 * total.updated:
+            return False
+        return all(images.differing(number, side) == 0 for number in range(len(images.tables)))
+
+
+def told(followed: Followed) -> list[dict[str, Any]]:
+    """Action by action, for the host."""
+    return [
+        {
+            "number": one.number,
+            "answer": None if one.problem is not None else answer_of(one),
+            "tables": [[_name(followed, oid), *change] for oid, change in one.tables.items()],
+            "irreversible": _irreversible(followed, one),
+            "problem": one.problem,
+        }
+        for one in followed.did
+    ]
+
+
+def before_rows(followed: Followed) -> dict[str, str]:
+    """By table, a digest of the rows that were there before."""
+    if followed.written is None:
+        return {}
+    return {table.shown: digest for table, digest in zip(followed.captured, followed.written.before, strict=True)}
+
+
+def _irreversible(followed: Followed, one: Did) -> str:
+    if one.problem is not None or not (one.tables or one.structure or one.unseen):
+        return followed.why_not if followed.why_not == _NOT_COUNTED else ""
+    if one.structure:
+        return f"{one.structure} cannot be taken back"
+    if one.unseen or followed.why_not:
+        return one.unseen or followed.why_not
+    captured = {table.oid for table in followed.captured}
+    reasons = [
+        followed.facts[oid].not_captured or _NOT_FOLLOWED if oid in followed.facts else _NOT_FOLLOWED
+        for oid in one.tables
+        if oid not in captured
+    ]
+    return "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
+
+
+def _name(followed: Followed, oid: int) -> str:
+    return followed.facts[oid].table.shown if oid in followed.facts else f"table {oid}"
+
+
+def _new_file(spot: Spot) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(spot.name, flags, 0o600, dir_fd=spot.folder)

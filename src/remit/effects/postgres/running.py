@@ -1,0 +1,320 @@
+"""The statements of a plan, run one after the other in one transaction; what each did, as the server counts it.
+
+Nothing is committed here. An action that fails is rolled back to where it began, and its problem is kept or raised.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from remit.effects.postgres.counts import Change, Changed, Counts, between, count
+from remit.effects.postgres.failures import THE_TEXT, no_rows, statement_failed, step_failed
+from remit.effects.postgres.rows import FORMATS, Rows, Shown, described
+from remit.effects.postgres.session import Session
+from remit.effects.postgres.statements import CHANGES_ROWS, Statement, analyse, bind, require_reading, values_of
+from remit.effects.postgres.wire import Ran, ServerError
+from remit.effects.work import Spot, Work, read_given
+from remit.errors import Misuse, Reason, Refused, RemitError
+
+TEXTS: Final = "texts"
+MAX_TEXTS_BYTES: Final = 64 << 20
+PREVIEW_ROWS: Final = 20
+_ACTION: Final = "remit_action"
+_SCANNED: Final = frozenset({"SELECT", *CHANGES_ROWS})
+_TYPES: Final = "SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY ($1::oid[])"
+
+
+class Text(NamedTuple):
+    """One text of SQL, as it was asked for."""
+
+    name: str
+    text: str
+    parameters: Mapping[str, Any]
+    expect_results: bool
+    results: str | None
+    """The spot of the file that its rows are saved to."""
+    form: str | None
+
+
+class Action(NamedTuple):
+    """One action of the plan: one text, or several."""
+
+    number: int
+    texts: tuple[Text, ...]
+
+
+class Did(NamedTuple):
+    """What one action did."""
+
+    number: int
+    statements: tuple[dict[str, Any], ...]
+    shown: Shown | None
+    types: Mapping[int, str]
+    tables: Mapping[int, Change]
+    structure: str
+    """The first statement that changed the structure of the database, in words; empty: none did."""
+    unseen: str
+    """What was changed that is not counted, in words."""
+    problem: Mapping[str, str] | None = None
+
+
+class Runner:
+    """`reads` remembers, from one pass to the next, which tables a statement reads."""
+
+    def __init__(self, session: Session, work: Work, *, reads_only: bool, seconds: float) -> None:
+        self._session = session
+        self._wire = session.wire
+        self._work = work
+        self._reads_only = reads_only
+        self._seconds = seconds
+        self._reads: dict[tuple[int, int], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._ours: frozenset[int] = frozenset()
+        self._counts = Counts({}, 0)
+
+    def run(self, actions: Sequence[Action], *, goes_on: bool, ours: frozenset[int] = frozenset()) -> list[Did]:
+        """All of them. With `goes_on`, also after one that failed. `ours` are tables that are not the plan's."""
+        self._ours = ours
+        self._counts = count(self._wire, ours)
+        did = []
+        for action in actions:
+            self._wire.do(f"SAVEPOINT {_ACTION}")
+            try:
+                did.append(self._run_action(action))
+                self._wire.do(f"RELEASE SAVEPOINT {_ACTION}")
+            except RemitError as problem:
+                if not goes_on or not self._go_back():
+                    raise
+                did.append(Did(action.number, (), None, {}, {}, "", "", problem.as_json()))
+        self._settle_constraints()
+        return did
+
+    def _go_back(self) -> bool:
+        try:
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_ACTION}")
+            self._session.ours()
+            self._counts = count(self._wire, self._ours)
+        except ServerError:
+            return False  # the connection is gone, and with it everything
+        return True
+
+    def _settle_constraints(self) -> None:
+        """What would be checked when it is committed is checked now, while everything can still be taken back."""
+        try:
+            self._wire.do("SET CONSTRAINTS ALL IMMEDIATE")
+        except ServerError as problem:
+            raise step_failed(
+                "after the last statement, when all constraints must hold", problem, self._seconds
+            ) from None
+
+    def _run_action(self, action: Action) -> Did:
+        said: list[dict[str, Any]] = []
+        tables: dict[int, Change] = {}
+        structure = unseen = ""
+        shown: Shown | None = None
+        for text in action.texts:
+            with _named(text):
+                statements = self._understood(text)
+                last: Shown | None = None
+                for one in statements:
+                    told, rows, changed = self._run_one(text, one, (id(text), one.number), len(said) + 1)
+                    said.append(told)
+                    last = rows if one.is_read and rows is not None else last
+                    for oid, change in changed.tables.items():
+                        tables[oid] = tables.get(oid, Change()) + change
+                    if not structure and (one.changes_structure or changed.structure):
+                        structure = f"{one.kind} of {', '.join(one.named) or 'what is not known'}"
+                    if not unseen:
+                        unseen = _unseen(one, told, changed)
+                if text.expect_results and (last is None or last.total == 0):
+                    raise no_rows()
+                shown = last or shown
+        return Did(action.number, tuple(said), shown, self._type_names(shown), tables, structure, unseen)
+
+    def _understood(self, text: Text) -> tuple[Statement, ...]:
+        statements = analyse(text.text)
+        bind(statements, text.parameters)
+        if self._reads_only:
+            require_reading(statements)
+        if text.results is not None and not any(one.is_read and one.kind == "SELECT" for one in statements):
+            raise Refused(
+                Reason.SQL_REFUSED,
+                "its rows are to be saved, and no SELECT gives any",
+                where=THE_TEXT,
+                next_step="End it with a SELECT, or leave out `save_results_to`.",
+            )
+        return statements
+
+    def _run_one(
+        self, text: Text, one: Statement, key: tuple[int, int], number: int
+    ) -> tuple[dict[str, Any], Shown | None, Changed]:
+        values = values_of(one, text.parameters)
+        saves = text.results is not None and one.is_read and one.kind == "SELECT"
+        rows = Rows(PREVIEW_ROWS, self._spot(text) if saves else None, text.form)
+        try:
+            self._session.theirs()
+            self._wire.prepare(one.text)
+            if key not in self._reads:
+                self._reads[key] = self._planned(one, values)
+                self._wire.prepare(one.text)
+            ran = self._wire.run_prepared(values, rows.take)
+            self._require_same_transaction(one)
+            self._session.ours()
+            after = count(self._wire, self._ours)
+        except ServerError as problem:
+            raise statement_failed(one.number, one.kind, problem, self._seconds) from None
+        changed = between(self._counts, after)
+        self._counts = after
+        shown = rows.end(ran.columns)
+        gives_rows = bool(ran.columns)
+        return self._told(one, key, number, ran, changed), shown if gives_rows else None, changed
+
+    def _require_same_transaction(self, one: Statement) -> None:
+        if not self._wire.in_transaction:
+            raise Refused(
+                Reason.SQL_REFUSED,
+                f"statement {one.number} ({one.kind}): it ended the transaction of the plan",
+                where=THE_TEXT,
+                next_step="Leave it out: all statements of a plan on one connection are one transaction.",
+            )
+
+    def _spot(self, text: Text) -> Spot:
+        return self._work.spots[text.results or ""]
+
+    def _planned(self, one: Statement, values: Sequence[bytes | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tables that the server's own plan reads, also behind a view, and those that it writes to."""
+        if one.kind not in _SCANNED or one.changes_structure:
+            return (), ()
+        found = self._wire.do_with(f"EXPLAIN (VERBOSE, FORMAT JSON) {one.text}", values)
+        reads: dict[str, None] = {}
+        writes: dict[str, None] = {}
+        for node in _nodes(json.loads(found[0][0] or "[]")):
+            if "Relation Name" in node:
+                name = f"{node.get('Schema', '')}.{node['Relation Name']}"
+                (writes if node.get("Node Type") == "ModifyTable" else reads)[name] = None
+        return tuple(name for name in reads if name not in writes), tuple(writes)
+
+    def _told(self, one: Statement, key: tuple[int, int], number: int, ran: Ran, changed: Changed) -> dict[str, Any]:
+        reads, planned = self._reads[key]
+        counted = [self._name(oid) for oid in changed.tables]
+        writes = tuple(dict.fromkeys((*planned, *counted, *(one.named if one.changes_structure else ()))))
+        kept: dict[str, int | None]
+        if one.is_read or one.kind == "EXPLAIN":
+            kept = {"rows_read": ran.rows}
+        else:
+            kept = {"rows_changed": _changed_rows(ran.tag) if one.kind in CHANGES_ROWS else None}
+        return {
+            "number": number,
+            "kind": one.kind,
+            **kept,
+            "reads": list(reads),
+            "writes": list(writes) if one.kind != "EXPLAIN" else [],
+            "destroys": one.destroys,
+            "words": describe(one, reads, writes),
+        }
+
+    def _name(self, oid: int) -> str:
+        found = self._wire.do(
+            "SELECT n.nspname, c.relname FROM pg_class c, pg_namespace n WHERE c.oid = $1 AND n.oid = c.relnamespace",
+            oid,
+        )
+        return ".".join(part or "" for part in found[0]) if found else f"table {oid}"
+
+    def _type_names(self, shown: Shown | None) -> dict[int, str]:
+        if shown is None:
+            return {}
+        oids = "{" + ",".join({str(column.type_oid) for column in shown.columns}) + "}"
+        return {int(oid or 0): name or "" for oid, name in self._wire.do(_TYPES, oids)}
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+_VERBS: Final = {
+    "INSERT": "inserts into",
+    "UPDATE": "updates",
+    "DELETE": "deletes from",
+    "MERGE_INTO": "merges into",
+    "CREATE": "creates",
+    "ALTER": "alters",
+    "DROP": "drops",
+    "SELECT": "changes",
+}
+
+
+def describe(one: Statement, reads: Sequence[str], writes: Sequence[str]) -> str:
+    if one.kind == "EXPLAIN":
+        return "explains a statement"
+    parts = []
+    if writes or not one.is_read:
+        parts.append(f"{_VERBS[one.kind]} {', '.join(writes) or ', '.join(one.named) or 'nothing that is counted'}")
+    if reads:
+        parts.append(f"reads {', '.join(reads)}")
+    return "; ".join(parts) or "reads no table"
+
+
+def answer_of(did: Did) -> dict[str, Any]:
+    """What the host is told of one action's rows and statements."""
+    shown = did.shown
+    return {
+        "statements": list(did.statements),
+        "rows": shown.preview if shown is not None else [],
+        "result_rows": shown.total if shown is not None else 0,
+        "schema": described(shown.columns, dict(did.types)) if shown is not None else [],
+        "changed": bool(did.tables or did.structure or did.unseen),
+    }
+
+
+def _unseen(one: Statement, told: Mapping[str, Any], changed: Changed) -> str:
+    if one.sets_a_sequence:
+        return "a sequence is set, which cannot be taken back"
+    counted = sum(sum(change) for change in changed.tables.values())
+    if (told.get("rows_changed") or 0) > counted and not one.changes_structure:
+        return f"{one.kind} changed rows that the server does not count, such as those of a foreign table"
+    return ""
+
+
+def _changed_rows(tag: str) -> int | None:
+    last = tag.rpartition(" ")[2]
+    return int(last) if last.isdecimal() else None
+
+
+def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+        for inner in tree.values():
+            yield from _nodes(inner)
+    elif isinstance(tree, list):
+        for inner in tree:
+            yield from _nodes(inner)
+
+
+@contextmanager
+def _named(text: Text) -> Iterator[None]:
+    """A problem of the text is told with the name of its file."""
+    try:
+        yield
+    except RemitError as problem:
+        if not text.name or problem.where != THE_TEXT:
+            raise
+        named = type(problem)(problem.reason, problem.what, where=text.name, next_step=problem.next_step)
+        raise named from None
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def read_actions(work: Work) -> tuple[Action, ...]:
+    actions: dict[int, list[Text]] = {}
+    for one in json.loads(read_given(work, TEXTS, MAX_TEXTS_BYTES)):
+        if one["form"] is not None and one["form"] not in FORMATS:
+            raise Refused(
+                Reason.CAPABILITY_UNSUPPORTED,
+                f"rows of a PostgreSQL database are saved as {' or '.join(FORMATS)}, not as {one['form']}",
+                where=one["name"],
+                next_step="Save them to a file that ends in .csv or .json.",
+            )
+        if (one["results"] is None) != (one["form"] is None):
+            raise Misuse(Reason.MISUSE, "results need a file, and a file for them its format", where="results")
+        text = Text(one["name"], one["text"], one["parameters"], one["expect_results"], one["results"], one["form"])
+        actions.setdefault(int(one["number"]), []).append(text)
+    return tuple(Action(number, tuple(texts)) for number, texts in actions.items())

@@ -1,0 +1,316 @@
+"""What a text of SQL would do on a PostgreSQL server, statement by statement, before anything of it runs.
+
+Pure. An allow-list by the first words says what may run; everything else is refused with the kind it is of. Each
+statement is sent alone, and the server refuses a second one behind it. Limit: functions, views and triggers of the
+database can do more than the words say; which tables were really changed is counted by the server, see `counts`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.effects.postgres.forbidden import MOVES_A_SEQUENCE, SETS_A_SEQUENCE, calls, find_forbidden
+from remit.effects.postgres.tokens import Token, split
+from remit.errors import Reason, Refused
+
+MAX_STATEMENTS: Final = 500
+MAX_TEXT: Final = 1 << 20
+MAX_PARAMETERS: Final = 1_000
+
+CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE_INTO"})
+_READS: Final = frozenset({"SELECT", "VALUES", "TABLE"})
+_WRITES: Final = frozenset({"INSERT", "UPDATE", "DELETE", "MERGE"})
+_STRUCTURE: Final = frozenset({"CREATE", "ALTER", "DROP"})
+_OBJECTS: Final = frozenset({"TABLE", "INDEX", "VIEW", "SEQUENCE", "TYPE", "SCHEMA"})
+_BEFORE_AN_OBJECT: Final = frozenset(
+    {"OR", "REPLACE", "TEMP", "TEMPORARY", "LOCAL", "GLOBAL", "UNLOGGED", "UNIQUE", "RECURSIVE", "MATERIALIZED"}
+)
+_OF_COMMENTS: Final = _OBJECTS | {"COLUMN", "CONSTRAINT"}
+_BEFORE_A_NAME: Final = frozenset({"IF", "NOT", "EXISTS", "ONLY", "CONCURRENTLY", "TABLE", "INTO", "FROM"})
+_DESTROYING: Final = frozenset({"DELETE", "DROP", "TRUNCATE"})
+_BESIDE_A_SCHEMA: Final = frozenset({"CREATE", "GRANT"})
+_RUNS_IT: Final = frozenset({"ANALYZE", "ANALYSE"})
+
+_TRANSACTION: Final = "Leave it out: all statements of a plan on one connection are one transaction already."
+_TO_A_FILE: Final = "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`."
+_ITSELF: Final = "Write the statement itself, with parameters: $name."
+_PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
+_ADVICE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"), _TRANSACTION),
+    **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "MOVE", "CLOSE", "CALL", "DO"), _ITSELF),
+    "COPY": _TO_A_FILE,
+}
+
+
+class Statement(NamedTuple):
+    """One statement of a text."""
+
+    number: int
+    """From 1."""
+    kind: str
+    text: str
+    """As it is sent: from its first to its last word, with $1, $2 ... for its parameters."""
+    parameters: tuple[str, ...]
+    """Their names, in the order of their numbers."""
+    named: tuple[str, ...]
+    """The table or the like that it is about by its words, if they say so."""
+    is_read: bool
+    """Changes nothing, as far as its own words go."""
+    changes_structure: bool
+    """Makes, alters or removes tables and the like, or empties them: nothing that images of rows could give back."""
+    destroys: bool = False
+    """By its words, rows, columns or whole tables are gone afterwards."""
+    sets_a_sequence: bool = False
+
+
+def analyse(text: str) -> tuple[Statement, ...]:
+    """All statements, or Refused with the number and the kind of the first that is not for a text."""
+    _require_readable(text)
+    found = list(split(text))
+    if not found:
+        raise _refused("there is no statement in it", "Write at least one statement.")
+    if len(found) > MAX_STATEMENTS:
+        raise _refused(
+            f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} are run together", "Split it into several."
+        )
+    return tuple(_analyse_one(number, text, tokens) for number, tokens in enumerate(found, start=1))
+
+
+def bind(statements: Sequence[Statement], given: Mapping[str, Any]) -> None:
+    """Every parameter that is used must be given, every one that is given must be used, each a plain value."""
+    used = {name for one in statements for name in one.parameters}
+    for name in sorted(used - given.keys()):
+        raise _refused(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
+    for name in sorted(given.keys() - used):
+        raise _refused(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
+    for name, value in given.items():
+        if not isinstance(value, str | int | float | None):  # a bool is an int
+            raise _refused(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
+        if isinstance(value, str) and "\0" in value:
+            raise _refused(f"the value of the parameter {name!r} has a NUL character", "The server keeps none.")
+
+
+def values_of(one: Statement, given: Mapping[str, Any]) -> list[bytes | None]:
+    """As the server is sent them, beside the text: it finds out of which type each is to be."""
+    return [_as_text(given[name]) for name in one.parameters]
+
+
+def require_reading(statements: Sequence[Statement]) -> None:
+    for one in statements:
+        if not one.is_read:
+            raise _refused_statement(
+                one.number, one.kind, "it may change the database, and this text is to read only", "Leave it out."
+            )
+
+
+def _as_text(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return b"true" if value else b"false"
+    return value.encode() if isinstance(value, str) else repr(value).encode()
+
+
+def _require_readable(text: str) -> None:
+    if "\0" in text:
+        raise _refused("it has a NUL character, behind which a statement could hide", "Remove the character.")
+    if len(text) > MAX_TEXT:
+        raise _refused(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _refused("it has half a character, which is not text", "Save it as UTF-8.") from None
+
+
+def _analyse_one(number: int, text: str, tokens: Sequence[Token]) -> Statement:
+    kind = _kind_of(number, tokens)
+    if (forbidden := find_forbidden(tokens)) is not None:
+        name, why = forbidden
+        raise _refused_statement(number, kind, f"{name} {why}", _PLAIN_ADVICE)
+    sent, parameters = _numbered(number, kind, text, tokens)
+    empties = tokens[0].word == "TRUNCATE"
+    is_read = kind in ("SELECT", "EXPLAIN") and not _writes_within(tokens) and not calls(tokens, MOVES_A_SEQUENCE)
+    return Statement(
+        number=number,
+        kind=kind,
+        text=sent,
+        parameters=parameters,
+        named=_named(kind, tokens),
+        is_read=is_read,
+        changes_structure=kind in _STRUCTURE or empties,
+        destroys=not is_read and _destroys(tokens),
+        sets_a_sequence=calls(tokens, frozenset({SETS_A_SEQUENCE})),
+    )
+
+
+# --- which kind it is of ---------------------------------------------------------------------------------------------
+
+
+def _kind_of(number: int, tokens: Sequence[Token]) -> str:
+    """SELECT, INSERT, UPDATE, DELETE, MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN; else it is refused."""
+    first = next((token for token in tokens if token.text != "("), tokens[0])
+    match first.word:
+        case "SELECT" | "VALUES" | "TABLE":
+            return "CREATE" if _makes_a_table(tokens) else "SELECT"
+        case "WITH":
+            return _kind_after_with(number, tokens)
+        case _ if first is not tokens[0]:
+            pass
+        case "INSERT" | "UPDATE" | "DELETE":
+            return first.word
+        case "MERGE":
+            return "MERGE_INTO"
+        case "TRUNCATE":
+            return "DELETE"
+        case "CREATE" | "ALTER" | "DROP":
+            return _kind_of_structure(number, first.word, tokens)
+        case "COMMENT":
+            _require_object(number, "COMMENT", tokens[1:], _OF_COMMENTS)
+            return "ALTER"
+        case "EXPLAIN":
+            return _explain(number, tokens)
+    kind = _printable_kind(first)
+    raise _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
+
+
+def _printable_kind(token: Token) -> str:
+    return token.word[:20] if token.word.isalpha() and token.word.isascii() else "UNKNOWN"
+
+
+def _kind_after_with(number: int, tokens: Sequence[Token]) -> str:
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and place and token.word in _READS:
+            return "CREATE" if _makes_a_table(tokens) else "SELECT"
+        if depth == 0 and place and token.word in _WRITES:
+            return "MERGE_INTO" if token.word == "MERGE" else token.word
+    if depth == 0 and any(token.word in _READS for token in tokens):  # WITH ... (SELECT ...)
+        return "SELECT"
+    raise _refused_statement(number, "WITH", "it has no statement at its end", "Write one.")
+
+
+def _kind_of_structure(number: int, kind: str, tokens: Sequence[Token]) -> str:
+    _require_object(number, kind, tokens, _OBJECTS)
+    words = [token.word for token in tokens]
+    if "CONCURRENTLY" in words[:6]:
+        raise _refused_statement(number, kind, "CONCURRENTLY cannot be taken back if it fails", "Leave it out.")
+    if "SCHEMA" in words[:2] and _BESIDE_A_SCHEMA & set(words[2:]):
+        raise _refused_statement(number, kind, "it makes more than a schema", "Write each as a statement of its own.")
+    if "EXECUTE" in words:
+        raise _refused_statement(number, kind, "it runs a statement that is not in it", _ITSELF)
+    return kind
+
+
+def _require_object(number: int, kind: str, tokens: Sequence[Token], known: frozenset[str]) -> None:
+    """CREATE OR REPLACE VIEW: of what it is."""
+    for token in tokens[1:]:
+        if token.word in known:
+            return
+        if token.word not in _BEFORE_AN_OBJECT:
+            what = f"it is about a {token.word[:20]}" if token.word else "it does not say what it is about"
+            raise _refused_statement(
+                number,
+                kind,
+                f"{what}, and only tables, indexes, views, sequences, types and schemas are made and changed",
+                _PLAIN_ADVICE,
+            )
+    raise _refused_statement(number, kind, "it does not say what it is about", _PLAIN_ADVICE)
+
+
+def _explain(number: int, tokens: Sequence[Token]) -> str:
+    """The statement that it is about is held to the same rules, and is not run."""
+    start = 1
+    if len(tokens) > 2 and tokens[1].text == "(" and tokens[2].text != "(" and tokens[2].word not in (*_READS, "WITH"):
+        start = 1 + next((at for at, token in enumerate(tokens) if token.text == ")"), len(tokens))
+    else:
+        while start < len(tokens) and tokens[start].word in (*_RUNS_IT, "VERBOSE"):
+            start += 1
+    if any(token.name.upper() in _RUNS_IT for token in tokens[1:start]):
+        raise _refused_statement(number, "EXPLAIN", "with ANALYZE it runs what it explains", "Leave out ANALYZE.")
+    if start >= len(tokens):
+        raise _refused_statement(number, "EXPLAIN", "there is nothing that it explains", "Leave it out.")
+    if tokens[start].word == "EXPLAIN":
+        raise _refused_statement(number, "EXPLAIN", "it explains another EXPLAIN", "Leave it out.")
+    _kind_of(number, tokens[start:])
+    return "EXPLAIN"
+
+
+def _makes_a_table(tokens: Sequence[Token]) -> bool:
+    """SELECT ... INTO new_table."""
+    depth = 0
+    for token in tokens:
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and token.word == "INTO":
+            return True
+    return False
+
+
+def _writes_within(tokens: Sequence[Token]) -> bool:
+    """WITH x AS (DELETE ...). FOR UPDATE is none."""
+    return any(
+        token.word in _WRITES and place > 1 and tokens[place - 1].text == "(" for place, token in enumerate(tokens)
+    )
+
+
+def _destroys(tokens: Sequence[Token]) -> bool:
+    """Of a column that is named like one of the words it is believed too: better once too often."""
+    return any(token.word in _DESTROYING for token in tokens)
+
+
+# --- names and parameters --------------------------------------------------------------------------------------------
+
+
+def _named(kind: str, tokens: Sequence[Token]) -> tuple[str, ...]:
+    if kind in ("SELECT", "EXPLAIN") or tokens[0].word == "WITH":
+        return ()
+    if tokens[0].word == "SELECT":
+        start = next(at for at, token in enumerate(tokens) if token.word == "INTO") + 1
+    elif kind in _STRUCTURE:
+        start = next((at + 1 for at, token in enumerate(tokens) if at and token.word in _OF_COMMENTS), len(tokens))
+    else:
+        start = 1
+    return _name_from(tokens, start)
+
+
+def _name_from(tokens: Sequence[Token], start: int) -> tuple[str, ...]:
+    """The one name that begins there, with its schema if it has one."""
+    while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
+        start += 1
+    parts: list[str] = []
+    for token in tokens[start:]:
+        if token.text == ".":
+            parts.append(".")
+        elif token.name and (not parts or parts[-1] == "."):
+            parts.append(token.name)
+        else:
+            break
+    return ("".join(parts),) if parts else ()
+
+
+def _numbered(number: int, kind: str, text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...]]:
+    """The text with $1, $2 ... in place of $names."""
+    names: dict[str, int] = {}
+    pieces: list[str] = []
+    at = tokens[0].start
+    for token in tokens:
+        if token.kind != "parameter":
+            continue
+        place = names.setdefault(token.text[1:], len(names) + 1)
+        pieces.append(f"{text[at : token.start]}${place}")
+        at = token.end
+    if len(names) > MAX_PARAMETERS:
+        raise _refused_statement(number, kind, f"it has more than {MAX_PARAMETERS} parameters", "Use fewer.")
+    return "".join((*pieces, text[at : tokens[-1].end])), tuple(names)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def _refused(what: str, next_step: str) -> Refused:
+    return Refused(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
+
+
+def _refused_statement(number: int, kind: str, what: str, next_step: str) -> Refused:
+    return Refused(
+        Reason.SQL_REFUSED, f"statement {number} ({kind}): {what}", where="the SQL text", next_step=next_step
+    )

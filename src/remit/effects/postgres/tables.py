@@ -1,0 +1,151 @@
+"""What is known of a table, and whether images of its rows can be taken: if not, why, in words."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.effects.postgres.wire import Wire, quoted_name
+
+_FACTS: Final = """
+SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, pg_has_role(c.relowner, 'USAGE'),
+  c.relrowsecurity, EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal),
+  EXISTS (SELECT FROM pg_rewrite r WHERE r.ev_class = c.oid AND c.relkind = 'r'),
+  c.relispartition OR EXISTS (SELECT FROM pg_inherits i WHERE c.oid IN (i.inhrelid, i.inhparent)),
+  (SELECT json_agg(a.attname ORDER BY k.place) FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(number, place),
+    pg_attribute a WHERE i.indrelid = c.oid AND i.indisprimary AND a.attrelid = c.oid AND a.attnum = k.number),
+  (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod), a.attidentity, a.attgenerated,
+      t.typnamespace = 'pg_catalog'::regnamespace) ORDER BY a.attnum)
+    FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY ($1::oid[])
+"""
+_BY_NAME: Final = """
+SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
+"""
+_REFERENCES: Final = """
+SELECT conrelid, confrelid FROM pg_constraint
+WHERE contype = 'f' AND conrelid = ANY ($1::oid[]) AND confrelid = ANY ($1::oid[]) AND conrelid <> confrelid
+"""
+_CAN_CAPTURE: Final = """
+SELECT has_database_privilege(current_database(), 'TEMP'),
+  EXISTS (SELECT FROM pg_language l WHERE l.lanname = 'plpgsql' AND has_language_privilege(l.oid, 'USAGE'))
+"""
+
+
+class Column(NamedTuple):
+    """One of a table's."""
+
+    name: str
+    type: str
+    """As it is written in SQL, with its schema if it is not the catalog's."""
+    identity: str
+    """'a': always made by the server; 'd': if it is not given; or empty."""
+    generated: str
+    """'s': computed from others and stored."""
+    is_builtin: bool
+    """Whether its type is the catalog's, so that values can be compared by an operator of the catalog's."""
+
+
+class Table(NamedTuple):
+    """What images of its rows are made with."""
+
+    oid: int
+    schema: str
+    name: str
+    key: tuple[str, ...]
+    columns: tuple[Column, ...]
+
+    @property
+    def shown(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    @property
+    def quoted(self) -> str:
+        return f"{quoted_name(self.schema)}.{quoted_name(self.name)}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self._asdict(), "columns": [column._asdict() for column in self.columns]}
+
+    def is_like(self, other: "Table") -> bool:
+        return (self.schema, self.name, self.key, self.columns) == (
+            other.schema,
+            other.name,
+            other.key,
+            other.columns,
+        )
+
+
+class Facts(NamedTuple):
+    table: Table
+    not_captured: str
+    """Why no images of its rows can be taken; empty if they can."""
+
+
+def parse_table(fields: Mapping[str, Any]) -> Table:
+    """From the header of a file of images. KeyError, TypeError or ValueError if it is none."""
+    columns = tuple(
+        Column(str(one["name"]), str(one["type"]), str(one["identity"]), str(one["generated"]), bool(one["is_builtin"]))
+        for one in fields["columns"]
+    )
+    return Table(
+        int(fields["oid"]), str(fields["schema"]), str(fields["name"]), tuple(map(str, fields["key"])), columns
+    )
+
+
+def look_up(wire: Wire, oids: Iterable[int]) -> dict[int, Facts]:
+    found = wire.do(_FACTS, _array(oids))
+    return {int(row[0] or 0): _facts(row) for row in found}
+
+
+def find(wire: Wire, schema: str, name: str) -> Facts | None:
+    found = wire.do(_BY_NAME, schema, name)
+    return look_up(wire, [int(found[0][0] or 0)]).get(int(found[0][0] or 0)) if found else None
+
+
+def why_nothing_can_be_captured(wire: Wire) -> str:
+    may_have_temp, has_language = wire.one(_CAN_CAPTURE)
+    if may_have_temp != "t":
+        return "the role may not make temporary tables, which the rows would be kept in"
+    return "" if has_language == "t" else "the role may not use PL/pgSQL, which the rows would be kept with"
+
+
+def parents_first(wire: Wire, tables: Sequence[Table]) -> list[int]:
+    """Places in `tables`, those that others refer to first. In a circle, as they come."""
+    place = {table.oid: number for number, table in enumerate(tables)}
+    parents: dict[int, set[int]] = {number: set() for number in place.values()}
+    for child, parent in wire.do(_REFERENCES, _array(place)):
+        parents[place[int(child or 0)]].add(place[int(parent or 0)])
+    ordered: list[int] = []
+    while len(ordered) < len(tables):
+        left = [number for number in parents if number not in ordered]
+        free = [number for number in left if not parents[number] - set(ordered)]
+        ordered.append((free or left)[0])
+    return ordered
+
+
+def _facts(row: Sequence[str | None]) -> Facts:
+    oid, schema, name, kind, persistence, owns, security, triggers, rules, inherits, key, columns = row
+    table = Table(
+        int(oid or 0),
+        schema or "",
+        name or "",
+        tuple(json.loads(key)) if key is not None else (),
+        tuple(Column(*column) for column in json.loads(columns or "[]")),
+    )
+    reasons = (
+        (kind != "r", "is not an ordinary table"),
+        (persistence == "t", "is a temporary table"),
+        (inherits == "t", "is a partition, or inherits from another table"),
+        (not table.key, "has no primary key"),
+        (triggers == "t", "has triggers of its own"),
+        (rules == "t", "has rules"),
+        (security == "t", "has row security"),
+        (owns != "t", "does not belong to the role"),
+    )
+    why = next((words for holds, words in reasons if holds), "")
+    return Facts(table, f"{table.shown} {why}" if why else "")
+
+
+def _array(oids: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, oids)) + "}"

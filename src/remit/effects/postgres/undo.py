@@ -1,0 +1,183 @@
+"""Rows given back as images have them: looked at first, changed in one transaction, and looked at again.
+
+Rows of others are never touched: if the server counts one change more than there are rows to give back, such as that of
+a row that now refers to one which is to go, everything is left as it is.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.effects.postgres.counts import Change, between, count
+from remit.effects.postgres.images import Images, cell, now_of, same_key
+from remit.effects.postgres.tables import Table, find, parents_first
+from remit.effects.postgres.wire import ServerError, Wire, quoted_name
+from remit.errors import EnvironmentFailed, Reason, Refused
+
+_TRIAL: Final = "remit_trial"
+_ORDERS: Final = (
+    ("insert", "update", "delete"),
+    ("delete", "update", "insert"),
+    ("delete", "insert", "update"),
+    ("update", "delete", "insert"),
+)
+"""One of them suits: which one depends on what is unique, and on what a foreign key does."""
+
+
+class Drift(NamedTuple):
+    """Rows of a table that are not as the plan left them."""
+
+    table: str
+    rows: int
+    what: str
+    can_be_forced: bool = True
+
+
+def gone_tables(wire: Wire, tables: Sequence[Table]) -> list[Drift]:
+    """Tables that are not there any more, or are other ones: rows cannot even be compared."""
+    drifts = []
+    for table in tables:
+        facts = find(wire, table.schema, table.name)
+        if facts is None:
+            drifts.append(Drift(table.shown, 0, "the table is not there any more", can_be_forced=False))
+        elif not facts.table.is_like(table):
+            drifts.append(Drift(table.shown, 0, "its columns or its key are other ones", can_be_forced=False))
+    return drifts
+
+
+def with_present_numbers(wire: Wire, tables: Sequence[Table]) -> tuple[Table, ...]:
+    """The same tables by the numbers that they have now. They were looked at by `gone_tables`."""
+    found = [find(wire, table.schema, table.name) for table in tables]
+    return tuple(facts.table for facts in found if facts is not None)
+
+
+def look_back(images: Images) -> list[Drift]:
+    """What others have done since, by table."""
+    drifts = []
+    for number, table in enumerate(images.tables):
+        row = images.wire.one(
+            "SELECT count(*) FILTER (WHERE i.new IS NOT NULL AND t.ctid IS NOT NULL), "
+            "count(*) FILTER (WHERE i.new IS NOT NULL AND t.ctid IS NULL), "
+            "count(*) FILTER (WHERE i.new IS NULL) "
+            f"FROM {images.joined(table)} WHERE i.tab = {number} AND {now_of(table)} IS DISTINCT FROM i.new"
+        )
+        words = ("were changed since", "were deleted since", "were inserted again since")
+        for found, what in zip(row, words, strict=True):
+            if int(found or 0):
+                drifts.append(Drift(table.shown, int(found or 0), what))
+    return drifts
+
+
+def require_no_drift(drifts: Sequence[Drift], *, force: bool) -> None:
+    left = [drift for drift in drifts if not (force and drift.can_be_forced)]
+    if left:
+        said = "; ".join(
+            f"{drift.table}: {drift.rows:,} rows {drift.what}" if drift.rows else f"{drift.table}: {drift.what}"
+            for drift in left[:5]
+        )
+        raise Refused(
+            Reason.DRIFTED,
+            f"the database is not as the plan left it: {said}",
+            where="the database",
+            next_step="Look at these rows. To set them back all the same, ask for it with force."
+            if all(drift.can_be_forced for drift in left)
+            else "Bring the table back as it was, or put the rows right by hand.",
+        )
+
+
+def give_back(images: Images) -> dict[int, Change]:
+    """All rows, exactly, or EnvironmentFailed with nothing changed. What was done, by the number of the table."""
+    wire = images.wire
+    ordered = parents_first(wire, images.tables)
+    expected = {number: _expected(images, number) for number in ordered}
+    said = ""
+    for steps in _ORDERS:
+        wire.do(f"SAVEPOINT {_TRIAL}")
+        try:
+            said = _try(images, ordered, steps, expected)
+        except ServerError as problem:
+            if problem.state[:2] not in ("23", "42", "22", "27"):
+                raise
+            said = f"the server refused it (SQLSTATE {problem.state})"
+        if not said:
+            wire.do(f"RELEASE SAVEPOINT {_TRIAL}")
+            return expected
+        wire.do(f"ROLLBACK TO SAVEPOINT {_TRIAL}")
+        wire.do(f"RELEASE SAVEPOINT {_TRIAL}")
+    raise EnvironmentFailed(
+        Reason.SQL_FAILED,
+        f"the rows cannot be given back: {said}",
+        where="the database",
+        next_step="See which rows refer to those of the plan. Nothing was changed.",
+    )
+
+
+def _expected(images: Images, number: int) -> Change:
+    table = images.tables[number]
+    row = images.wire.one(
+        "SELECT count(*) FILTER (WHERE i.old IS NOT NULL AND t.ctid IS NULL), "
+        "count(*) FILTER (WHERE i.old IS NOT NULL AND t.ctid IS NOT NULL), "
+        "count(*) FILTER (WHERE i.old IS NULL) "
+        f"FROM {images.joined(table)} WHERE i.tab = {number} AND {now_of(table)} IS DISTINCT FROM i.old"
+    )
+    return Change(*(int(found or 0) for found in row))
+
+
+def _try(images: Images, ordered: Sequence[int], steps: Sequence[str], expected: dict[int, Change]) -> str:
+    """One order of doing it. Why it was not that one, in words; empty if all is as it was before the plan."""
+    wire = images.wire
+    before = count(wire, frozenset({images.oid}))
+    wire.do("SET CONSTRAINTS ALL DEFERRED")
+    for step in steps:
+        for number in ordered if step != "delete" else reversed(ordered):
+            text = _STEPS[step](images, number)
+            if text and expected[number][("insert", "update", "delete").index(step)]:
+                wire.do(text)
+    wire.do("SET CONSTRAINTS ALL IMMEDIATE")
+    changed = between(before, count(wire, frozenset({images.oid})))
+    by_oid = {images.tables[number].oid: change for number, change in expected.items()}
+    for oid, change in changed.tables.items():
+        if change != by_oid.get(oid, Change()):
+            return "other rows would be changed with them, which refer to them"
+    for number, table in enumerate(images.tables):
+        if left := images.differing(number, "old"):
+            return f"{table.shown}: {left:,} rows would not be as they were"
+    return ""
+
+
+def _insert(images: Images, number: int) -> str:
+    table = images.tables[number]
+    columns = [column for column in table.columns if not column.generated]
+    names = ", ".join(quoted_name(column.name) for column in columns)
+    values = ", ".join(cell("old", table, column) for column in columns)
+    return (
+        f"INSERT INTO {table.quoted} ({names}) OVERRIDING SYSTEM VALUE SELECT {values} "
+        f"FROM {images.joined(table)} WHERE i.tab = {number} AND i.old IS NOT NULL AND t.ctid IS NULL"
+    )
+
+
+def _update(images: Images, number: int) -> str:
+    """A column that the server alone may set has not been changed by a statement either."""
+    table = images.tables[number]
+    columns = [
+        column
+        for column in table.columns
+        if not column.generated and column.identity != "a" and column.name not in table.key
+    ]
+    if not columns:
+        return ""
+    sets = ", ".join(f"{quoted_name(column.name)} = {cell('old', table, column)}" for column in columns)
+    return (
+        f"UPDATE ONLY {table.quoted} t SET {sets} FROM {images.name} i WHERE i.tab = {number} "
+        f"AND i.old IS NOT NULL AND {same_key(table)} AND {now_of(table)} IS DISTINCT FROM i.old"
+    )
+
+
+def _delete(images: Images, number: int) -> str:
+    table = images.tables[number]
+    return (
+        f"DELETE FROM ONLY {table.quoted} t USING {images.name} i "
+        f"WHERE i.tab = {number} AND i.old IS NULL AND {same_key(table)}"
+    )
+
+
+_STEPS: Final[dict[str, Any]] = {"insert": _insert, "update": _update, "delete": _delete}

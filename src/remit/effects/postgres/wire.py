@@ -1,0 +1,179 @@
+"""The one connection to a server, by libpq itself: values come and go as PostgreSQL's own text, and one at a time.
+
+Loaded where sandboxed processes are forked from, so before any wall is closed. The server's words are for `failures`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, PGconn, TransactionStatus
+from psycopg.pq.abc import PGconn as Connection
+from psycopg.pq.abc import PGresult
+
+Values = Sequence[bytes | None]
+Row = tuple[bytes | None, ...]
+
+_GOOD: Final = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.SINGLE_TUPLE, ExecStatus.EMPTY_QUERY})
+_FIELDS: Final = {
+    "state": DiagnosticField.SQLSTATE,
+    "message": DiagnosticField.MESSAGE_PRIMARY,
+    "schema": DiagnosticField.SCHEMA_NAME,
+    "table": DiagnosticField.TABLE_NAME,
+    "column": DiagnosticField.COLUMN_NAME,
+    "constraint": DiagnosticField.CONSTRAINT_NAME,
+}
+
+
+class ServerError(Exception):
+    """The server said no, or is gone. What it said may hold values, and is in no message of this exception."""
+
+    def __init__(self, fields: Mapping[str, str], *, of_the_text: bool = False) -> None:
+        super().__init__(fields.get("state", ""))
+        self.fields = fields
+        self.of_the_text = of_the_text
+        """Whether it was said of a text that was not run yet."""
+
+    @property
+    def state(self) -> str:
+        return self.fields.get("state", "")
+
+
+class NotConnected(Exception):
+    """There is no connection. What libpq says of it, which holds no password."""
+
+
+class Column(NamedTuple):
+    """One of those that rows have."""
+
+    name: str
+    type_oid: int
+    modifier: int
+
+
+class Ran(NamedTuple):
+    """One statement, when all its rows were handed out."""
+
+    columns: tuple[Column, ...]
+    rows: int
+    tag: str
+    """As the server names what it did: `UPDATE 3`."""
+
+
+class Wire:
+    """Not for two threads."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        said = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
+        self._connection = PGconn.connect(said.encode())
+        if self._connection.status != ConnStatus.OK:
+            message = self._connection.get_error_message()
+            self._connection.finish()
+            raise NotConnected(message)
+
+    @property
+    def version(self) -> int:
+        return self._connection.server_version
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether there is one, and nothing in it has failed."""
+        return self._connection.transaction_status == TransactionStatus.INTRANS
+
+    def do(self, text: str, *values: str | int | None) -> list[tuple[str | None, ...]]:
+        """A statement of our own, with all its rows."""
+        return self.do_with(text, [_bytes(value) for value in values])
+
+    def do_with(self, text: str, values: Values) -> list[tuple[str | None, ...]]:
+        result = self._connection.exec_params(text.encode(), list(values))
+        _require_good(result, self._connection)
+        return [
+            tuple(_text(result.get_value(row, column)) for column in range(result.nfields))
+            for row in range(result.ntuples)
+        ]
+
+    def one(self, text: str, *values: str | int | None) -> tuple[str | None, ...]:
+        (row,) = self.do(text, *values)
+        return row
+
+    def prepare(self, text: str) -> None:
+        """The server reads it, looks up its names, and runs nothing. It takes exactly one statement."""
+        result = self._connection.prepare(b"", text.encode())
+        _require_good(result, self._connection, of_the_text=True)
+
+    def run_prepared(self, values: Values, take: Callable[[tuple[Column, ...], Row], None]) -> Ran:
+        """The one that was prepared. Each row is handed out when it comes, so that memory does not grow with them."""
+        self._connection.send_query_prepared(b"", list(values))
+        self._connection.set_single_row_mode()
+        columns: tuple[Column, ...] = ()
+        count, tag = 0, ""
+        while (result := self._connection.get_result()) is not None:
+            try:
+                _require_good(result, self._connection)
+            except ServerError:
+                self._drain()
+                raise
+            columns = columns or _columns(result)
+            for row in range(result.ntuples):
+                take(columns, tuple(result.get_value(row, column) for column in range(result.nfields)))
+                count += 1
+            tag = (result.command_status or b"").decode("ascii", "replace") or tag
+            result.clear()
+        return Ran(columns, count, tag)
+
+    def stream(self, text: str, *values: str | int | None) -> Iterator[Row]:
+        """Rows of a query of our own, each when it comes. To be taken to the end before anything else is asked."""
+        self._connection.send_query_params(text.encode(), [_bytes(value) for value in values])
+        self._connection.set_single_row_mode()
+        while (result := self._connection.get_result()) is not None:
+            try:
+                _require_good(result, self._connection)
+            except ServerError:
+                self._drain()
+                raise
+            for row in range(result.ntuples):
+                yield tuple(result.get_value(row, column) for column in range(result.nfields))
+            result.clear()
+
+    def close(self) -> None:
+        self._connection.finish()
+
+    def _drain(self) -> None:
+        while self._connection.get_result() is not None:
+            pass
+
+
+def quoted_name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted_text(text: str) -> str:
+    """For statements that take no parameters. `standard_conforming_strings` is on."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _require_good(result: PGresult, connection: Connection, *, of_the_text: bool = False) -> None:
+    if result.status in _GOOD:
+        return
+    fields = {name: _text(result.error_field(field)) or "" for name, field in _FIELDS.items()}
+    if connection.status != ConnStatus.OK:
+        fields["state"] = "08006"  # whatever else it says: the connection is lost
+    raise ServerError(fields, of_the_text=of_the_text)
+
+
+def _columns(result: PGresult) -> tuple[Column, ...]:
+    return tuple(
+        Column(_text(result.fname(place)) or "", result.ftype(place), result.fmod(place))
+        for place in range(result.nfields)
+    )
+
+
+def _bytes(value: str | int | None) -> bytes | None:
+    return None if value is None else str(value).encode()
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else bytes(value).decode("utf-8", "replace")
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,88 @@
+"""Saved rows, looked through like the content of any file that a plan makes: what in them a person has to approve.
+
+Credentials are looked for in the cells, each beside the name of its column, whatever the format; commands and formulas
+in the text of the file. Bounded: of what is past the bounds it is said that nobody looked.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, islice
+from typing import Final, NamedTuple
+
+from remit.confine.beneath import open_file
+from remit.effects.content import MAX_FINDINGS, find_commands, find_in_final
+from remit.effects.data_files import Check, Finding, remarks
+from remit.effects.edits.splice import Edited
+from remit.effects.sql.rows import Rows, cells_as_json
+from remit.effects.work import Spot
+from remit.masking.finding import find_secrets
+
+MAX_LOOKED_AT: Final = 8 << 20
+"""Bytes of a file, and characters of all cells: some seconds, at worst, of the time that the text has."""
+_AT_ONCE: Final = 1_000
+_LONGEST_CELL: Final = 64 << 10
+_TEXTS: Final = ("csv", "json")
+# The engine wrote it: its syntax needs no look.
+_NO_CHECKS: Final[Mapping[str, Check]] = {f".{form}": lambda _content: [] for form in _TEXTS}
+
+
+class Looked(NamedTuple):
+    findings: Sequence[Finding]
+    remarks: Sequence[str]
+
+
+def look_through(rows: Rows, spot: Spot, form: str, mode: int) -> Looked:
+    """`mode` is what the file will have."""
+    name = f"results.{form}"
+    content, is_whole = _read(spot, MAX_LOOKED_AT if form in _TEXTS else 4)
+    edited = Edited(content, None, "")
+    found = find_in_final(name, content, mode, _NO_CHECKS)
+    said: list[str] = []
+    if form in _TEXTS:
+        found += find_commands(name, edited)
+        said = remarks(name, edited)
+    secrets, all_cells = _secrets(rows)
+    if not all_cells or (form in _TEXTS and not is_whole):
+        said.append(f"nobody looked for credentials and commands past the first {MAX_LOOKED_AT:,} characters")
+    return Looked([*found, *secrets], said)
+
+
+def _read(spot: Spot, most: int) -> tuple[bytes, bool]:
+    descriptor = open_file(spot.folder, spot.name, where="the file of the results")
+    content = bytearray()
+    try:
+        while len(content) <= most and (piece := os.read(descriptor, 1 << 20)):
+            content += piece
+    finally:
+        os.close(descriptor)
+    return bytes(content[:most]), len(content) <= most
+
+
+def _secrets(rows: Rows) -> tuple[list[Finding], bool]:
+    """And whether all cells were looked at."""
+    found: list[Finding] = []
+    room = MAX_LOOKED_AT
+    for first in range(0, rows.total, _AT_ONCE):
+        if room <= 0:
+            return found, False
+        lines = [line for row in cells_as_json(rows, first, _AT_ONCE) for line in _lines(rows, row)]
+        room -= sum(map(len, lines))
+        found += islice(_in_lines(lines, first, len(rows.columns)), MAX_FINDINGS - len(found))
+        if len(found) == MAX_FINDINGS:
+            break
+    return found, True
+
+
+def _lines(rows: Rows, row: Sequence[str | None]) -> Iterator[str]:
+    """Each cell beside its name: a password looks like any other word."""
+    for column, cell in zip(rows.columns, row, strict=False):
+        yield f'"{column["name"].replace(chr(10), " ")}": {(cell or "null")[:_LONGEST_CELL]}'
+
+
+def _in_lines(lines: Sequence[str], first: int, columns: int) -> Iterator[Finding]:
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    for start, _, what in find_secrets("\n".join(lines)):
+        row, column = divmod(bisect_right(starts, start) - 1, columns)
+        where = f"row {first + row + 1:,}, column {column + 1:,}"
+        yield Finding("credential", where, f"this looks like {what}")

@@ -1,0 +1,88 @@
+"""Pipelines as people read them: steps, what was said, what can be taken back; before, after, and when they fail."""
+
+import click
+import pytest
+
+from remit.cli.pipeline_view import LOG_LINES, STEPS, render_pipeline, render_ran
+from remit.contracts.pipeline_told import PipelineTold, ToldStep
+from remit.reports.pipelines import kept_of, pipelines_within
+
+DONE = ToldStep(name="etl.load:run", state="done", rows=1_200, milliseconds=1_500)
+FAILED = ToldStep(name="etl.report:run", state="failed", milliseconds=20, words="ValueError")
+SKIPPED = ToldStep(name="etl.tell:run", state="skipped")
+
+
+def told(*steps: ToldStep, reversible: bool = False, **more: object) -> PipelineTold:
+    tree = {"action_id": "p1", "pipeline": "nightly", "kind": "python", "reversible": reversible, **more}
+    return PipelineTold.model_validate({**tree, "steps": steps})
+
+
+def lines(*steps: ToldStep, whole: bool = False, **more: object) -> list[str]:
+    return list(map(click.unstyle, render_pipeline(told(*steps, **more), whole=whole)))  # type: ignore[arg-type]
+
+
+@pytest.mark.req("PX-21")
+def test_each_step_stands_with_how_it_ended_its_rows_and_its_time() -> None:
+    assert lines(DONE, changes=("out/a.csv", "out/b.csv"), log=("one", "two")) == [
+        "p1: pipeline nightly (python), on copies",
+        "    step          ended   rows   took",
+        "    etl.load:run  done   1,200  1.5 s",
+        "  said      one",
+        "            two",
+        "  leaves    out/a.csv, out/b.csv",
+        "  undo      what Remit saw it change can be put back; what else it caused cannot",
+    ]
+    assert lines(DONE, reversible=True)[-1] == "  undo      yes: all that it changes is kept as it is now"
+
+
+@pytest.mark.req("PX-21")
+def test_of_one_that_failed_nothing_is_said_of_the_way_back() -> None:
+    shown = lines(DONE, FAILED, SKIPPED, log=("what it said",))
+    assert [line.split()[:2] for line in shown[2:5]] == [
+        ["etl.load:run", "done"],
+        ["etl.report:run", "failed"],
+        ["etl.tell:run", "skipped"],
+    ]
+    assert shown[-1] == "  said      what it said"
+
+
+def test_a_long_log_and_many_steps_are_cut_and_shown_whole_on_request() -> None:
+    log = tuple(f"line {number}" for number in range(LOG_LINES + 3))
+    steps = [DONE] * (STEPS + 2)
+    shown = "\n".join(lines(*steps, log=log))
+    assert "... 3 lines before: --full" in shown
+    assert "line 2\n" not in shown
+    assert "... 2 more steps" in shown
+    assert "line 0" in "\n".join(lines(*steps, log=log, whole=True))
+
+
+def test_no_line_of_somebody_writes_one_of_its_own() -> None:
+    bad = ToldStep(name="x\x1b[31m\nSUCCESS", state="done")
+    shown = lines(bad, log=("a\rb\x07",))
+    assert len(shown) == len(lines(DONE, log=("ab",)))
+    assert all(line.isprintable() for line in shown)
+
+
+@pytest.mark.req("PX-21")
+def test_after_a_run_the_steps_are_told_and_after_a_failure_always() -> None:
+    assert list(render_ran([told(DONE)], whole=False)) == ["  ran       p1: pipeline nightly: 1 step"]
+    assert len(list(render_ran([told(DONE)], whole=True))) == 3
+    shown = list(render_ran([told(DONE, FAILED, log=("why",))], whole=False))
+    assert shown[0] == "  ran       p1: pipeline nightly: 1 of 2 steps"
+    assert shown[-1] == "  said      why"
+
+
+@pytest.mark.req("PX-36")
+def test_what_a_pipeline_said_is_kept_only_where_it_failed() -> None:
+    assert kept_of(told(DONE, log=("a row",))).log == ()
+    assert kept_of(told(DONE, FAILED, log=("a row",))).log == ("a row",)
+
+
+def test_a_report_has_room_for_every_pipeline_and_no_more_than_that() -> None:
+    long = [ToldStep(name=f"step {number}", state="done", words="w" * 900) for number in range(200)]
+    many = [told(*long, log=("l" * 900,) * 200) for _ in range(20)]
+    kept = pipelines_within(many, room := 200_000)
+    assert len(kept) == 20
+    assert sum(len(one.canonical()) for one in kept) <= room
+    assert all(len(one.steps) + one.left_out == 200 for one in kept)
+    assert pipelines_within([many[0]], 10_000_000) == (many[0],)
