@@ -21,8 +21,8 @@ from typing import Any, Final
 import duckdb
 
 from figures import Figure, render, say, take_turns
+from remit.doors import lineages
 from remit.doors import plan as plan_door
-from remit.doors import preparing
 from remit.doors.plan_life import PlanLives
 from remit.doors.running import Runner
 from remit.doors.sql_engine import Engine
@@ -154,9 +154,9 @@ class Stopwatch:
     """How long the parts of an `apply` take: the real functions, each called through a clock."""
 
     PARTS: Final[tuple[tuple[str, Any, str], ...]] = (
-        ("copying and hashing it", preparing, "copy_database"),
+        ("copying and hashing it", lineages, "copy_database"),
         ("the SQL, in the sandbox", Engine, "run"),
-        ("hashing what it left", preparing, "keep"),
+        ("hashing what it left", lineages, "keep"),
         ("the backup", plan_door, "take_all"),
         ("the exchange, in the sandbox", Runner, "carry_out"),
         ("looking at it afterwards", PlanLives, "verify"),

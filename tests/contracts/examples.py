@@ -132,6 +132,19 @@ def _checkpoint(identity: str, operation: str, **more: Any) -> dict[str, Any]:
     }
 
 
+_PIPELINE = {
+    "action_id": "act-4",
+    "pipeline": "nightly",
+    "kind": "python",
+    "reversible": False,
+    "steps": [
+        {"name": "etl.load:run", "state": "done", "rows": 12, "milliseconds": 3, "words": ""},
+        {"name": "etl.report:run", "state": "failed", "rows": None, "milliseconds": 1, "words": "ValueError"},
+    ],
+    "left_out": 0,
+    "changes": ["out/a.csv"],
+    "log": ["loaded"],
+}
 _SQL = {
     "action_id": "a2",
     "connection": "shop",
@@ -147,6 +160,9 @@ _SQL = {
     "columns": [{"name": "id", "type": "INTEGER"}],
     "saved_to": "rows.csv",
     "query_file": "migrations/1.sql",
+    "server": "shop at db.example:5432/shop as remit",
+    "tables": [{"table": "public.t", "inserted": 0, "updated": 1, "deleted": 3}],
+    "irreversible": "public.t has no primary key",
 }
 
 _REPORTS: dict[str, dict[str, Any]] = {
@@ -171,6 +187,7 @@ _REPORTS: dict[str, dict[str, Any]] = {
         "rollback_manifest_id": OTHER_UUID4,
         "warnings": ["ran without a sandbox"],
         "sql": [_SQL],
+        "pipelines": [_PIPELINE],
     },
     "change-log": {
         "log_id": UUID4,
@@ -211,6 +228,20 @@ _REPORTS: dict[str, dict[str, Any]] = {
         "rollback_order": [OTHER_UUID4, UUID4, UUID7],
         "auto_rollback_script": "agent_outputs/reports/r/rollback.py",
         "notes": "",
+        "rows": {
+            "checkpoint_id": "00000000-0000-5000-8000-000000000007",
+            "connection": "shop",
+            "server": "shop at db.example:5432/shop as remit",
+            "action_ids": ["a2"],
+            "tables": [{"table": "public.t", "inserted": 0, "updated": 1, "deleted": 3}],
+            "backup_location": "agent_outputs/reports/r/backups/rows.bak",
+            "original_hash": DIGEST,
+            "original_size": 12,
+            "irreversible": None,
+            "restore_command": "Run: remit rollback",
+            "restored_at": TIME,
+            "restored_by": "rollback-1",
+        },
     },
     "error-response": {
         "error_id": UUID7,
@@ -280,6 +311,7 @@ _OUTCOMES: dict[str, dict[str, Any]] = {
             }
         ],
         "sql": [_SQL | {"rows": [["1"], [None]]}],
+        "pipelines": [_PIPELINE],
         "needs": {"protected": [".env"], "executable": [], "content": ["docs/a.txt"], "irreversible": []},
         "findings": [{"path": "docs/a.txt", "rule": "credential", "where": "line 1", "what": "a key"}],
         "problems": [_REPORTS["error-response"]],

@@ -212,7 +212,7 @@ def test_threads_that_go_on_end_with_the_process(bench: Bench, daemon: bool) -> 
 
 def test_folders_within_folders_without_end_are_cleared_away(bench: Bench) -> None:
     ran = bench.probe("""
-        for number in range(5000):
+        for number in range(1500):
             os.mkdir("d"); open(f"file-{number}", "w").close(); os.chdir("d")
     """)
     assert ran.problem is None

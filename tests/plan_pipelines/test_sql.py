@@ -210,3 +210,36 @@ def test_a_pipeline_that_is_new_to_the_project_makes_its_database(open_works: Ca
     assert (works.root / "made/fresh.duckdb").exists()
     assert works.workspace.rollback("last").status == "EXECUTED"
     assert works.tree() == works.before
+
+
+@pytest.mark.req("PX-13", "PX-21")
+def test_a_rule_about_rows_is_asked_of_what_the_pipeline_left(works: Works) -> None:
+    def with_rule(count: int) -> bytes:
+        rule = {
+            "type": "sql_expect",
+            "connection": "shop",
+            "query": "SELECT count(*) FROM orders",
+            "expected": [[count]],
+        }
+        return plan_of(nightly(), rules=[rule])
+
+    assert works.workspace.preview(with_rule(4)).document.would_end == "SUCCESS"
+    assert works.workspace.preview(with_rule(3)).document.would_end != "SUCCESS"
+    assert works.apply(with_rule(4)).status.status == "SUCCESS"
+
+
+@pytest.mark.req("PX-09", "PX-21")
+def test_pipelines_in_a_plan_that_runs_in_parallel(works: Works) -> None:
+    plan = plan_of(
+        create("a1", "one.txt"),
+        pipeline("p1", "report"),
+        nightly("a2"),
+        create("a3", "two.txt"),
+        execution_order="parallel",
+    )
+    outcome = ran(works.workspace.apply(works.allowed(plan, "p1").canonical()))
+    assert outcome.status.status == "SUCCESS"
+    assert works.rows(ALL) == AFTER
+    assert works.read("out/report.csv").count("\n") == 3
+    assert works.workspace.rollback("last").status == "EXECUTED"
+    assert works.tree() == works.before

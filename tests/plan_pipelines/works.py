@@ -1,11 +1,12 @@
 """A project with a database, a package of Python code and pipelines of every kind, and actions that run them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from remit.contracts.envelope import Envelope
 from remit.ids import Clock, system_clock
-from tests.plan_road.project import Project
+from tests.plan_road.project import Project, plan_of
 from tests.plan_sql.shop import DATABASE, make_database, rows
 
 CONNECTIONS: Final = {
@@ -115,3 +116,21 @@ def pipeline(action_id: str, name: str, *, reversible: bool = False, **more: Any
 
 def nightly(action_id: str = "a1", by: int = 5, state: str = "closed", **more: Any) -> dict[str, Any]:
     return pipeline(action_id, "nightly", **{"reversible": True, "parameters": {"by": by, "state": state}, **more})
+
+
+def with_code(open_works: Callable[..., Works], code: str, **settings: Any) -> Works:
+    """A project with one more pipeline, `own`, of one function."""
+    made = {"type": "python", "steps": ["etl.own:run"], "writes": ["out/own.txt"], **settings}
+    works = open_works(pipelines={"own": made})
+    works.write("etl/own.py", code)
+    works.before = works.tree()
+    return works
+
+
+def problem_of(works: Works, **more: Any) -> tuple[str, str]:
+    """Why a preview of `own` says that it would fail; nothing is changed by it, and nothing is left."""
+    preview = works.workspace.preview(plan_of(pipeline("p1", "own", **more))).document
+    assert works.tree() == works.before
+    assert works.left_over() == []
+    (problem,) = preview.problems
+    return problem.error_type, problem.message

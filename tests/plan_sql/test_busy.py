@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.status import StatusUpdate
 from remit.road import Unsettled
-from tests.plan_road.project import at_phase, plan_of, ran, refused
+from tests.plan_road.project import at_phase, plan_of, ran, refused, replace
 from tests.plan_sql.shop import DATABASE, Shop, held_open, rows, sql
 from tests.plan_sql.test_changes import UPDATE
 
@@ -85,6 +85,23 @@ def test_a_database_that_is_in_use_leaves_the_approval_unused(shop: Shop) -> Non
     assert shop.tree() == before
     assert ran(shop.workspace.apply(envelope)).status.status == "SUCCESS"
     assert shop.rows("SELECT DISTINCT state FROM orders") == [("done",)]
+
+
+@pytest.mark.req("PX-10", "PX-22")
+@pytest.mark.parametrize("back", [True, False])
+def test_a_database_in_use_would_fail_its_action_and_is_waited_for(shop: Shop, back: bool) -> None:  # noqa: FBT001
+    """Whatever the flags say of actions that fail: nothing of the plan is begun, and the approval is still good."""
+    shop.write("notes.txt")
+    plan = plan_of(sql("a1", UPDATE), replace("a2", "notes.txt"), stop_on_error=False, rollback_on_failure=back)
+    before = shop.tree()
+    with held_open(shop.database):
+        document = shop.workspace.preview(plan).document
+        assert (document.status, document.would_end) == ("WOULD_FAIL", "ROLLED_BACK" if back else "PARTIAL")
+        envelope = shop.approve(plan, even_if_it_fails=True).canonical()
+        code, message = refused(shop.workspace.apply(envelope))
+        assert (code, "this database is in use" in message) == (2011, True)
+        assert shop.tree() == before
+    assert "plan.intent" not in shop.kinds()
 
 
 def test_one_who_opens_it_between_preview_and_checkpoint(shop: Shop) -> None:

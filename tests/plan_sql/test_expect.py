@@ -360,23 +360,6 @@ def test_without_duckdb_it_is_refused_before_anything_is_done(shop: Shop, monkey
 
 
 @pytest.mark.req("PX-10", "PX-22")
-@pytest.mark.parametrize("back", [True, False])
-def test_a_database_in_use_would_fail_its_action_and_is_waited_for(shop: Shop, back: bool) -> None:  # noqa: FBT001
-    """Whatever the flags say of actions that fail: nothing of the plan is begun, and the approval is still good."""
-    shop.write("notes.txt")
-    plan = plan_of(sql("a1", UPDATE), replace("a2", "notes.txt"), stop_on_error=False, rollback_on_failure=back)
-    before = shop.tree()
-    with held_open(shop.database):
-        document = shop.workspace.preview(plan).document
-        assert (document.status, document.would_end) == ("WOULD_FAIL", "ROLLED_BACK" if back else "PARTIAL")
-        envelope = shop.approve(plan, even_if_it_fails=True).canonical()
-        code, message = refused(shop.workspace.apply(envelope))
-        assert (code, "this database is in use" in message) == (2011, True)
-        assert shop.tree() == before
-    assert "plan.intent" not in shop.kinds()
-
-
-@pytest.mark.req("PX-10", "PX-22")
 def test_no_half_of_a_plan_stays_that_tries_what_is_not_for_one(shop: Shop) -> None:
     shop.write("notes.txt")
     plan = plan_of(

@@ -89,7 +89,7 @@ def test_actions_on_one_database_are_in_order_whatever_their_connections_are_cal
     "operation, reason, where, words",
     [
         ({"connection": "nobody"}, Reason.CAPABILITY_UNSUPPORTED, "connection", "no connection called 'nobody'"),
-        ({"connection": "server"}, Reason.CAPABILITY_UNSUPPORTED, "connection", "PostgreSQL"),
+        ({"connection": "server", "target": "x"}, Reason.MALFORMED, "target", "PostgreSQL"),
         ({"connection": "memory"}, Reason.MALFORMED, "save_results_to", "nothing would come of"),
         ({"target": "other.duckdb"}, Reason.MALFORMED, "target", "data//shop.duckdb"),
         ({"target": "x", "connection": "memory", "save_results_to": "x.csv"}, Reason.MALFORMED, "target", "in memory"),

@@ -16,7 +16,7 @@ from tests.postgres_engine.place import Shop, make_host
 CHANGE = "UPDATE customers SET city = 'Rome' WHERE id < 3; INSERT INTO orders (customer, total) VALUES (1, 99)"
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-29")
 def test_a_preview_tells_what_would_happen_and_leaves_nothing(shop: Shop) -> None:
     before = shop.dump()
     seen = shop.preview(CHANGE, "SELECT name, city FROM customers ORDER BY id")
@@ -38,7 +38,7 @@ def test_a_preview_tells_what_would_happen_and_leaves_nothing(shop: Shop) -> Non
     assert os.fstat(seen.images.descriptor).st_size == seen.images.state.size > 100
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-29")
 def test_what_was_begun_is_there_when_it_is_committed_and_not_before(shop: Shop) -> None:
     before = shop.dump()
     with shop.begin(CHANGE) as session:
@@ -55,7 +55,7 @@ def test_what_was_begun_is_there_when_it_is_committed_and_not_before(shop: Shop)
     assert shop.ask("SELECT city FROM customers WHERE id = 1") == [("Rome",)]
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-29")
 def test_what_was_begun_and_closed_never_happened(shop: Shop) -> None:
     before = shop.dump()
     session = shop.begin(CHANGE)
@@ -65,7 +65,7 @@ def test_what_was_begun_and_closed_never_happened(shop: Shop) -> None:
     assert shop.engine.fate(shop.server, session.ran.transaction) == "aborted"
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-29")
 def test_the_same_rows_before_and_the_same_counts_are_bound_and_others_are_not(shop: Shop) -> None:
     bound = shop.preview(CHANGE).bound
     assert shop.preview(CHANGE).bound == bound
@@ -90,7 +90,7 @@ def test_after_a_failure_the_others_are_seen_if_that_is_asked_for(shop: Shop) ->
         shop.preview(*texts)
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-29")
 @pytest.mark.parametrize(
     "text, reason, words",
     [
@@ -193,7 +193,7 @@ def test_functions_of_others_are_not_taken_for_the_servers_own(shop: Shop) -> No
     assert done.images is not None
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-20")
 def test_images_that_a_statement_forges_are_not_kept(shop: Shop) -> None:
     """It can find the table that rows are kept in, and write to it; then they are not believed."""
     shop.ask(
@@ -217,7 +217,7 @@ def test_a_lock_that_is_not_gotten_is_a_busy_database(shop: Shop) -> None:
         assert 4 < time.monotonic() - began < 12
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-29")
 def test_rows_that_others_change_at_the_same_time_are_a_busy_database(shop: Shop) -> None:
     """Nobody can write to a table that a session has changed; a reader that stays keeps it from being begun."""
     with shop.connected() as other:
@@ -243,7 +243,7 @@ def test_what_was_cancelled_is_stopped(shop: Shop) -> None:
         engine.begin(shop.server, [shop.text("SELECT pg_sleep(60)")], reads_only=False, seconds=30, folder=shop.folder)
 
 
-@pytest.mark.req("PX-18")
+@pytest.mark.req("PX-29")
 def test_a_check_that_comes_with_the_commit_comes_before_it(shop: Shop) -> None:
     shop.ask("CREATE TABLE late (id integer PRIMARY KEY, c integer REFERENCES customers DEFERRABLE INITIALLY DEFERRED)")
     with pytest.raises(EnvironmentFailed, match="constraints must hold"):

@@ -39,6 +39,7 @@ def test_a_server_is_named_without_its_password() -> None:
         "remit",
     )
     assert options["password"] == SECRET
+    assert SECRET not in repr(server)
     assert options["sslmode"] == "require"
     assert options["gssencmode"] == "disable"
 

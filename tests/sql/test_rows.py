@@ -7,6 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from remit.errors import EnvironmentFailed, Reason
 from tests.sql.place import Shop, make_database
 
 CATALOGS = {
@@ -182,3 +183,19 @@ def test_a_file_of_results_that_could_be_executed_is_found(shop: Shop) -> None:
     for mode, rules in ((0o644, []), (0o755, ["executable"])):
         output = saved(shop, "SELECT 1 AS a", "csv", mode)
         assert [one["rule"] for one in output["findings"]] == rules
+
+
+@pytest.mark.req("PX-18", "PX-24")
+@pytest.mark.parametrize("form", ["parquet", "csv"])
+def test_long_cells_are_saved_within_the_memory_that_they_need_anyway(shop: Shop, form: str) -> None:
+    """To look through cells of a hundred thousand characters takes no second copy of all."""
+    output = saved(shop, "SELECT repeat('x', 100000) || range AS v FROM range(500)", form)
+    assert output["result_rows"] == 500
+    assert any("nobody looked" in remark for remark in output["remarks"])
+
+
+@pytest.mark.req("PX-18", "PX-26")
+def test_rows_that_there_is_no_memory_to_save_are_told_so(shop: Shop) -> None:
+    with pytest.raises(EnvironmentFailed, match="saving the rows needs more than") as failed:
+        saved(shop, "SELECT repeat('x', 100000) || range AS v FROM range(1000)", "json")
+    assert failed.value.reason is Reason.RESOURCE_EXHAUSTED

@@ -19,12 +19,14 @@ from remit.cli.shown import (
     workspace_option,
 )
 from remit.doors.databases import require_idle
+from remit.doors.pipeline_engine import require_dbt
 from remit.errors import Refused, RemitError
 from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
 from remit.observe.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
 from remit.observe.connection_checks import check_connections
 from remit.observe.disk_checks import STATE
+from remit.observe.pipeline_checks import check_pipelines
 from remit.sandbox.kernel import probe_exchange
 from remit.state import locate_state
 from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
@@ -89,6 +91,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
         asked.extend(
             check_connections(found, folder, environ, lambda place, writes: require_idle(place, writes=writes))
         )
+        asked.extend(check_pipelines(found, folder, require_dbt))
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 
     try:

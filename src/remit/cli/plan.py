@@ -58,7 +58,7 @@ def diff_options(command: F) -> F:
             raise click.UsageError("--full and --no-diff exclude each other.")
         return command(*arguments, most=0 if no_diff else None if full else DIFF_LINES, **given)
 
-    short = click.option("--no-diff", is_flag=True, help="Only the list of changes, without their diffs.")
+    short = click.option("--no-diff", is_flag=True, help="No diffs of files: the list, and what SQL does.")
     long = click.option("--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file.")
     made: Any = long(short(collect))
     result: F = made

@@ -8,7 +8,7 @@ dead, the host takes from it the files that the pipeline may write, and nothing 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -115,11 +115,8 @@ class Scratch:
         parts = tuple(path.split("/"))
         hashes: list[list[str]] = []
         with opened(self._root, parts, where=path) as folder:
-            for name, inside in _files_below(folder, parts, without):
-                if why := self._why_not(name):
-                    remark = PreviewedRemark(path=name, what=f"left out of what the pipeline sees: {why}")
-                    self._bench.prepared.remarks.append(remark)
-                elif name in self._databases:
+            for name, inside in self._files_below(folder, parts, without):
+                if name in self._databases:
                     self._add_database(name)  # bound by itself
                 elif name not in self._bench.left:  # what the plan makes is bound by what makes it
                     hashes.append([name, self._copy_in(inside, locate_below(self._root, name)).sha256])
@@ -127,6 +124,36 @@ class Scratch:
             if name.startswith(f"{path}/"):
                 self._add_file(name)
         self._bench.bind(path, digest_bytes(canonical_bytes(sorted(hashes))))
+
+    def _files_below(self, folder: int, parts: tuple[str, ...], without: frozenset[str]) -> Iterator[tuple[str, int]]:
+        """Every file: its path, and the folder that it lies in, open as long as it is asked for. Refuses links."""
+        path = "/".join(parts)
+        for name in sorted(os.listdir(folder)):
+            where = f"{path}/{name}"
+            if name in without or name in _LEFT_OUT or self._is_left_out(where):
+                continue
+            if not where.isprintable():
+                raise _refused(f"a name in the folder {path} is not printable", path)
+            found = beneath.peek(folder, name, where=where)
+            if found is None:
+                raise mismatch("somebody changed the folder while it was being copied", path)
+            if stat.S_ISLNK(found.mode):
+                raise _refused("a pipeline is given no symbolic link", where)
+            if not stat.S_ISDIR(found.mode):
+                yield where, folder
+                continue
+            if len(parts) >= MAX_DEPTH:
+                raise _refused(f"folders lie deeper than {MAX_DEPTH} in each other", where)
+            with closing(beneath.open_folder(folder, (name,), where=where)) as below:
+                yield from self._files_below(below, (*parts, name), frozenset())
+
+    def _is_left_out(self, path: str) -> bool:
+        """A file or a whole folder; it is remarked upon."""
+        why = self._why_not(path)
+        if why:
+            remark = PreviewedRemark(path=path, what=f"left out of what the pipeline sees: {why}")
+            self._bench.prepared.remarks.append(remark)
+        return bool(why)
 
     def _why_not(self, path: str) -> str:
         """What needs an approval by its own name is not copied with the folder that it lies in."""
@@ -230,35 +257,6 @@ class Scratch:
                 folder = Path(above, name)
                 if not folder.is_symlink():
                     folder.chmod(_TO_PASS)
-
-
-def _files_below(folder: int, parts: tuple[str, ...], without: frozenset[str]) -> Iterator[tuple[str, int]]:
-    """Every file: its path, and the folder that it lies in, open as long as it is asked for. Refuses links."""
-    path = "/".join(parts)
-    for name in sorted(os.listdir(folder)):
-        if name in without or name in _LEFT_OUT:
-            continue
-        where = f"{path}/{name}"
-        if not where.isprintable():
-            raise _refused(f"a name in the folder {path} is not printable", path)
-        found = beneath.peek(folder, name, where=where)
-        if found is None:
-            raise mismatch("somebody changed the folder while it was being copied", path)
-        if stat.S_ISLNK(found.mode):
-            raise _refused("a pipeline is given no symbolic link", where)
-        if not stat.S_ISDIR(found.mode):
-            yield where, folder
-            continue
-        if len(parts) >= MAX_DEPTH:
-            raise _refused(f"folders lie deeper than {MAX_DEPTH} in each other", where)
-        with _inside(folder, name, where) as below:
-            yield from _files_below(below, (*parts, name), frozenset())
-
-
-@contextmanager
-def _inside(folder: int, name: str, where: str) -> Iterator[int]:
-    with closing(beneath.open_folder(folder, (name,), where=where)) as below:
-        yield below
 
 
 def _split(path: str) -> tuple[tuple[str, ...], str]:

@@ -67,7 +67,7 @@ def read_log(log: int, scratch: Path, parameters: Mapping[str, Any]) -> tuple[st
 def new_log(folder: Path) -> Iterator[int]:
     """A file without a name, on the disk that the program writes to. The program has a copy of the descriptor."""
     try:
-        file = tempfile.TemporaryFile(dir=folder, buffering=0)
+        file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - opening it may fail, not what is done with it
     except OSError as problem:
         raise disk_failure(problem, folder) from problem
     with file:

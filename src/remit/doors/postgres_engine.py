@@ -4,14 +4,11 @@ One connection, one transaction. What the process says is data: of the agreed sh
 """
 
 import importlib.util
-import json
 import queue
-import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self
 
@@ -27,13 +24,13 @@ from remit.doors.postgres_answers import (
     read_tables,
     read_transaction,
 )
+from remit.doors.postgres_calls import EFFECT, Call, Text, texts_call
 from remit.doors.postgres_servers import Server, with_addresses
 from remit.doors.seen import not_as_agreed
-from remit.effects.registry import PathUse
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.sandbox.given import sealed
 from remit.sandbox.host import Cancelled, CutShort, Finished, SandboxHost
-from remit.sandbox.orders import Build, Order, Place
+from remit.sandbox.orders import Build
 
 __all__ = [
     "BUILD",
@@ -50,14 +47,11 @@ __all__ = [
     "Transaction",
 ]
 
-EFFECT: Final = "remit.effects.postgres.engine:RUN"
 BUILD: Final = Build(network=True, open_files=512, packages=("psycopg", "psycopg_binary"))
 
 Fate = Literal["committed", "aborted", "unknown"]
 
 _FATES: Final[Mapping[str, Fate]] = {"committed": "committed", "aborted": "aborted"}
-_GRACE_SECONDS: Final = 2.0
-"""The server stops a statement first, and says so; this process only kills."""
 _FATE_SECONDS: Final = 30.0
 _PAUSE_SECONDS: Final = 0.5
 _MOST_IMAGES: Final = 1 << 50
@@ -72,20 +66,6 @@ class CommitFailed(EnvironmentFailed):
 
 class CommitUnknown(EnvironmentFailed):
     """Nobody could be asked whether it is. `PostgresEngine.fate` tells, when the server can be asked again."""
-
-
-class Text(NamedTuple):
-    """One text of SQL. Several may have the same number: an action with several files."""
-
-    number: int
-    name: str
-    """For messages."""
-    text: bytes
-    parameters: Mapping[str, Any]
-    expect_results: bool
-    results: Path | None
-    """A new file, in a folder of its own."""
-    form: str | None
 
 
 class Ran(NamedTuple):
@@ -119,7 +99,7 @@ class PostgresEngine:
         folder: WorkFolder,
     ) -> Ran:
         """All texts, and all rolled back. Without `stop_on_error`, what comes after a failure is seen as well."""
-        call = _texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
+        call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
         call.inputs["stop_on_error"] = stop_on_error
         heard = _Heard()
         finished = self.run(server, call, heard.on_ask, self._is_cancelled)
@@ -129,12 +109,12 @@ class PostgresEngine:
         self, server: Server, texts: Sequence[Text], *, reads_only: bool, seconds: float, folder: WorkFolder
     ) -> "Session":
         """All texts; the transaction is open until the session is committed or closed."""
-        call = _texts_call("begin", texts, reads_only=reads_only, seconds=seconds, folder=folder)
+        call = texts_call("begin", texts, reads_only=reads_only, seconds=seconds, folder=folder)
         return Session(self, server, call, self._is_cancelled)
 
     def look_back(self, server: Server, images: int, *, seconds: float) -> tuple[Drift, ...]:
         """What others have done, since, to the rows that a file of images is about. None: nothing."""
-        call = _Call("look_back", {}, seconds, given={"images": images})
+        call = Call("look_back", {}, seconds, given={"images": images})
         return read_drifts(self.run(server, call, _no_questions, self._is_cancelled).output)
 
     def begin_undo(self, server: Server, images: int, *, force: bool, seconds: float) -> "Session":
@@ -142,14 +122,14 @@ class PostgresEngine:
 
         Refused with DRIFTED if others have changed these rows since, unless `force`.
         """
-        call = _Call("undo", {"force": force}, seconds, given={"images": images})
+        call = Call("undo", {"force": force}, seconds, given={"images": images})
         return Session(self, server, call, self._is_cancelled)
 
     def make_lasting(self, server: Server, *, seconds: float = _FATE_SECONDS) -> None:
         """So that the number of a transaction that is open now will not be another's, even if the server dies. To be
         called before it is noted for `fate`.
         """
-        self.run(server, _Call("make_lasting", {}, seconds), _no_questions, lambda: False)
+        self.run(server, Call("make_lasting", {}, seconds), _no_questions, lambda: False)
 
     def fate(self, server: Server, transaction: Transaction, *, patience: float = 10.0) -> Fate:
         """What became of a transaction. One that is open is ended first, so that the answer is the last one."""
@@ -158,7 +138,7 @@ class PostgresEngine:
         until = time.monotonic() + patience
         while True:
             inputs = {**transaction._asdict(), "patience": max(until - time.monotonic(), 0.1)}
-            call = _Call("fate", inputs, patience + _FATE_SECONDS)
+            call = Call("fate", inputs, patience + _FATE_SECONDS)
             with suppress(RemitError):
                 output = self.run(server, call, _no_questions, lambda: False).output or {}
                 return _FATES.get(str(output.get("fate")), "unknown")
@@ -169,7 +149,7 @@ class PostgresEngine:
     def run(
         self,
         server: Server,
-        call: "_Call",
+        call: "Call",
         on_ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
         is_cancelled: Callable[[], bool],
     ) -> Finished:
@@ -191,57 +171,6 @@ class PostgresEngine:
                 raise _told(problem, server, call.seconds) from None
 
 
-class _Call(NamedTuple):
-    """One of the things that the effect can be asked for."""
-
-    mode: str
-    inputs: dict[str, Any]
-    seconds: float
-    given: Mapping[str, int] = {}
-    texts: bytes | None = None
-    places: Mapping[str, Place] = {}
-    images: Path | None = None
-
-    def order(self, task_id: str) -> Order:
-        return Order(
-            effect=EFFECT,
-            call="run",
-            task_id=task_id,
-            capability_id="SQL_EXECUTE",
-            inputs={**self.inputs, "mode": self.mode, "seconds": self.seconds},
-            reversible=True,
-            part_name="",
-            places=self.places,
-            network=True,
-            seconds=self.seconds + _GRACE_SECONDS,
-        )
-
-
-def _texts_call(mode: str, texts: Sequence[Text], *, reads_only: bool, seconds: float, folder: WorkFolder) -> _Call:
-    images = folder.folder("images") / secrets.token_hex(8)
-    places = {"images": _place(images)}
-    said = []
-    for place, text in enumerate(texts):
-        spot = None if text.results is None else f"results {place}"
-        if text.results is not None and spot is not None:
-            places[spot] = _place(text.results)
-        said.append({**text._asdict(), "text": _decoded(text), "results": spot, "parameters": dict(text.parameters)})
-    return _Call(mode, {"reads_only": reads_only}, seconds, {}, json.dumps(said).encode(), places, images)
-
-
-def _place(path: Path) -> Place:
-    return Place(str(path.parents[1]), (path.parent.name,), path.name, PathUse.MAKE)
-
-
-def _decoded(text: Text) -> str:
-    try:
-        return text.text.decode()
-    except UnicodeDecodeError:
-        raise Refused(
-            Reason.SQL_REFUSED, "it is not UTF-8 text", where=text.name, next_step="Save it as UTF-8."
-        ) from None
-
-
 class _Heard:
     """What a process has said of its actions so far."""
 
@@ -254,7 +183,7 @@ class _Heard:
         self._actions.append(read_action(question))
         return {}
 
-    def ran(self, output: Mapping[str, Any], call: _Call) -> Ran:
+    def ran(self, output: Mapping[str, Any], call: Call) -> Ran:
         """At the end, or when the transaction is open. The file of images is taken out of the world."""
         transaction = read_transaction(output)
         bound = bound_of(output, transaction, self._actions)
@@ -270,7 +199,7 @@ class Session:
 
     ran: Ran
 
-    def __init__(self, engine: PostgresEngine, server: Server, call: _Call, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(self, engine: PostgresEngine, server: Server, call: Call, is_cancelled: Callable[[], bool]) -> None:
         self._engine = engine
         self._server = server
         self._call = call

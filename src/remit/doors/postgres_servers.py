@@ -34,6 +34,9 @@ class Server(NamedTuple):
     conninfo: bytes
     """Secret: only ever written to a sealed descriptor."""
 
+    def __repr__(self) -> str:
+        return f"Server({self.where})"
+
 
 def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[str, str]) -> Server:
     """Refused if there is no URL, or none that can be used. No message holds a part of it but host, port and names."""

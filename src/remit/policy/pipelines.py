@@ -47,7 +47,11 @@ def pipeline_of(action: PipelineAction, config: SystemConfig) -> Pipeline | None
 
 def pipeline_files(action: PipelineAction, config: SystemConfig) -> PipelineFiles:
     """Empty for a pipeline that the configuration does not have."""
-    match pipeline_of(action, config):
+    return files_of(action.operation.pipeline, config)
+
+
+def files_of(name: str, config: SystemConfig) -> PipelineFiles:
+    match config.pipelines.get(name):
         case SqlPipeline() as pipeline:
             return PipelineFiles(_database(pipeline.connection, config), _once(pipeline.steps), _once(pipeline.steps))
         case PythonPipeline() as pipeline:
@@ -141,7 +145,7 @@ def wrong_pipelines(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
             yield _unknown(action, config)
             continue
         yield from _wrong_parameters(action, pipeline)
-        yield from _wrong_code(action, pipeline, config)
+        yield from wrong_definition(action.operation.pipeline, config, where=f"action {action.action_id}, ")
         yield from _wrong_target(action, config)
         yield from _wrong_word(action, pipeline, config)
     yield from _in_the_way(plan, actions, config)
@@ -169,29 +173,29 @@ def _wrong_parameters(action: PipelineAction, pipeline: Pipeline) -> Iterator[De
             )
 
 
-def _wrong_code(action: PipelineAction, pipeline: Pipeline, config: SystemConfig) -> Iterator[Denial]:
-    """What it runs, and what it runs on, as the configuration has it."""
+def wrong_definition(name: str, config: SystemConfig, *, where: str = "") -> Iterator[Denial]:
+    """What the pipeline of this name runs, and what it runs on, as the configuration has it."""
+    pipeline, inside = config.pipelines[name], f"{where}pipeline {name}"
     if isinstance(pipeline, PythonPipeline):
         for function in pipeline.steps:
             if package_of(function) not in config.pipeline_packages:
                 yield Denial(
                     Reason.CAPABILITY_UNSUPPORTED,
                     f"{function} is in no package that pipelines may call",
-                    where=_of_pipeline(action, "steps"),
+                    where=f"{inside}, steps",
                     next_step="List its package, a folder in the root, in `pipeline_packages` in remit.yaml.",
                 )
         return
     connection = config.connections.get(pipeline.connection)
-    where = _of_pipeline(action, "connection")
     if connection is None:
         yield Denial(
             Reason.CAPABILITY_UNSUPPORTED,
             f"remit.yaml has no connection called {pipeline.connection!r}",
-            where=where,
+            where=f"{inside}, connection",
             next_step="Add it to `connections` in remit.yaml, or name another one.",
         )
         return
-    yield from _wrong_connection(pipeline, connection, where)
+    yield from _wrong_connection(pipeline, connection, f"{inside}, connection")
 
 
 def _wrong_connection(pipeline: SqlPipeline | DbtPipeline, connection: Connection, where: str) -> Iterator[Denial]:
@@ -312,7 +316,3 @@ def _database(name: str, config: SystemConfig) -> tuple[str, ...]:
 
 def _place(action: PipelineAction, field: str) -> str:
     return f"action {action.action_id}, {field}"
-
-
-def _of_pipeline(action: PipelineAction, field: str) -> str:
-    return f"action {action.action_id}, pipeline {action.operation.pipeline}, {field}"

@@ -14,11 +14,15 @@ from remit.effects.postgres.images import Images, Written
 from remit.effects.postgres.running import Action, Did, Runner, answer_of
 from remit.effects.postgres.session import Session
 from remit.effects.postgres.tables import Facts, Table, look_up, why_nothing_can_be_captured
+from remit.effects.postgres.undo import give_back
 from remit.effects.work import Spot
+from remit.errors import EnvironmentFailed
 
 _FIRST: Final = "remit_first"
 _SECOND: Final = "remit_second"
+_THIRD: Final = "remit_third"
 _NOT_FOLLOWED: Final = "the changes of its rows could not be followed exactly"
+_NOT_GIVEN_BACK: Final = "its rows could not all be given back: others refer to them, or they exclude each other"
 _NOT_COUNTED: Final = "the server does not count the rows that are changed (its track_counts is off)"
 
 
@@ -65,6 +69,8 @@ class Follower:
         images.take_from(self._capture)
         if not self._is_exact(did, images, "new"):
             return Followed(tuple(did), facts, (), _NOT_FOLLOWED, None)
+        if not self._can_be_given_back(images, self._capture):
+            return Followed(tuple(did), facts, (), _NOT_GIVEN_BACK, None)
         written = images.write(_new_file(self._spot), self._session.identity)
         return Followed(tuple(did), facts, tuple(tables), "", written)
 
@@ -83,6 +89,18 @@ class Follower:
         if all(images.differing(number, "old") == 0 for number in range(len(images.tables))):
             return followed
         return followed._replace(captured=(), why_not=_NOT_FOLLOWED, written=None)
+
+    def _can_be_given_back(self, images: Images, capture: Capture) -> bool:
+        """Whether the way back would succeed if it were gone at once. It is, and then that is taken back."""
+        self._wire.do(f"SAVEPOINT {_THIRD}")
+        try:
+            give_back(images, frozenset({capture.oid}))
+        except EnvironmentFailed:
+            return False
+        finally:
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_THIRD}")
+            self._wire.do(f"RELEASE SAVEPOINT {_THIRD}")
+        return True
 
     def try_clearing_up(self) -> None:
         """Raises, with DATABASE_BUSY to be told, if it could not be done now."""

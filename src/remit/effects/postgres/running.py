@@ -123,7 +123,7 @@ class Runner:
                     for oid, change in changed.tables.items():
                         tables[oid] = tables.get(oid, Change()) + change
                     if not structure and (one.changes_structure or changed.structure):
-                        structure = f"{one.kind} of {', '.join(one.named) or 'what is not known'}"
+                        structure = _structure(one)
                     if not unseen:
                         unseen = _unseen(one, told, changed)
                 if text.expect_results and (last is None or last.total == 0):
@@ -197,7 +197,9 @@ class Runner:
     def _told(self, one: Statement, key: tuple[int, int], number: int, ran: Ran, changed: Changed) -> dict[str, Any]:
         reads, planned = self._reads[key]
         counted = [self._name(oid) for oid in changed.tables]
-        writes = tuple(dict.fromkeys((*planned, *counted, *(one.named if one.changes_structure else ()))))
+        known = {name.rpartition(".")[2] for name in (*planned, *counted)}
+        named = [name for name in one.named if one.changes_structure and name.rpartition(".")[2] not in known]
+        writes = tuple(dict.fromkeys((*planned, *counted, *named)))
         kept: dict[str, int | None]
         if one.is_read or one.kind == "EXPLAIN":
             kept = {"rows_read": ran.rows}
@@ -271,6 +273,13 @@ def _unseen(one: Statement, told: Mapping[str, Any], changed: Changed) -> str:
     if (told.get("rows_changed") or 0) > counted and not one.changes_structure:
         return f"{one.kind} changed rows that the server does not count, such as those of a foreign table"
     return ""
+
+
+def _structure(one: Statement) -> str:
+    """What it did, as `TRUNCATE of orders`."""
+    if not one.changes_structure:
+        return f"what {one.kind} did to the structure of the database"
+    return f"{one.text.split(maxsplit=1)[0].upper()} of {', '.join(one.named) or 'what is not known'}"
 
 
 def _changed_rows(tag: str) -> int | None:

@@ -4,7 +4,8 @@ Rows of others are never touched: if the server counts one change more than ther
 a row that now refers to one which is to go, everything is left as it is.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from remit.effects.postgres.counts import Change, between, count
@@ -14,11 +15,17 @@ from remit.effects.postgres.wire import ServerError, Wire, quoted_name
 from remit.errors import EnvironmentFailed, Reason, Refused
 
 _TRIAL: Final = "remit_trial"
+_UNIQUE: Final = """
+SELECT (SELECT json_agg(a.attname) FROM pg_attribute a WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey))
+FROM pg_index i
+WHERE i.indrelid = $1 AND i.indisunique AND NOT i.indisprimary AND i.indpred IS NULL AND i.indexprs IS NULL
+"""
 _ORDERS: Final = (
     ("insert", "update", "delete"),
     ("delete", "update", "insert"),
     ("delete", "insert", "update"),
     ("update", "delete", "insert"),
+    ("rekey", "insert", "update", "delete"),
 )
 """One of them suits: which one depends on what is unique, and on what a foreign key does."""
 
@@ -84,16 +91,20 @@ def require_no_drift(drifts: Sequence[Drift], *, force: bool) -> None:
         )
 
 
-def give_back(images: Images) -> dict[int, Change]:
-    """All rows, exactly, or EnvironmentFailed with nothing changed. What was done, by the number of the table."""
+def give_back(images: Images, ours: frozenset[int] = frozenset()) -> dict[int, Change]:
+    """All rows, exactly, or EnvironmentFailed with nothing changed. What was done, by the number of the table.
+
+    `ours` are tables that nobody counts.
+    """
     wire = images.wire
     ordered = parents_first(wire, images.tables)
     expected = {number: _expected(images, number) for number in ordered}
+    renamed = {number: found for number in ordered if (found := _renamed(images, number)) is not None}
     said = ""
-    for steps in _ORDERS:
+    for steps in _ORDERS if renamed else _ORDERS[:-1]:
         wire.do(f"SAVEPOINT {_TRIAL}")
         try:
-            said = _try(images, ordered, steps, expected)
+            said = _try(images, ordered, steps, expected, renamed if "rekey" in steps else {}, ours | {images.oid})
         except ServerError as problem:
             if problem.state[:2] not in ("23", "42", "22", "27"):
                 raise
@@ -122,26 +133,74 @@ def _expected(images: Images, number: int) -> Change:
     return Change(*(int(found or 0) for found in row))
 
 
-def _try(images: Images, ordered: Sequence[int], steps: Sequence[str], expected: dict[int, Change]) -> str:
+def _try(
+    images: Images,
+    ordered: Sequence[int],
+    steps: Sequence[str],
+    expected: dict[int, Change],
+    renamed: Mapping[int, "_Renamed"],
+    ours: frozenset[int],
+) -> str:
     """One order of doing it. Why it was not that one, in words; empty if all is as it was before the plan."""
     wire = images.wire
-    before = count(wire, frozenset({images.oid}))
+    before = count(wire, ours)
     wire.do("SET CONSTRAINTS ALL DEFERRED")
-    for step in steps:
+    for one in renamed.values():
+        wire.do(one.text)
+    for step in (step for step in steps if step != "rekey"):
         for number in ordered if step != "delete" else reversed(ordered):
             text = _STEPS[step](images, number)
-            if text and expected[number][("insert", "update", "delete").index(step)]:
+            if text and (number in renamed or expected[number][("insert", "update", "delete").index(step)]):
                 wire.do(text)
     wire.do("SET CONSTRAINTS ALL IMMEDIATE")
-    changed = between(before, count(wire, frozenset({images.oid})))
-    by_oid = {images.tables[number].oid: change for number, change in expected.items()}
+    changed = between(before, count(wire, ours))
+    numbers = {table.oid: number for number, table in enumerate(images.tables)}
     for oid, change in changed.tables.items():
-        if change != by_oid.get(oid, Change()):
+        number = numbers.get(oid, -1)
+        if not _is_as_expected(change, expected.get(number, Change()), renamed.get(number)):
             return "other rows would be changed with them, which refer to them"
     for number, table in enumerate(images.tables):
         if left := images.differing(number, "old"):
             return f"{table.shown}: {left:,} rows would not be as they were"
     return ""
+
+
+def _is_as_expected(change: Change, expected: Change, renamed: "_Renamed | None") -> bool:
+    """A row whose key was changed is neither made nor removed, but changed: once for its key, once for the rest."""
+    if renamed is None:
+        return change == expected
+    rows = renamed.rows
+    if (change.inserted, change.deleted) != (expected.inserted - rows, expected.deleted - rows):
+        return False
+    return change.updated <= expected.updated + 2 * rows
+
+
+class _Renamed(NamedTuple):
+    """Rows of a table that are there under another key than before, by what else is unique in them."""
+
+    rows: int
+    text: str
+    """The statement that gives them back their keys. What refers to them follows, if it is to."""
+
+
+def _renamed(images: Images, number: int) -> _Renamed | None:
+    """A row that is new and one that is gone, and both cannot be there: it was one row, and its key was changed."""
+    table = images.tables[number]
+    names = [column.name for column in table.columns]
+    by_name = {column.name: column for column in table.columns}
+    for (found,) in images.wire.do(_UNIQUE, table.oid):
+        unique = [names.index(name) + 1 for name in json.loads(found or "[]") if name in names]
+        same = " AND ".join(f"i.new[{place}] = o.old[{place}]" for place in unique)
+        paired = f"i.tab = {number} AND o.tab = {number} AND i.old IS NULL AND o.new IS NULL AND {same}"
+        (rows,) = images.wire.one(f"SELECT count(*) FROM {images.name} i, {images.name} o WHERE {paired}")
+        if int(rows or 0):
+            sets = ", ".join(
+                f"{quoted_name(name)} = (o.key[{place}])::{by_name[name].type}"
+                for place, name in enumerate(table.key, start=1)
+            )
+            text = f"UPDATE ONLY {table.quoted} t SET {sets} FROM {images.name} i, {images.name} o WHERE {paired} AND "
+            return _Renamed(int(rows or 0), text + same_key(table))
+    return None
 
 
 def _insert(images: Images, number: int) -> str:

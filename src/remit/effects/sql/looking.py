@@ -14,14 +14,17 @@ from remit.confine.beneath import open_file
 from remit.effects.content import MAX_FINDINGS, find_commands, find_in_final
 from remit.effects.data_files import Check, Finding, remarks
 from remit.effects.edits.splice import Edited
-from remit.effects.sql.rows import Rows, cells_as_json
+from remit.effects.sql.rows import Rows, cells_as_json, widest_row
 from remit.effects.work import Spot
 from remit.masking.finding import find_secrets
 
 MAX_LOOKED_AT: Final = 8 << 20
 """Bytes of a file, and characters of all cells: some seconds, at worst, of the time that the text has."""
-_AT_ONCE: Final = 1_000
+_MOST_ROWS: Final = 1_000
+_MOST_CHARACTERS: Final = 4 << 20
+"""Of rows that are in this process's hands at a time."""
 _LONGEST_CELL: Final = 64 << 10
+"""Past that nobody looks into a cell."""
 _TEXTS: Final = ("csv", "json")
 # The engine wrote it: its syntax needs no look.
 _NO_CHECKS: Final[Mapping[str, Check]] = {f".{form}": lambda _content: [] for form in _TEXTS}
@@ -63,10 +66,12 @@ def _secrets(rows: Rows) -> tuple[list[Finding], bool]:
     """And whether all cells were looked at."""
     found: list[Finding] = []
     room = MAX_LOOKED_AT
-    for first in range(0, rows.total, _AT_ONCE):
+    at_once = max(1, min(_MOST_ROWS, _MOST_CHARACTERS // max(widest_row(rows, _LONGEST_CELL), 1)))
+    for first in range(0, rows.total, at_once):
         if room <= 0:
             return found, False
-        lines = [line for row in cells_as_json(rows, first, _AT_ONCE) for line in _lines(rows, row)]
+        cells = cells_as_json(rows, first, at_once, _LONGEST_CELL)
+        lines = [line for row in cells for line in _lines(rows, row)]
         room -= sum(map(len, lines))
         found += islice(_in_lines(lines, first, len(rows.columns)), MAX_FINDINGS - len(found))
         if len(found) == MAX_FINDINGS:
@@ -77,7 +82,7 @@ def _secrets(rows: Rows) -> tuple[list[Finding], bool]:
 def _lines(rows: Rows, row: Sequence[str | None]) -> Iterator[str]:
     """Each cell beside its name: a password looks like any other word."""
     for column, cell in zip(rows.columns, row, strict=False):
-        yield f'"{column["name"].replace(chr(10), " ")}": {(cell or "null")[:_LONGEST_CELL]}'
+        yield f'"{column["name"].replace(chr(10), " ")}": {cell or "null"}'
 
 
 def _in_lines(lines: Sequence[str], first: int, columns: int) -> Iterator[Finding]:

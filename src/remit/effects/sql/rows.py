@@ -117,17 +117,32 @@ def _cut(cell: str | None) -> str | None:
 def save(rows: Rows, path: str, form: str) -> None:
     """All of them, in a new file."""
     where = "'" + path.replace("'", "''") + "'"
-    if rows.held is not None:
+    if rows.held is None:
+        return
+    try:
         rows.held.query(_SAVED, f"COPY {quoted(_SAVED)} TO {where} ({_OPTIONS[form]})")
+    except duckdb.TransactionException as problem:
+        # After a failure it tidies up, fails at that as well, and tells of the second.
+        raise (problem.__context__ if isinstance(problem.__context__, duckdb.Error) else problem) from None
 
 
-def cells_as_json(rows: Rows, first: int, most: int) -> Sequence[Sequence[str | None]]:
-    """So many rows from there on, each cell as a text of JSON. By the engine's own function, whatever macros there are
-    in the database.
+def cells_as_json(rows: Rows, first: int, most: int, longest: int | None = None) -> Sequence[Sequence[str | None]]:
+    """So many rows from there on, each cell as a text of JSON, cut to a length. By the engine's own function, whatever
+    macros there are in the database.
     """
     if rows.held is None:
         return []
-    return rows.held.limit(most, offset=first).project("system.main.to_json(COLUMNS(*))").fetchall()
+    cell = "system.main.to_json(COLUMNS(*))"
+    cut = cell if longest is None else f'system.main."left"(CAST({cell} AS VARCHAR), {longest})'
+    return rows.held.limit(most, offset=first).project(cut).fetchall()
+
+
+def widest_row(rows: Rows, longest: int) -> int:
+    """At most so many characters has any of them, if no cell counts for more than `longest`."""
+    if rows.held is None or not rows.total:
+        return 0
+    ((*widths,),) = rows.held.aggregate("system.main.max(system.main.length(CAST(COLUMNS(*) AS VARCHAR)))").fetchall()
+    return sum(min(width or 0, longest) for width in widths)
 
 
 def quoted(name: str) -> str:
