@@ -36,6 +36,8 @@ FULL: Final = (
     *(job("pipeline", "power", layout, step=5) for layout in _APART),
     *(job("pipeline", way, "together", step=5) for way in ("EIO", "ENOSPC", "short", "full")),
     job("pipeline", "nested", "together", step=21, second=33),
+    job("server", "kill", "together"),
+    job("server", "nested", "together", step=21, second=33),
 )
 SLICE: Final = (
     job("edits", "kill", "together", step=3, place="set aside"),

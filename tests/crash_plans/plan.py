@@ -204,7 +204,8 @@ def _named(action: Mapping[str, Any]) -> Iterator[str]:
 
 
 def environ(ground: Ground) -> Mapping[str, str]:
-    return {"REMIT_STATE": str(ground.state / "home")}
+    servers = {name: value for name, value in os.environ.items() if name.startswith("REMIT_CRASH_")}
+    return {"REMIT_STATE": str(ground.state / "home"), **servers}
 
 
 def opened(ground: Ground) -> Workspace:

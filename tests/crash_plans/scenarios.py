@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from remit.testing.crash_points import Point
 from tests.crash_plans.plan import Case, PlanScenario
+from tests.crash_plans.servers import SETTINGS, STATEMENTS, OnServer
 from tests.crash_plans.taking_back import TakingBack
 from tests.crash_tasks.laboratory import Ground, Scenario
 from tests.crash_tasks.ways import Sabotage
@@ -213,11 +214,29 @@ CASES: Final = {
     "sql": SQL,
     "pipeline": PIPELINE,
 }
+SERVER: Final = Case(
+    actions=(
+        _edit(1, "a.txt", "two", "three"),
+        *(
+            {
+                "action_id": f"a{number:03}",
+                "action_type": "SQL_EXECUTE",
+                "operation": {"type": "sql_execute", "query": query, "connection": "shop"},
+            }
+            for number, query in enumerate(STATEMENTS, start=2)
+        ),
+        _create(5, "new/n.txt", "fresh\n"),
+    ),
+    before={"a.txt": TEXT, "other": BYE},
+    after={"a.txt": EDITED, "new/n.txt": FRESH, "other": BYE},
+    settings=SETTINGS,
+)
 SCENARIOS: Final[dict[str, Callable[[], Scenario]]] = {
     **{name: partial(PlanScenario, name, case) for name, case in CASES.items()},
     "rollback": partial(TakingBack, "rollback", EDITS),
     "sql rollback": partial(TakingBack, "sql rollback", SQL),
     "pipeline rollback": partial(TakingBack, "pipeline rollback", PIPELINE),
+    "server": partial(OnServer, "server", SERVER),
     "edits, retried": partial(PlanScenario, "edits, retried", EDITS, retried=True),
     "sql, retried": partial(PlanScenario, "sql, retried", SQL, retried=True),
 }

@@ -23,7 +23,8 @@ SECRET: Final = "xyzzy-hunter2"
 """In a row that plans change: it belongs into the kept rows, and nowhere else."""
 TABLES: Final = f"""
 CREATE TABLE people (id integer PRIMARY KEY, name text NOT NULL, note text);
-CREATE TABLE orders (id integer PRIMARY KEY, person integer REFERENCES people ON DELETE CASCADE, state text, total numeric);
+CREATE TABLE orders
+  (id integer PRIMARY KEY, person integer REFERENCES people ON DELETE CASCADE, state text, total numeric);
 CREATE TABLE log (line text);
 INSERT INTO people VALUES (1, 'Ada', '{SECRET}'), (2, 'Bob', NULL);
 INSERT INTO orders VALUES (1, 1, 'open', 10.50), (2, 1, 'done', 20), (3, 2, 'open', 5);

@@ -155,9 +155,7 @@ def test_a_rollback_that_was_killed_ends_with_files_and_rows_that_agree(
 ) -> None:
     store.apply(PLAN)
     after = store.world()
-    ended = run_child(
-        [sys.executable, "-c", ROLL_BACK, str(store.root)], fault=Fault(point), environment=store.environ
-    )
+    ended = run_child([sys.executable, "-c", ROLL_BACK, str(store.root)], fault=Fault(point), environment=store.environ)
     assert ended.killed, ended
     (report,) = store.workspace.recover()
     assert isinstance(report.outcome, RollbackOutcome), report.problem

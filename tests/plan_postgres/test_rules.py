@@ -1,4 +1,4 @@
-"""What a plan on a server may not be: half of one, two servers, files that it does not have. Said before anything runs."""
+"""What a plan on a server may not be: half of one, two servers, files that it does not have. Said before it runs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -61,7 +61,7 @@ def test_rows_of_a_server_are_not_saved_as_parquet(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "says"),
+    "query, says",
     [
         ("COMMIT", "COMMIT"),
         (f"{UPDATE}; COMMIT; DROP TABLE orders", "COMMIT"),
@@ -80,7 +80,7 @@ def test_statements_that_are_not_for_a_plan_change_nothing(store: Store, query: 
     assert store.world() == store.before
 
 
-@pytest.mark.parametrize(("url", "says"), [("", "is not set"), ("mysql://x@y/z", "does not begin with postgresql://")])
+@pytest.mark.parametrize("url, says", [("", "is not set"), ("mysql://x@y/z", "does not begin with postgresql://")])
 def test_a_connection_needs_its_address(store: Store, url: str, says: str) -> None:
     store.environ[VARIABLE] = url
     told = told_of(store, plan_of(on_shop("a1", UPDATE)))
@@ -93,7 +93,9 @@ def test_a_superuser_is_refused(store: Store) -> None:
     assert "superuser" in told_of(store, plan_of(on_shop("a1", UPDATE)))
 
 
-def test_the_address_may_stand_in_a_file_that_nobody_else_reads(open_store: Callable[..., Store], tmp_path: Any) -> None:
+def test_the_address_may_stand_in_a_file_that_nobody_else_reads(
+    open_store: Callable[..., Store], tmp_path: Any
+) -> None:
     file = tmp_path / "url"
     store = open_store(connections={"shop": {"type": "postgresql", "url_file": str(file)}})
     file.write_text(store.url)

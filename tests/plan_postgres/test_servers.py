@@ -157,14 +157,17 @@ def test_killed_while_the_server_commits_files_and_rows_agree_all_the_same(
     """COMMIT waits for a standby that there is not: it is durable, and nobody was told."""
     kept = tmp_path / "envelope.json"
     kept.write_bytes(own_store.approve(mixed()).canonical())
-    waits = lambda: server.ask("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'")  # noqa: E731
+
+    def waits() -> bool:
+        return bool(server.ask("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"))
+
     with server.waiting_for_a_standby(own_store.role):
         process = subprocess.Popen(
             [sys.executable, "-c", APPLY.replace("acknowledge(", "print("), str(own_store.root), str(kept)],
             env={**os.environ, **own_store.environ},
             stdout=subprocess.DEVNULL,
         )
-        _wait_until(lambda: bool(waits()) or process.poll() is not None)
+        _wait_until(lambda: waits() or process.poll() is not None)
         assert process.poll() is None
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -27,7 +27,7 @@ def reasons(outcome: RollbackOutcome) -> str:
 
 
 @pytest.mark.req("PX-20", "PX-34")
-@pytest.mark.parametrize(("query", "why"), [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
+@pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
 def test_what_cannot_be_taken_back_needs_an_approval_by_its_name(store: Store, query: str, why: str) -> None:
     plan = mixed(on_shop("a5", query))
     document = store.workspace.preview(plan).document
@@ -44,7 +44,7 @@ def test_what_cannot_be_taken_back_needs_an_approval_by_its_name(store: Store, q
 
 
 @pytest.mark.req("PX-19", "PX-20")
-@pytest.mark.parametrize(("query", "why"), [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
+@pytest.mark.parametrize("query, why", [(DDL, "ALTER of log cannot be taken back"), (LOG, "no primary key")])
 def test_of_what_cannot_be_taken_back_the_files_are_and_it_is_said_why_the_rows_are_not(
     store: Store, query: str, why: str
 ) -> None:

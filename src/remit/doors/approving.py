@@ -1,9 +1,10 @@
 """What makes an approval one that somebody can have meant: the plan would do something, and all that is allowed is
-needed.
+needed; and when it is used, that it was for the world as it is.
 """
 
 from remit.confine.names import plain_spelling
-from remit.contracts.envelope import Approvals
+from remit.contracts.envelope import Approvals, ApprovedInput, Envelope
+from remit.doors.elsewhere_preview import is_bound_server
 from remit.doors.plan_preview import PlanPreview
 from remit.errors import Reason, Refused
 
@@ -48,3 +49,30 @@ def require_meant(preview: PlanPreview, approvals: Approvals) -> None:
                     where=name,
                     next_step="`remit preview` lists what it needs.",
                 )
+
+
+def require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
+    """A file that is gone fails its action; one that is another, or new, was never approved."""
+    approved = {item.path: item for item in envelope.inputs}
+    for item in sorted(seen.inputs, key=lambda item: is_bound_server(item.path)):  # a file tells more than a digest
+        if how := _how_it_differs(approved.get(item.path), item):
+            raise Refused(
+                Reason.BINDING_MISMATCH,
+                how,
+                where=item.path,
+                next_step="Look at the plan again, with `remit preview`, and approve it again.",
+            )
+
+
+def _how_it_differs(approved: ApprovedInput | None, found: ApprovedInput) -> str:
+    """In words, or nothing."""
+    if is_bound_server(found.path) and (approved is None or approved.input_digest != found.input_digest):
+        return "the rows that this plan would change are not those that were approved"
+    if approved is None:
+        return "this file was not there when the plan was approved"
+    if approved.input_digest != found.input_digest:
+        return "this file was changed since the plan was approved"
+    if approved.mode != found.mode:
+        then = f"they were {approved.mode}" if approved.mode else "nobody looked at them then"
+        return f"the permissions of this file are {found.mode}; when the plan was approved, {then}"
+    return ""

@@ -14,7 +14,7 @@ from remit.effects.plan_steps import Result
 from remit.errors import EnvironmentFailed, Reason
 from remit.reports.run import ActedElsewhere
 
-_LONGEST: Final = 10_000
+_LONGEST: Final = 2_000
 _PIECE: Final = 8
 
 
@@ -42,10 +42,6 @@ class Elsewhere(NamedTuple):
         """In words; empty where everything can be taken back."""
         words = dict.fromkeys(one.irreversible for one in self.actions if one.irreversible)
         return "; ".join(words)[:_LONGEST]
-
-    @property
-    def problem(self) -> Mapping[str, str] | None:
-        return next((one.problem for one in self.actions if one.problem is not None), None)
 
     def results(self, state: str, at: str, reason: str = "") -> tuple[Result, ...]:
         """One for each action, all alike."""

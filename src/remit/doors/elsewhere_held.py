@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from remit.checkpoint.outputs import ReportFolder
 from remit.checkpoint.row_images import keep_rows
+from remit.contracts.sql_told import MAX_TABLES_TOLD
 from remit.doors.databases import WorkFolder
 from remit.doors.elsewhere import Commit, Elsewhere, KeptRows, note_commit
 from remit.doors.elsewhere_preview import Servers, Wanted
@@ -140,7 +141,7 @@ def _require_as_seen(ran: Ran, part: Elsewhere) -> None:
 
 
 def _kept(ran: Ran, part: Elsewhere, folder: ReportFolder) -> KeptRows:
-    tables = tuple((one.table, one.inserted, one.updated, one.deleted) for one in ran.tables)
+    tables = tuple((one.table, one.inserted, one.updated, one.deleted) for one in ran.tables[:MAX_TABLES_TOLD])
     if why := part.why_irreversible:
         return KeptRows(tables, irreversible=why)
     if not tables:

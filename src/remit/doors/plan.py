@@ -16,14 +16,15 @@ from remit.checkpoint.outputs import REPORTS, ReportFolder, folder_name
 from remit.confine import beneath
 from remit.confine.names import locate_below
 from remit.contracts.config import SystemConfig
-from remit.contracts.envelope import ApprovedInput, Envelope
+from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
+from remit.doors.approving import require_same_inputs
 from remit.doors.databases import require_idle, require_none_busy
 from remit.doors.drafting import needs_parsers
-from remit.doors.elsewhere_preview import Wanted, is_bound_server
+from remit.doors.elsewhere_preview import Wanted
 from remit.doors.folders import opened
 from remit.doors.going import Ran
-from remit.doors.plan_life import PlanLives, Prepared
+from remit.doors.plan_life import PlanLives
 from remit.doors.plan_outcome import (
     STANDS,
     action_rows,
@@ -35,7 +36,7 @@ from remit.doors.plan_outcome import (
 from remit.doors.plan_papers import BegunPlan, dressed, parse_begun, render_begun, without_rows
 from remit.doors.plan_preview import PlanPreview
 from remit.doors.plan_setting import PlanSetting
-from remit.doors.prepared import PreparedAll
+from remit.doors.prepared import PreparedAll, Ready
 from remit.doors.previewing import Means, preview_plan
 from remit.doors.running import paths_of
 from remit.doors.task import DEFAULT_TENANT
@@ -143,7 +144,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         envelope, seen = granted.envelope, _plan_preview(preview)
         self._require_not_cancelled(envelope.envelope_id)
         require_none_busy(seen.problems)
-        _require_same_inputs(envelope, seen)
+        require_same_inputs(envelope, seen)
         denials = uncovered(seen.findings, seen.needs, envelope.approvals)
         Decision(() if denials else ("the approval names all that it must",), denials).require()
         return f"envelope {envelope.envelope_id}"
@@ -226,7 +227,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
 
         prepared = self._prepared.get(begun.envelope_id)
         descriptors = prepared.descriptors if prepared is not None else {}
-        ready = Prepared(descriptors, self._wanted.get(begun.envelope_id))
+        ready = Ready(descriptors, self._wanted.get(begun.envelope_id))
         return self._lives.carry_out(granted.envelope.plan, begun, ready, require_alive, note)
 
     def settle(self, begun: BegunPlan, notes: Notes, note: Note) -> Ran | None:
@@ -374,30 +375,3 @@ def _require_idle_databases(seen: PlanPreview, root: str) -> None:
     for step in seen.steps.steps:
         if is_marked(step) and step.problem is None and not step.unchanged:
             require_idle(locate_below(root, seen.steps.paths[step.path]), writes=True)
-
-
-def _require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
-    """A file that is gone fails its action; one that is another, or new, was never approved."""
-    approved = {item.path: item for item in envelope.inputs}
-    for item in sorted(seen.inputs, key=lambda item: is_bound_server(item.path)):  # a file tells more than a digest
-        if how := _how_it_differs(approved.get(item.path), item):
-            raise Refused(
-                Reason.BINDING_MISMATCH,
-                how,
-                where=item.path,
-                next_step="Look at the plan again, with `remit preview`, and approve it again.",
-            )
-
-
-def _how_it_differs(approved: ApprovedInput | None, found: ApprovedInput) -> str:
-    """In words, or nothing."""
-    if is_bound_server(found.path) and (approved is None or approved.input_digest != found.input_digest):
-        return "the rows that this plan would change are not those that were approved"
-    if approved is None:
-        return "this file was not there when the plan was approved"
-    if approved.input_digest != found.input_digest:
-        return "this file was changed since the plan was approved"
-    if approved.mode != found.mode:
-        then = f"they were {approved.mode}" if approved.mode else "nobody looked at them then"
-        return f"the permissions of this file are {found.mode}; when the plan was approved, {then}"
-    return ""

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 from remit.authority.signing import Keyring
 from remit.checkpoint.outputs import ReportFolder
@@ -30,6 +29,7 @@ from remit.doors.going import (
 from remit.doors.plan_outcome import NOT_BEGUN, STANDS, not_begun_results, preflight_results, unknown_results
 from remit.doors.plan_papers import BegunPlan, shortened
 from remit.doors.plan_setting import Phase, PlanSetting
+from remit.doors.prepared import Ready
 from remit.doors.reaching import Reached
 from remit.doors.running import Carried, Runner, paths_of
 from remit.effects.plan_steps import Progress, Result, note_back, note_clearing, note_keep, note_wave, read_progress
@@ -37,14 +37,6 @@ from remit.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.policy.fate import Judged, decide_fate
 from remit.road import Note, Notes, Unsettled
-
-
-class Prepared(NamedTuple):
-    """What was made ready before the intent, and dies with this process."""
-
-    files: Mapping[str, int]
-    """What SQL has left, open, by the names of the steps' sources."""
-    elsewhere: Wanted | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +62,7 @@ class PlanLives:
         self,
         plan: Plan,
         begun: BegunPlan,
-        prepared: Prepared,
+        prepared: Ready,
         require_alive: Callable[[], None],
         note: Note,
     ) -> Ran:
@@ -102,7 +94,7 @@ class PlanLives:
             self._cancel_in_haste(begun, reached, note, interrupt)
             raise
 
-    def _there_or_back(self, plan: Plan, begun: BegunPlan, prepared: Prepared, reached: Reached, note: Note) -> Ran:
+    def _there_or_back(self, plan: Plan, begun: BegunPlan, prepared: Ready, reached: Reached, note: Note) -> Ran:
         rows = None
         try:
             rows = self._begin_elsewhere(begun, prepared.elsewhere)
@@ -329,6 +321,8 @@ class PlanLives:
         warnings = self._went_back.get(begun.envelope_id, ())
         if not went_back:  # somebody closed it as it is
             problem, warnings = left_to_a_person(problem, begun), tell_what_is_left(begun)
+            if begun.elsewhere is not None:
+                warnings = (*warnings, f"Whether {begun.elsewhere.server} has committed its part is not known")
         results = ran.results if ran is not None else unknown_results(begun, went_back=went_back)
         cancelled = problem.reason is Reason.CANCELLED  # while its rules were checked
         status: PlanStatus = ("CANCELLED" if cancelled else "ROLLED_BACK") if went_back else "FAILED"

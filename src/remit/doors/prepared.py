@@ -1,15 +1,16 @@
 """What the actions of a plan left that were tried out on copies, and what they are tried out with."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from remit.contracts.envelope import ApprovedInput
 from remit.contracts.pipeline_told import PipelineTold
 from remit.contracts.plan_preview import PreviewedRemark
 from remit.contracts.sql_told import SqlPreviewed
-from remit.doors.elsewhere_preview import Servers
+from remit.doors.elsewhere_preview import Servers, Wanted
 from remit.doors.pipeline_engine import PipelineEngine
 from remit.doors.seen import FoundIn
 from remit.doors.sql_engine import Engine
@@ -57,3 +58,11 @@ class Workshop:
     tell: Told = lambda _done, _total, _what: None
     tries_rules: bool = False
     """Whether rules about rows are tried as well. Where the plan is carried out, they are checked afterwards."""
+
+
+class Ready(NamedTuple):
+    """What was made ready before the intent, and dies with this process."""
+
+    files: Mapping[str, int]
+    """What actions have left, open, by the names of the steps' sources."""
+    elsewhere: Wanted | None = None

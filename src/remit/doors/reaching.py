@@ -63,3 +63,22 @@ class Reached:
         why = "Cancelled" if problem.reason is Reason.CANCELLED else "Stopped before it was begun"
         failed = tuple(Result(step.number, "failed", now, now, problem.as_json()) for step in self._plan.steps[:1])
         return (*failed, *(Result(step.number, "skipped", now, now, None, why) for step in self._plan.steps[1:]))
+
+
+class Waves:
+    """How far a rollback came. It is not cancelled half-way: it is as quick as going back would be."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self.wave = 0
+        self.not_done: frozenset[int] = frozenset()
+
+    def may_go_on(self, wave: int, not_done: Collection[int]) -> RemitError | None:
+        if wave > 0:
+            self._note(note_wave(wave, sorted(not_done)))
+            self.wave, self.not_done = wave, frozenset(not_done)
+        return None
+
+    def note_not_done(self, results: Collection[Result]) -> None:
+        self.not_done = frozenset(result.number for result in results if result.state != "done")
+        self._note(note_wave(self.wave, sorted(self.not_done)))

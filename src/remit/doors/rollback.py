@@ -30,7 +30,6 @@ from remit.doors.elsewhere_held import HeldTransactions
 from remit.doors.folders import (
     clear_aside,
     make_folders,
-    opened,
     remove_folders,
     sets_aside,
     sync_folders,
@@ -44,7 +43,16 @@ from remit.doors.going import (
     take_back,
 )
 from remit.doors.plan_setting import PlanSetting
-from remit.doors.rollback_look import AskRows, RollbackPreview, Taken, keep_what_is_there, look_back, noted
+from remit.doors.reaching import Waves
+from remit.doors.rollback_look import (
+    AskRows,
+    RollbackPreview,
+    Taken,
+    keep_what_is_there,
+    kept_folders,
+    look_back,
+    noted,
+)
 from remit.doors.rollback_papers import (
     BegunRollback,
     digest_of_order,
@@ -62,7 +70,7 @@ from remit.effects.plan_steps import (
     note_wave,
     read_progress,
 )
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
+from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.journal import Trace
 from remit.policy.decision import Decision, Denial
@@ -163,7 +171,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         self._held.close(granted.order.order_id)
 
     def effect(self, granted: AllowedRollback, begun: BegunRollback, note: Note) -> Ran:
-        reached = _Waves(note)
+        reached = Waves(note)
         try:
             return self._all_or_error(begun, reached)
         except BaseException as problem:
@@ -172,7 +180,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
                 raise as_remit_error(problem) from problem
             raise
 
-    def _all_or_error(self, begun: BegunRollback, reached: "_Waves") -> Ran:
+    def _all_or_error(self, begun: BegunRollback, reached: Waves) -> Ran:
         self._begin_rows(begun)
         carried = self._carry_out(begun, reached)
         failed = next((result for result in carried.results if result.state != "done"), None)
@@ -193,14 +201,14 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
                 begun.order.order_id, rows.connection, images, force=begun.order.force, seconds=seconds
             )
 
-    def _back_in_doubt(self, begun: BegunRollback, reached: "_Waves", note: Note, problem: BaseException) -> None:
+    def _back_in_doubt(self, begun: BegunRollback, reached: Waves, note: Note, problem: BaseException) -> None:
         try:
             note(note_back("FAILED", ()))
             self._back(begun, Progress(reached.wave, reached.not_done), note)
         except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
             raise stuck(begun.course(), second) from problem
 
-    def _carry_out(self, begun: BegunRollback, reached: "_Waves") -> Carried:
+    def _carry_out(self, begun: BegunRollback, reached: Waves) -> Carried:
         if not begun.steps.steps:  # every file is as before already
             return Carried(())
         config = self.setting.rules.config()
@@ -271,7 +279,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
             require_idle_databases(begun.course(), made.done)
 
     def succeed(self, request: RollbackRequest, begun: BegunRollback, made: Ran) -> RollbackOutcome:
-        kept = self._kept_folders(begun)
+        kept = kept_folders(begun)
         restored = [item.checkpoint_id for item in begun.chosen() if item.checkpoint_id not in kept]
         if (rows := begun.rows()) is not None:
             restored.append(rows.checkpoint_id)
@@ -359,23 +367,6 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         seconds = float(self.setting.rules.config().timeouts.task)
         return lambda rows, images: self._held.look_back(order.order_id, rows.connection, images, seconds)
 
-    def _kept_folders(self, begun: BegunRollback) -> dict[str, str]:
-        """Folders that the plan had made and that will not be empty, with the reason; the deepest are looked at first.
-
-        Looked at before the files of the plan are cleared away, so its own names in them do not count.
-        """
-        kept: dict[str, str] = {}
-        folders = made_folders(begun.manifest, begun.order.checkpoints)
-        going = set()
-        for checkpoint_id, path in folders.items():
-            inside = _names_in(begun.root, path)
-            others = [name for name in inside if begun.steps.prefix not in name and f"{path}/{name}" not in going]
-            if others:
-                kept[checkpoint_id] = f"The folder {path} is not empty, and stays"
-            else:
-                going.add(path)
-        return kept
-
     def _signed(
         self,
         order: RollbackOrder,
@@ -403,33 +394,6 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         if begun.root == self.setting.rules.root():
             return Decision((f"begun under rollback order {begun.order.order_id}",))
         return Decision(denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=begun.root),))
-
-
-class _Waves:
-    """How far a rollback came. It is not cancelled half-way: it is as quick as going back would be."""
-
-    def __init__(self, note: Note) -> None:
-        self._note = note
-        self.wave = 0
-        self.not_done: frozenset[int] = frozenset()
-
-    def may_go_on(self, wave: int, not_done: Collection[int]) -> RemitError | None:
-        if wave > 0:
-            self._note(note_wave(wave, sorted(not_done)))
-            self.wave, self.not_done = wave, frozenset(not_done)
-        return None
-
-    def note_not_done(self, results: Collection[Result]) -> None:
-        self.not_done = frozenset(result.number for result in results if result.state != "done")
-        self._note(note_wave(self.wave, sorted(self.not_done)))
-
-
-def _names_in(root: str, path: str) -> list[str]:
-    try:
-        with opened(root, tuple(path.split("/"))) as folder:
-            return os.listdir(folder)
-    except Refused:  # gone already
-        return []
 
 
 def _error_of(result: Result) -> RemitError:

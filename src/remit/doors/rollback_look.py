@@ -10,7 +10,7 @@ from typing import Final
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
 from remit.checkpoint.drift import judge, paths_of, rows_due, see, see_databases, select
-from remit.checkpoint.manifest import inverse_steps, say_as_before, say_other_owner
+from remit.checkpoint.manifest import inverse_steps, made_folders, say_as_before, say_other_owner
 from remit.checkpoint.outputs import DRIFTED, ReportFolder
 from remit.checkpoint.pruning import in_use
 from remit.checkpoint.row_images import open_rows
@@ -177,3 +177,29 @@ def _files(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
 
 def _made(step: Step) -> int:
     return step.path if step.new_path is None else step.new_path
+
+
+def kept_folders(begun: BegunRollback) -> dict[str, str]:
+    """Folders that the plan had made and that will not be empty, with the reason; the deepest are looked at first.
+
+    Looked at before the files of the plan are cleared away, so its own names in them do not count.
+    """
+    kept: dict[str, str] = {}
+    folders = made_folders(begun.manifest, begun.order.checkpoints)
+    going = set()
+    for checkpoint_id, path in folders.items():
+        inside = _names_in(begun.root, path)
+        others = [name for name in inside if begun.steps.prefix not in name and f"{path}/{name}" not in going]
+        if others:
+            kept[checkpoint_id] = f"The folder {path} is not empty, and stays"
+        else:
+            going.add(path)
+    return kept
+
+
+def _names_in(root: str, path: str) -> list[str]:
+    try:
+        with opened(root, tuple(path.split("/"))) as folder:
+            return os.listdir(folder)
+    except Refused:  # gone already
+        return []
