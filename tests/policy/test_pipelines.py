@@ -208,3 +208,14 @@ def test_a_plan_runs_so_many_pipelines_and_no_more() -> None:
     allowed = [run(f"a{number}", "nightly") for number in range(MAX_PIPELINE_ACTIONS)]
     assert denials(plan(*allowed)) == []
     assert only(plan(*allowed, run("one-more", "nightly"))).reason is Reason.LIMIT_EXCEEDED
+
+
+@pytest.mark.req("PX-21")
+@pytest.mark.parametrize("name, refused", [("report", True), ("models", True), ("nightly", False)])
+def test_code_is_not_run_without_a_sandbox(name: str, *, refused: bool) -> None:
+    """SQL is read before it runs; of code nobody knows what it does."""
+    unconfined = CONFIG.model_copy(update={"sandbox": "unsafe-none"})
+    found = decide_plan(plan(run("a", name)), unconfined, ROOT, None).denials
+    assert [(denial.reason, denial.where) for denial in found] == (
+        [(Reason.CAPABILITY_UNSUPPORTED, "action a, pipeline")] if refused else []
+    )

@@ -144,6 +144,13 @@ def wrong_pipelines(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
         if pipeline is None:
             yield _unknown(action, config)
             continue
+        if config.sandbox == "unsafe-none" and not isinstance(pipeline, SqlPipeline):
+            yield Denial(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "code of a project runs in the sandbox of the kernel only, and `sandbox` is unsafe-none",
+                where=_place(action, "pipeline"),
+                next_step="Run it on a machine where `remit doctor` finds the sandbox, with `sandbox: required`.",
+            )
         yield from _wrong_parameters(action, pipeline)
         yield from wrong_definition(action.operation.pipeline, config, where=f"action {action.action_id}, ")
         yield from _wrong_target(action, config)
