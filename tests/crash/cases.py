@@ -58,7 +58,17 @@ ROTATION_POINTS: Points = {
     "keys.keyring_written": (1, 2),
 }
 
-_BY_OTHERS: Final = ("effect.", "snapshot.", "backup.", "plan.", "rollback.", "prune.", "sql.", "elsewhere.")
+_BY_OTHERS: Final = (
+    "effect.",
+    "snapshot.",
+    "backup.",
+    "plan.",
+    "rollback.",
+    "prune.",
+    "sql.",
+    "elsewhere.",
+    "pipeline.",
+)
 EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(_BY_OTHERS))
 COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
     {

@@ -18,7 +18,7 @@ from remit.confine.names import Located, locate_below, plain_spelling
 from remit.contracts.plan_preview import PreviewedRemark
 from remit.doors.databases import Kept, clone, closing, new_file, require_idle_in, require_unlocked, too_large_to_keep
 from remit.doors.folders import opened
-from remit.doors.lineages import Bench, Lineage
+from remit.doors.lineages import Bench
 from remit.doors.reading import folder_is_missing
 from remit.durable import disk_failure
 from remit.effects.database_files import looks_like_one, require_no_log
@@ -85,10 +85,6 @@ class Scratch:
                 self._make_room(path)
                 return None
         return self._copy(place, writes=True)
-
-    def lineage_of(self, path: str) -> Lineage | None:
-        """Of a file that is the database of a connection."""
-        return self._bench.lineage(path) if self._is_lineage(path) else None
 
     def _is_lineage(self, path: str) -> bool:
         return path in self._databases

@@ -41,11 +41,11 @@ class QueryFiles:
         try:
             for number, text in enumerate(texts):
                 answers.append(self._one(number, text, lineage, until, seconds))
+            answer = merged(answers)
+            done = self._kept(step, lineage) if answer.changed else self._unchanged(step, lineage)
         except BaseException:
             lineage.forget_work()
             raise
-        answer = merged(answers)
-        done = self._kept(step, lineage) if answer.changed else self._unchanged(step, lineage)
         query_file = self._names[0] if len(self._names) == 1 else None
         files = SqlFiles(database=path, results=None, query_file=query_file, closed=False)
         tell_sql(self._bench, done, files, self._pipeline.connection, answer, changes_database=not done.unchanged)

@@ -8,14 +8,14 @@ something else than was seen.
 from collections.abc import Sequence
 from typing import Final
 
-from remit.confine.names import plain_spelling
+from remit.confine.names import locate_below, plain_spelling
 from remit.contracts.config import DbtPipeline, Pipeline, PythonPipeline, SqlPipeline
 from remit.contracts.pipeline_told import MAX_LOG_LINES, MAX_STEPS_TOLD, PipelineTold, ToldStep
 from remit.contracts.plan import PipelineAction
 from remit.doors.databases import require_idle
 from remit.doors.lineages import NOT_THE_ACTIONS, Bench, changed_step, source_of
 from remit.doors.pipeline_engine import DbtCall, PipelineRan, Program, Told
-from remit.doors.pipeline_scratch import Scratch
+from remit.doors.pipeline_scratch import Left, Scratch
 from remit.doors.pipeline_sql import QueryFiles
 from remit.effects.database_files import MARK
 from remit.effects.plan_files import require_hash
@@ -66,7 +66,6 @@ class PipelinesOnCopies:
     def _program(
         self, steps: tuple[Step, ...], action: PipelineAction, pipeline: PythonPipeline | DbtPipeline
     ) -> tuple[Step, ...]:
-        paths = self._bench.ground.drafted.paths
         scratch = Scratch(self._bench, self._bench.folder.folder(f"pipeline-{steps[0].number}"))
         try:
             before = self._fill(scratch, steps, action, pipeline)
@@ -80,13 +79,11 @@ class PipelinesOnCopies:
             self._tell(action, pipeline, told, ran.log)
             if ran.problem is not None:
                 raise _at_step(ran)
-            done = tuple(
-                self._taken(scratch, step, paths[step.path], state)._replace(said=_sentence(action, told))
-                for step, state in zip(steps, before, strict=True)
-            )
+            taken = [self._take(scratch, step, state) for step, state in zip(steps, before, strict=True)]
         finally:
             scratch.open_up()
         reach("pipeline.taken")
+        done = tuple(self._keep(*each)._replace(said=_sentence(action, told)) for each in taken)
         self._note_changes(action, done)
         return done
 
@@ -118,19 +115,24 @@ class PipelinesOnCopies:
         call = DbtCall(plain_spelling(pipeline.project), database, pipeline.command, pipeline.select)
         return Program("dbt", (), parameters, call, seconds)
 
-    def _taken(self, scratch: Scratch, step: Step, path: str, before: State | None) -> Step:
-        lineage = scratch.lineage_of(path)
-        if lineage is not None:
-            require_idle(lineage.place, writes=True)
-        kept, is_database = scratch.take(path, self._bench.mode(step, before))
-        self._bench.prepared.descriptors[source_of(step)] = kept.descriptor
-        require_hash(step.expected_after, kept.state, path)
-        if lineage is not None:
+    def _take(self, scratch: Scratch, step: Step, before: State | None) -> tuple[Step, State | None, Left]:
+        path = self._bench.ground.drafted.paths[step.path]
+        if self._bench.known(path) is not None:
+            require_idle(locate_below(self._bench.root, path), writes=True)
+        left = scratch.take(path, self._bench.mode(step, before))
+        self._bench.prepared.descriptors[source_of(step)] = left.kept.descriptor
+        require_hash(step.expected_after, left.kept.state, path)
+        return step, before, left
+
+    def _keep(self, step: Step, before: State | None, left: Left) -> Step:
+        """For the actions after it. Not before all of its files could be taken: of some of them nobody knows more."""
+        path, kept = self._bench.ground.drafted.paths[step.path], left.kept
+        if (lineage := self._bench.known(path)) is not None:
             lineage.forget_work()
             lineage.left, lineage.state = kept
         else:
             self._bench.left[path] = kept
-        if is_database:  # whoever puts it in its place must look whether somebody has it open
+        if left.is_database:  # whoever puts it in its place must look whether somebody has it open
             step = step._replace(operation=dict(MARK))
         return changed_step(step, before, kept.state)
 
