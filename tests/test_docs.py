@@ -56,6 +56,7 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.timeout(600)  # a page is many commands, each a process
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path: Path) -> None:
     commands = parse_commands(page.read_text(encoding="utf-8"))
