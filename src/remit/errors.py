@@ -33,6 +33,7 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     NOT_YET_VALID = "not_yet_valid"
     REVOKED = "revoked"
+    IRREVERSIBLE = "irreversible"
     CAPABILITY_UNSUPPORTED = "capability_unsupported"
     PATH_REFUSED = "path_refused"
     FILE_CONFLICT = "file_conflict"
@@ -97,6 +98,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.EXPIRED: "the authority was valid, and its time is over",
     Reason.NOT_YET_VALID: "the authority is dated in the future: most likely a clock is wrong",
     Reason.REVOKED: "it was signed with a key that was revoked; nothing that key signed counts any more",
+    Reason.IRREVERSIBLE: "an action cannot be undone, and the approval does not name it",
     Reason.CAPABILITY_UNSUPPORTED: "no registered executor offers this capability",
     Reason.PATH_REFUSED: "the path is outside of the allowed directories, behind a link, or not of a regular file",
     Reason.FILE_CONFLICT: "a file is missing, exists already, or is not as it was when the task was looked at",
@@ -190,6 +192,13 @@ class RemitError(Exception):
         advice = f". {self.next_step}" if self.next_step else ""
         return f"{self.what}{place}{advice}"
 
+    def retold(self, *, what: str | None = None, where: str | None = None) -> "RemitError":
+        """The same problem, with other words or another place; of its plain kind, since a subclass may want more."""
+        kinds: tuple[type[RemitError], ...] = (Refused, Misuse, EnvironmentFailed)
+        kind = next(kind for kind in kinds if isinstance(self, kind))
+        what, where = self.what if what is None else what, self.where if where is None else where
+        return kind(self.reason, what, where=where, next_step=self.next_step)
+
     def as_json(self) -> dict[str, str]:
         return {"reason": self.reason.value, "what": self.what, "where": self.where, "next_step": self.next_step}
 
@@ -235,6 +244,7 @@ TASK_CODES: Final[dict[Reason, TaskCode]] = {
     Reason.BINDING_MISMATCH: "INVALID_LEASE",
     Reason.NOT_YET_VALID: "INVALID_LEASE",
     Reason.REVOKED: "INVALID_LEASE",
+    Reason.IRREVERSIBLE: "INVALID_LEASE",
     Reason.EXPIRED: "LEASE_EXPIRED",
     Reason.CAPABILITY_UNSUPPORTED: "UNSUPPORTED_CAPABILITY",
     Reason.RESOURCE_EXHAUSTED: "RESOURCE_EXHAUSTED",

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from remit.cli.pipeline_view import LOG_LINES, STEPS, render_pipeline, render_ran
+from remit.cli.pipeline_view import FEW_STEPS, LOG_LINES, STEPS, render_pipeline, render_ran
 from remit.contracts.pipeline_told import PipelineTold, ToldStep
 from remit.reports.pipelines import kept_of, pipelines_within
 
@@ -36,6 +36,28 @@ def test_each_step_stands_with_how_it_ended_its_rows_and_its_time() -> None:
 
 
 @pytest.mark.req("PX-21")
+def test_what_it_is_for_is_told_as_the_configuration_has_it() -> None:
+    assert lines(DONE, description="Loads the day.\x07")[1] == r"  about     Loads the day.\x07"
+    assert b"description" not in told(DONE).canonical()
+    assert kept_of(told(DONE, FAILED, description="Loads the day.")).description == ""
+
+
+@pytest.mark.req("PX-21")
+def test_of_dbt_it_is_told_what_was_made() -> None:
+    steps = (
+        ToldStep(name="model.shop.big", state="done", rows=3, milliseconds=20, words="table"),
+        ToldStep(name="model.shop.all", state="done", milliseconds=20, words="view"),
+        ToldStep(name="test.shop.one", state="failed", milliseconds=20, words="Got 1 result"),
+    )
+    assert lines(*steps, kind="dbt")[1:] == [
+        "    step            ended   made   rows   took",
+        "    model.shop.big  done    table     3  20 ms",
+        "    model.shop.all  done    view         20 ms",
+        "    test.shop.one   failed               20 ms",
+    ]
+
+
+@pytest.mark.req("PX-21")
 def test_of_one_that_failed_nothing_is_said_of_the_way_back() -> None:
     shown = lines(DONE, FAILED, SKIPPED, log=("what it said",))
     assert [line.split()[:2] for line in shown[2:5]] == [
@@ -65,8 +87,13 @@ def test_no_line_of_somebody_writes_one_of_its_own() -> None:
 
 @pytest.mark.req("PX-21")
 def test_after_a_run_the_steps_are_told_and_after_a_failure_always() -> None:
-    assert list(render_ran([told(DONE)], whole=False)) == ["  ran       p1: pipeline nightly: 1 step"]
-    assert len(list(render_ran([told(DONE)], whole=True))) == 3
+    assert list(map(click.unstyle, render_ran([told(DONE, log=("a row",))], whole=False))) == [
+        "  ran       p1: pipeline nightly: 1 step",
+        "    step          ended   rows   took",
+        "    etl.load:run  done   1,200  1.5 s",
+    ]
+    assert len(list(render_ran([told(*[DONE] * 30)], whole=False))) == 2 + FEW_STEPS + 1
+    assert len(list(render_ran([told(*[DONE] * 30)], whole=True))) == 2 + 30
     shown = list(render_ran([told(DONE, FAILED, log=("why",))], whole=False))
     assert shown[0] == "  ran       p1: pipeline nightly: 1 of 2 steps"
     assert shown[-1] == "  said      why"

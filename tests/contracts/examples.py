@@ -143,7 +143,9 @@ _PIPELINE = {
     ],
     "left_out": 0,
     "changes": ["out/a.csv"],
+    "description": "every night",
     "log": ["loaded"],
+    "server": "shop at db.example:5432/shop as remit",
 }
 _SQL = {
     "action_id": "a2",

@@ -58,6 +58,14 @@ def test_a_missing_kind_of_action_is_a_missing_field() -> None:
     assert (problem.what, problem.where) == ("a required field is missing", "plan.json, $.action_plan[0].action_type")
 
 
+@pytest.mark.req("PX-21")
+def test_what_to_write_for_reversible_is_said_with_the_field_that_is_missing() -> None:
+    action = {"action_id": "a1", "action_type": "PIPELINE_RUN", "operation": {"type": "pipeline_run", "pipeline": "p"}}
+    problem = refused({"plan_id": "p", "action_plan": [action]})
+    assert problem.where == "plan.json, $.action_plan[0].reversible"
+    assert "false for a python or dbt pipeline" in problem.what
+
+
 def test_a_guess_repeats_nothing_of_the_input() -> None:
     assert "s3cret" not in refused(plan(action_type="s3cret-FILE_CREATE")).what
 

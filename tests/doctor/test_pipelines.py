@@ -44,6 +44,7 @@ def test_what_could_run_is_fine_and_is_not_run(look: Callable[..., Check]) -> No
     [
         ({"type": "python", "steps": ["os:remove"], "writes": ["x"]}, "fail", "in no package"),
         ({"type": "python", "steps": ["etl.run:run"], "writes": ["x"], "reads": ["no/such"]}, "warn", "no/such"),
+        ({"type": "python", "steps": ["etl.run:run", "etl.no:run"], "writes": ["x"]}, "warn", "etl.no: no such module"),
         ({"type": "sql", "connection": "nobody", "steps": ["one.sql"]}, "fail", "no connection"),
         ({"type": "sql", "connection": "closed", "steps": ["one.sql"]}, "fail", "read_only"),
         ({"type": "sql", "connection": "shop", "steps": ["one.sql", "two.sql"]}, "warn", "two.sql"),

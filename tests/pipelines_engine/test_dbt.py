@@ -54,14 +54,17 @@ def test_seeds_models_and_tests_are_built_on_the_copy(shop: Bench) -> None:
         ("seed.shop.orders", "done", 3),
         ("model.shop.big", "done", None),
         (ran.steps[2].name, "done", None),
-        ("model.shop.totals", "done", None),
+        ("model.shop.totals", "done", 1),
     ]
+    assert [one.words for one in ran.steps] == ["seed", "view", "pass", "table"]
     assert ran.steps[2].name.startswith("test.shop.unique_big_id.")
     assert shop.heard[0] == (1, 4, "seed.shop.orders")
     assert shop.heard[-1] == (4, 4, "model.shop.totals")
     with duckdb.connect(str(shop.scratch / "shop.duckdb"), read_only=True) as made:
         assert made.execute("SELECT total FROM totals").fetchall() == [(50,)]
     assert any("Completed successfully" in line for line in ran.log)
+    assert any("Done: 4 passed, 0 with a warning, 0 failed, 0 skipped; 4 in all" in line for line in ran.log)
+    assert not [line for line in ran.log if "****" in line]
     assert not (shop.scratch / "shop.duckdb.wal").exists()
     assert sorted(one.name for one in shop.scratch.iterdir()) == [".remit-pipeline", "shop", "shop.duckdb"]
     assert not (shop.scratch / "shop" / "target").exists()

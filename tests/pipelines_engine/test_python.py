@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from remit.effects.pipelines.hints import FILES, IMPORTS, NETWORK, REFUSED
 from remit.errors import EnvironmentFailed, Reason
 from remit.sandbox.host import Cancelled
 from tests.pipelines_engine.place import Bench
@@ -189,6 +190,33 @@ def test_a_step_that_is_not_there_is_told(shop: Bench, steps: tuple[str, ...], w
     assert ran.steps[0].state == "failed"
     if "broken" in steps[0]:
         assert ran.problem.where == "etl/broken.py, line 2"
+
+
+@pytest.mark.req("PX-22")
+@pytest.mark.parametrize(
+    "body, what, hint",
+    [
+        ("import not_installed.part", "there is no module not_installed", IMPORTS),
+        ("from csv import nothing", "there is no nothing in the module csv", IMPORTS),
+        ("json.nothing()", "there is no nothing in the module json", ""),
+        ("open('data/secret.csv')", "No such file or directory: ...", FILES),
+        ("open(outside + '/secret.txt')", "Permission denied: ...", REFUSED),
+        ("subprocess.run(['true'])", "", REFUSED),
+        ("socket.socket()", "", NETWORK),
+        ("socket.getaddrinfo('example.com', 80)", "", NETWORK),
+        ("import urllib.request; urllib.request.urlopen('http://127.0.0.1:9/')", "", NETWORK),
+        ("raise KeyError('Ada Lovelace')", "KeyError: ...", ""),
+        ("raise ImportError('Ada Lovelace')", "ImportError: Ada Lovelace", IMPORTS),
+        ("raise ModuleNotFoundError('x', name='Ada Lovelace')", "ModuleNotFoundError: x", IMPORTS),
+    ],
+)
+def test_what_a_pipeline_is_not_given_is_said_where_a_step_fails_of_it(
+    bench: Bench, body: str, what: str, hint: str
+) -> None:
+    ran = bench.probe(body)
+    assert ran.problem is not None
+    assert what in ran.problem.what
+    assert ran.problem.next_step == (hint or "Mend it, and plan again: nothing was changed.")
 
 
 @pytest.mark.parametrize(

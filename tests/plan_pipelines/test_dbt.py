@@ -77,6 +77,9 @@ def test_models_are_seen_built_on_the_copy_and_taken_back(works: Works) -> None:
     ended = {step["name"]: step["state"] for step in told["steps"]}
     assert {"seed.shop.rates": "done", "model.shop.priced": "done"}.items() <= ended.items()
     assert [name for name in ended if name.startswith("test.shop.unique_priced_id")]
+    made = {step["name"]: (step["words"], step["rows"]) for step in told["steps"]}
+    assert {"seed.shop.rates": ("seed", 2), "model.shop.priced": ("table", 1)}.items() <= made.items()
+    assert "****" not in "".join(told["log"])
     assert told["changes"] == [DATABASE]
     assert preview["needs"]["irreversible"] == ["m1"]
     bound = {item["path"] for item in preview["inputs"]}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from remit.cli.plan_summary import render_preview
 from remit.errors import Refused
 from tests.plan_pipelines.works import pipeline
 from tests.plan_postgres.place import Store
@@ -44,6 +45,15 @@ def test_query_files_on_a_server_are_seen_run_and_taken_back(store: Store) -> No
     (told,) = preview.pipelines
     assert [(step.name, step.state) for step in told.steps] == [("sql/pay.sql", "done"), ("sql/note.sql", "done")]
     assert (told.kind, told.reversible, preview.needs.irreversible) == ("sql", True, ())
+    assert told.server == store.where
+    assert preview.sql[0].query_file is None  # the statements are those of two files
+    shown = " ".join(" ".join(render_preview(preview)).split())
+    assert "p1: pipeline nightly (sql), in a transaction that was rolled back" in shown
+    assert "by the query files of pipeline nightly" in shown
+    assert "on copies" not in shown
+    assert "0 ms" not in shown
+    assert shown.count(" undo ") == 2  # of the action, and of the plan; and both say yes
+    assert "all that it changes is kept" not in shown
 
     outcome = ran(store.workspace.apply(store.approve(plan).canonical()))
     assert outcome.status.status == "SUCCESS"

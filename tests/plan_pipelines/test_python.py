@@ -4,8 +4,10 @@ import json
 import time
 from collections.abc import Callable
 
+import click
 import pytest
 
+from remit.cli.plan_summary import render_outcome, render_preview
 from remit.contracts.status import StatusUpdate
 from remit.errors import Refused
 from tests.plan_pipelines.works import FILES, Works, nightly, pipeline, problem_of, with_code
@@ -161,6 +163,26 @@ def test_a_database_is_changed_by_code_closed_kept_and_taken_back(open_works: Ca
     assert works.rows("SELECT id, amount FROM orders ORDER BY id") == [(1, 111), (2, 121), (4, 1)]
     assert works.workspace.rollback("last").status == "EXECUTED"
     assert works.tree() == works.before
+
+
+@pytest.mark.req("PX-18", "PX-21")
+def test_of_a_database_that_code_leaves_no_lines_are_told(open_works: Callable[..., Works]) -> None:
+    code = f"import duckdb\ndef run(job):\n    with duckdb.connect({DATABASE!r}) as shop:\n"
+    code += "        shop.execute('UPDATE orders SET amount = amount + 100')\n    return 3\n"
+    works = with_code(open_works, code, writes=[DATABASE], description="Raises all prices.")
+    plan = plan_of(pipeline("p1", "own"))
+    preview = works.workspace.preview(plan).document
+    assert preview.pipelines[0].description == "Raises all prices."
+    shown = [click.unstyle(line) for line in render_preview(preview)]
+    assert shown[0] == "Plan plan-001: 1 change to 1 file"
+    assert "  about     Raises all prices." in shown
+    sizes = f"{preview.files[0].size_before:,} -> {preview.files[0].size_after:,} bytes"
+    assert shown[shown.index(f"p1: change {DATABASE}") + 1] == f"A database, {sizes}"
+    assert f"  p1: change {DATABASE}  {sizes}" in list(render_preview(preview, most=0))
+    outcome = ran(works.workspace.apply(works.allowed(plan, "p1").canonical()))
+    after = [click.unstyle(line) for line in render_outcome(outcome, diffs=False)]
+    assert after[0] == "SUCCESS  plan-001: 1 of 1 action, 1 file"
+    assert [line.split()[:2] for line in after if "etl.own:run" in line] == [["etl.own:run", "done"]]
 
 
 @pytest.mark.req("PX-18", "PX-21")

@@ -150,3 +150,24 @@ def test_what_is_missing_or_lies_too_deep_is_told(scratch: Scratch, root: Path) 
     (root / "/".join(["d"] * 40)).mkdir(parents=True)
     with pytest.raises(RemitError, match="deeper than 32"):
         scratch.add("d")
+
+
+@pytest.mark.req("PX-19")
+def test_whatever_was_made_there_is_cleared_away(scratch: Scratch, tmp_path: Path) -> None:
+    """Folders within folders past the end of any walk, one that is closed, and a link that leads out."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "mine.txt").write_text("mine")
+    (scratch.path / "link").symlink_to(outside)
+    (scratch.path / "closed" / "below").mkdir(parents=True)
+    (scratch.path / "closed").chmod(0)
+    here = os.open(scratch.path, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    scratch.clear()
+    assert not scratch.path.exists()
+    assert (outside / "mine.txt").read_text() == "mine"

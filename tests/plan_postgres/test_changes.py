@@ -171,6 +171,17 @@ def test_rows_that_somebody_has_locked_are_a_refusal_and_the_approval_is_not_use
     assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
 
 
+@pytest.mark.req("PX-34")
+def test_a_reader_who_stays_is_a_refusal_and_the_approval_is_not_used(store: Store) -> None:
+    envelope = store.approve(mixed()).canonical()
+    with store.held("SELECT * FROM orders"):
+        store.workspace.preview(mixed())
+        code, message = refused(store.workspace.apply(envelope))
+        assert code == 2011, message
+    assert store.world() == store.before
+    assert ran(store.workspace.apply(envelope)).status.status == "SUCCESS"
+
+
 def test_what_is_kept_of_rows_counts_with_the_backups(open_store: Callable[..., Store]) -> None:
     store = open_store(limits={"max_backup_bytes": 20_000})
     store.ask("INSERT INTO orders SELECT n, 2, 'many', n FROM generate_series(100, 2000) n")

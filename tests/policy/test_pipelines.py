@@ -127,8 +127,8 @@ def test_code_needs_an_approval_by_name_and_sql_does_not() -> None:
     assert needed_approvals(built, CONFIG).irreversible == ("b", "d")
     missing = decide_plan(built, CONFIG, ROOT, NO_APPROVALS).denials
     assert [(denial.reason, denial.where) for denial in missing] == [
-        (Reason.REVOKED, "action b"),
-        (Reason.REVOKED, "action d"),
+        (Reason.IRREVERSIBLE, "action b"),
+        (Reason.IRREVERSIBLE, "action d"),
     ]
 
 

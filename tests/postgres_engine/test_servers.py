@@ -68,6 +68,9 @@ def test_what_is_left_out_is_as_usual_and_what_is_escaped_is_read() -> None:
         (f"postgresql://u:{SECRET}@h/d?sslmode=verify-full", "sslrootcert"),
         (f"postgresql://u:{SECRET}@h/d?sslmode=require&sslmode=disable", "options"),
         (f"postgresql://u:{SECRET}@[h/d", "not a URL"),
+        (f"postgresql://u:p@h/{SECRET}@i:5432/d", "not escaped"),
+        (f"postgresql://u:p@{SECRET}@i:5432/d", "not escaped"),
+        (f"postgresql://u:p@h/d:{SECRET}", "not escaped"),
         ("postgresql://u@h/d\npostgresql://u@i/d", "several lines"),
     ],
 )

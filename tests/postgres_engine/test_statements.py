@@ -179,6 +179,31 @@ def test_statements_are_of_these_kinds(text: str, kind: str, is_read: bool, stru
     assert (one.kind, one.is_read, one.changes_structure, one.destroys) == (kind, is_read, structure, destroys)
 
 
+@pytest.mark.parametrize(
+    "text, named, empties",
+    [
+        ('TRUNCATE TABLE ONLY a, s."B c" RESTART IDENTITY', ("a", "s.B c"), (("a",), ("s", "B c"))),
+        ("TRUNCATE a CASCADE", ("a",), ()),
+        ("DROP TABLE IF EXISTS a, s.b CASCADE", ("a", "s.b"), ()),
+        ("CREATE INDEX ON customers (name)", ("customers",), ()),
+        ("CREATE UNIQUE INDEX ON ONLY s.customers (name)", ("s.customers",), ()),
+        ("CREATE INDEX i ON customers (name)", ("i",), ()),
+        ("CREATE TABLE a (b int, c int)", ("a",), ()),
+    ],
+)
+def test_what_a_statement_is_about_is_told_by_its_names(
+    text: str, named: tuple[str, ...], empties: tuple[tuple[str, ...], ...]
+) -> None:
+    (one,) = analyse(text)
+    assert (one.named, one.empties) == (named, empties)
+
+
+def test_a_word_that_begins_no_statement_is_told_with_those_that_do() -> None:
+    with pytest.raises(Refused, match="no statement that is known here") as refused:
+        analyse("UPDAT t SET a = 1")
+    assert "UPDATE" in refused.value.next_step
+
+
 def test_a_parameter_becomes_a_number_and_its_value_never_text() -> None:
     (one,) = analyse("SELECT $a, $b::date, $a, '$c', \"$d\", $$ $e $$, a$f, $1 -- $g")
     assert one.text == "SELECT $1, $2::date, $1, '$c', \"$d\", $$ $e $$, a$f, $3"

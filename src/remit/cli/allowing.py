@@ -11,6 +11,7 @@ from remit.cli.plan_words import flag_for, quoted, render_problem
 from remit.cli.table import counted
 from remit.contracts.plan_codes import PLAN_CODES
 from remit.contracts.plan_preview import PlanPreviewDocument
+from remit.doors.elsewhere_preview import is_bound_server
 from remit.errors import Reason, Refused
 from remit.printable import printable
 
@@ -26,7 +27,7 @@ _REASONS: Final = {
     "protected": Reason.PROTECTED,
     "executable": Reason.EXECUTABLE_REFUSED,
     "content": Reason.CONTENT_REFUSED,
-    "irreversible": Reason.REVOKED,
+    "irreversible": Reason.IRREVERSIBLE,
 }
 NAMED: Final = 5
 LONGEST_COMMAND: Final = 1_500
@@ -83,6 +84,10 @@ def _how_to_go_on(document: PlanPreviewDocument, allowed: Allowance) -> str:
         return f"Mend the plan; or, if that is what you want: {command_again(EVEN_IF_IT_FAILS)}"
     if not allowed.even_if_it_fails:
         return "Mend the plan; `remit preview` shows what it would do."
+    if any(is_bound_server(item.path) for item in document.inputs):
+        return (
+            f"{EVEN_IF_IT_FAILS} cannot help here: what a plan does on a server is done whole, or not at all. Mend it."
+        )
     return (
         f"{EVEN_IF_IT_FAILS} cannot help here: the plan stops at its first error. Mend it; or let it go on after"
         ' errors: "stop_on_error": false in its execution_instructions.'

@@ -18,19 +18,28 @@ INDENT: Final = "    "
 GAP: Final = "  "
 LOG_LINES: Final = 10
 STEPS: Final = 40
+FEW_STEPS: Final = 10
 LISTED: Final = 20
 _COLOURS: Final = {"failed": "red", "skipped": "yellow"}
 _HEADINGS: Final = ("step", "ended", "rows", "took")
+_OF_DBT: Final = ("step", "ended", "made", "rows", "took")
+_TO_THE_RIGHT: Final = frozenset({"rows", "took"})
 _LONGEST_NAME: Final = 60
+_LONGEST_MADE: Final = 20
 
 
 def render_pipeline(told: PipelineTold, *, whole: bool = False) -> Iterator[str]:
-    """As it was run on copies. `whole`: every step, and all lines that there are."""
-    yield click.style(f"{printable(told.action_id)}: pipeline {told.pipeline} ({told.kind}), on copies", bold=True)
+    """As it was tried out. `whole`: every step, and all lines that there are."""
+    how = "on copies" if told.server is None else "in a transaction that was rolled back"
+    yield click.style(f"{printable(told.action_id)}: pipeline {told.pipeline} ({told.kind}), {how}", bold=True)
+    if told.description:
+        yield row("about", printable(told.description))
     yield from _steps(told, None if whole else STEPS)
     yield from render_log(told.log, None if whole else LOG_LINES)
     if told.changes:
         yield row("leaves", ", ".join(map(printable, told.changes)))
+    if told.server is not None:  # whether there is a way back is said with its tables
+        return
     if told.changes or not any(step.state == "failed" for step in told.steps):
         yield row("undo", render_undo(told))
 
@@ -42,15 +51,15 @@ def render_undo(told: PipelineTold) -> str:
 
 
 def render_ran(pipelines: Sequence[PipelineTold], *, whole: bool) -> Iterator[str]:
-    """Of a run that has ended, whichever way; `whole`: with the steps. Of one that failed, these are always there."""
+    """Of a run that has ended, whichever way, with its steps; `whole`, or if it failed: many of them, and its log."""
     for number, told in enumerate(pipelines):
         if number == LISTED:
             yield row("", f"and {len(pipelines) - number:,} more; the report has all")
             return
         failed = any(step.state == "failed" for step in told.steps)
         yield row("ran", f"{printable(told.action_id)}: pipeline {told.pipeline}: {summarise(told)}")
+        yield from _steps(told, STEPS if whole or failed else FEW_STEPS)
         if whole or failed:
-            yield from _steps(told, STEPS)
             yield from render_log(told.log, LOG_LINES)
 
 
@@ -74,10 +83,14 @@ def _steps(told: PipelineTold, most: int | None) -> Iterator[str]:
     steps = told.steps[:most]
     if not steps:
         return
-    lines = [_HEADINGS, *map(_cells, steps)]
+    headings = _OF_DBT if told.kind == "dbt" else _HEADINGS
+    lines = [headings, *(tuple(_cells(step)[name] for name in headings) for step in steps)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for number, cells in enumerate(lines):
-        padded = [cell.rjust(width) if at > 1 else cell.ljust(width) for at, (cell, width) in _numbered(cells, widths)]
+        padded = [
+            cell.rjust(width) if name in _TO_THE_RIGHT else cell.ljust(width)
+            for name, cell, width in zip(headings, cells, widths, strict=True)
+        ]
         plain = (INDENT + GAP.join(padded)).rstrip()
         if number == 0:
             yield click.style(plain, bold=True)
@@ -88,12 +101,13 @@ def _steps(told: PipelineTold, most: int | None) -> Iterator[str]:
         yield f"{INDENT}... {counted(more, 'more step')}"
 
 
-def _cells(step: ToldStep) -> tuple[str, ...]:
+def _cells(step: ToldStep) -> dict[str, str]:
+    """By the headings. What was made is told of dbt, whose nodes are tables, views and tests."""
     name = printable(step.name)
-    shown = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
-    rows = "" if step.rows is None else f"{step.rows:,}"
-    return (shown, step.state, rows, "" if step.state == "skipped" else render_wait(step.milliseconds / 1_000))
-
-
-def _numbered(cells: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[int, tuple[str, int]]]:
-    return iter(enumerate(zip(cells, widths, strict=True)))
+    return {
+        "step": name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}...",
+        "ended": step.state,
+        "made": printable(step.words)[:_LONGEST_MADE] if step.state == "done" else "",
+        "rows": "" if step.rows is None else f"{step.rows:,}",
+        "took": render_wait(step.milliseconds / 1_000) if step.milliseconds else "",
+    }

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from remit.cli.sql_view import changes_server, render_subject, rows_changed, summarise
+from remit.cli.sql_view import changes_server, render_subject, reshaped, rows_changed, some_tables, summarise
 from remit.cli.table import counted
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.sql_told import SqlTold
@@ -22,34 +22,60 @@ def render_heading(document: PlanPreviewDocument) -> str:
     actions = counted(len({file.action_id for file in files}), "change")
     paths = counted(len({file.path for file in files}), "file")
     parts = [f"{actions} to {paths}"] if files else []
-    if any(file.action_id not in {told.action_id for told in document.sql} for file in files):
+    by_sql = {told.action_id for told in document.sql}
+    if any(file.action_id not in by_sql and not is_database(file, document) for file in files):
         added, removed = sum(file.lines_added for file in files), sum(file.lines_removed for file in files)
         parts.append(f"+{added:,} -{removed:,} lines")
     if elsewhere:
-        rows = sum(map(rows_changed, elsewhere))
-        parts.append(f"{counted(rows, 'row')} on {printable(elsewhere[0].server or '')}")
+        parts += _on_a_server(elsewhere)
     if changing := [told for told in document.sql if told.changes_database and told.server is None]:
         rows = sum(map(rows_changed, changing))
         parts.append(f"{counted(rows, 'row')} by SQL" if rows else "tables by SQL")
     return f"{name}: {', '.join(parts)}"
 
 
+def _on_a_server(elsewhere: Sequence[SqlTold]) -> Iterator[str]:
+    """`5 rows on shop at ...`; `tables changed on shop: orders, drafts`."""
+    rows = sum(map(rows_changed, elsewhere))
+    tables = list(dict.fromkeys(name for told in elsewhere for name in reshaped(told)))
+    if rows or not tables:
+        yield f"{counted(rows, 'row')} on {printable(elsewhere[0].server or '')}"
+    if tables:
+        yield f"tables changed on {printable(elsewhere[0].connection)}: {some_tables(tables)}"
+
+
 def would_stand(document: PlanPreviewDocument) -> bool:
     return document.would_end in {"SUCCESS", "PARTIAL"}
 
 
-def render_table(
-    files: Sequence[PreviewedFile], sql: Mapping[str, SqlTold], reading: Sequence[SqlTold]
-) -> Iterator[str]:
-    """Lines added and removed; of SQL, statements and rows."""
+def render_table(document: PlanPreviewDocument, reading: Sequence[SqlTold]) -> Iterator[str]:
+    """Lines added and removed; of SQL, statements and rows; of a database that a pipeline left, bytes."""
+    sql: Mapping[str, SqlTold] = {told.action_id: told for told in document.sql}
     rows = [
-        (named(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}", sql.get(file.action_id)) for file in files
+        (named(file), f"+{file.lines_added:,}", f"-{file.lines_removed:,}", _counts(file, document, sql))
+        for file in document.files
     ]
-    rows += [(render_subject(told), "", "", told) for told in reading]
-    names, added, removed = (max((len(str(cells[column])) for cells in rows), default=0) for column in range(3))
-    for name, plus, minus, told in rows:
-        counts = summarise(told) if told else f"{plus.rjust(added)}  {minus.rjust(removed)}"
-        yield f"  {name.ljust(names)}  {counts}"
+    rows += [(render_subject(told), "", "", summarise(told)) for told in reading]
+    names, added, removed = (max((len(cells[column]) for cells in rows), default=0) for column in range(3))
+    for name, plus, minus, counts in rows:
+        yield f"  {name.ljust(names)}  {counts or f'{plus.rjust(added)}  {minus.rjust(removed)}'}"
+
+
+def _counts(file: PreviewedFile, document: PlanPreviewDocument, sql: Mapping[str, SqlTold]) -> str:
+    """Of what has no lines."""
+    if told := sql.get(file.action_id):
+        return summarise(told)
+    return render_bytes(file) if is_database(file, document) else ""
+
+
+def is_database(file: PreviewedFile, document: PlanPreviewDocument) -> bool:
+    """Whether a pipeline left it, and there is nothing of it to be shown: of any other file there would be."""
+    by_pipelines = {told.action_id for told in document.pipelines}
+    return file.action_id in by_pipelines and not file.diff and not file.diff_left_out and bool(file.size_after)
+
+
+def render_bytes(file: PreviewedFile) -> str:
+    return f"{file.size_before or 0:,} -> {file.size_after or 0:,} bytes"
 
 
 def named(file: PreviewedFile) -> str:

@@ -12,7 +12,15 @@ import click
 
 from remit.cli.diff_view import count_lines, render_diff
 from remit.cli.pipeline_view import render_pipeline, render_ran
-from remit.cli.plan_list import WORDS, named, render_heading, render_table, would_stand
+from remit.cli.plan_list import (
+    WORDS,
+    is_database,
+    named,
+    render_bytes,
+    render_heading,
+    render_table,
+    would_stand,
+)
 from remit.cli.plan_words import (
     flag_for,
     is_skipped,
@@ -29,7 +37,7 @@ from remit.cli.table import counted
 from remit.confine.names import plain_spelling
 from remit.contracts.change_log import Change
 from remit.contracts.outcome import PlanOutcome
-from remit.contracts.plan_preview import PlanPreviewDocument
+from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.report import ExecutionReport, SkippedAction
 from remit.contracts.rollback_manifest import RollbackManifest
 from remit.contracts.sql_told import SqlTold
@@ -88,7 +96,7 @@ def render_preview(
     by = {told.action_id: f"the query files of pipeline {told.pipeline}" for told in document.pipelines}
     reading = [told for told in document.sql if told.action_id not in {file.action_id for file in document.files}]
     if len(document.files) + len(reading) > 1 or most == 0:
-        yield from render_table(document.files, sql, reading)
+        yield from render_table(document, reading)
     if would_stand(document):
         yield from _ran_on_copies(document, most)
     for file in document.files:
@@ -98,14 +106,20 @@ def render_preview(
         elif most != 0:
             yield ""
             yield click.style(named(file), bold=True)
-            yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
+            yield from _shown(file, document, most)
     for told in reading:
         yield ""
-        yield from render_previewed(told, None, (), _of_sql(most))
+        yield from render_previewed(told, None, (), _of_sql(most), by.get(told.action_id, ""))
     yield ""
     if idle:
         yield row("remark", f"{_some(idle)} {'changes' if len(idle) == 1 else 'change'} nothing")
     yield from render_verdict(document, allowed)
+
+
+def _shown(file: PreviewedFile, document: PlanPreviewDocument, most: int | None) -> Iterator[str]:
+    if is_database(file, document):
+        yield f"A database, {render_bytes(file)}"
+    yield from render_diff(file.diff, most, left_out=file.diff_left_out, advice="--full")
 
 
 def _of_sql(most: int | None) -> int | None:
@@ -218,7 +232,7 @@ def render_outcome(
     report, log = outcome.report, outcome.change_log
     counts = report.actions_summary
     done = f"{counts.completed:,} of {counted(counts.total, 'action')}"
-    files = f", {counted(log.files_affected_count, 'file')}{_lines_of(log.changes, report.sql)}" if log.changes else ""
+    files = f", {counted(log.files_affected_count, 'file')}{_lines_of(log.changes, report)}" if log.changes else ""
     yield f"{render_status(report.status)}  {printable(report.plan_id)}: {done}{files}"
     yield from _failures(outcome)
     yield from _changes(log.changes, diffs=diffs)
@@ -292,22 +306,32 @@ def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
         yield row("stays", f"what it changed on {printable(rows.server)}: {printable(rows.irreversible)}")
     if not manifest.checkpoints and (rows is None or rows.irreversible is not None):
         return
-    until = f"until {manifest.expires_at[:10]}; " if manifest.expires_at else ""
+    until = f"until {manifest.expires_at[:10]}" if manifest.expires_at else ""
     script = manifest.auto_rollback_script
     files = "or, for the files: " if rows is not None else "or: "
     by_hand = f"{files}python3 -I {quoted(script)}" if script and manifest.checkpoints else ""
-    yield row("undo", f"remit rollback {name}   ({until}{by_hand})")
+    more = "; ".join(word for word in (until, by_hand) if word)
+    yield row("undo", f"remit rollback {name}" + (f"   ({more})" if more else ""))
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def _lines_of(changes: Iterable[Change], sql: Iterable[SqlTold]) -> str:
-    """A database has none."""
-    by_sql = {told.action_id for told in sql}
-    summaries = [change.diff_summary for change in changes if change.action_id not in by_sql]
+def _lines_of(changes: Iterable[Change], report: ExecutionReport) -> str:
+    """A database has none, and what a pipeline left may be one."""
+    by_sql = {told.action_id for told in report.sql}
+    by_pipelines = {told.action_id for told in report.pipelines}
+    summaries = [
+        change.diff_summary
+        for change in changes
+        if change.action_id not in by_sql and not (change.action_id in by_pipelines and _is_without_lines(change))
+    ]
     added, removed = sum(one.lines_added for one in summaries), sum(one.lines_removed for one in summaries)
     return f", +{added:,} -{removed:,} lines" if summaries else ""
+
+
+def _is_without_lines(change: Change) -> bool:
+    return not change.diff_summary.lines_added and not change.diff_summary.lines_removed
 
 
 def _backup_bytes(manifest: RollbackManifest | None) -> int:

@@ -27,7 +27,8 @@ _UNUSED: Final = """SELECT e.correlation_id FROM ledger_entries e
   ORDER BY e.seq DESC LIMIT ?"""
 _IDS: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan' ORDER BY key DESC"
 
-Undo = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "UNKNOWN"]
+Undo = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "STAYS", "UNKNOWN"]
+"""STAYS: what is left of it cannot be taken back."""
 
 
 class KnownRun(NamedTuple):
@@ -158,6 +159,9 @@ class _Reading:
             return "DONE", None
         if now.status == "EXPIRED":
             return "EXPIRED", now.expires_at
+        rows_stay = now.rows is None or now.rows.irreversible is not None or now.rows.restored_at is not None
+        if rows_stay and all(each.restored_at for each in now.checkpoints):
+            return "STAYS", None
         partly = any(each.restored_at for each in now.checkpoints)
         return "PARTLY_DONE" if partly else "POSSIBLE", now.expires_at
 

@@ -15,7 +15,13 @@ from remit.printable import printable
 from remit.workspace import Workspace
 
 OFFERED: Final = 20
-UNDO_WORDS: Final = {"DONE": "taken back", "EXPIRED": "expired", "NOTHING": "", "UNKNOWN": "not known"}
+UNDO_WORDS: Final = {
+    "DONE": "taken back",
+    "EXPIRED": "expired",
+    "NOTHING": "",
+    "STAYS": "stays",
+    "UNKNOWN": "not known",
+}
 
 
 @click.command()

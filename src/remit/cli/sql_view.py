@@ -31,9 +31,19 @@ _TABLES: Final = (2, 3)
 """The columns that wrap."""
 _LEAST_TABLES: Final = 10
 _LEAST_PROSE: Final = 40
-_CHANGED: Final = {"INSERT": "added", "UPSERT": "added or changed", "CREATE": "added", "DELETE": "removed"}
+_CHANGED: Final = {
+    "INSERT": "added",
+    "UPSERT": "added or changed",
+    "CREATE": "added",
+    "DELETE": "removed",
+    "TRUNCATE": "removed",
+}
+_RESHAPING: Final = frozenset({"CREATE", "ALTER", "DROP", "TRUNCATE"})
 _INTEGERS: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-_NUMBERS: Final = frozenset((*_INTEGERS, *(f"U{name}" for name in _INTEGERS), "DECIMAL", "DOUBLE", "FLOAT"))
+_OF_SERVERS: Final = ("smallint", "integer", "bigint", "numeric", "real", "double precision")
+_NUMBERS: Final = frozenset(
+    (*_INTEGERS, *(f"U{name}" for name in _INTEGERS), "DECIMAL", "DOUBLE", "FLOAT", *_OF_SERVERS)
+)
 _FORMATS: Final = {"parquet": "Parquet", "csv": "CSV", "json": "JSON"}
 _WORDS: Final = {"CREATE": "create", "MODIFY": "change"}
 
@@ -43,8 +53,8 @@ def render_subject(told: SqlTold, file: PreviewedFile | None = None) -> str:
     if file is not None:
         what = f"{_WORDS.get(file.operation, 'change')} {printable(file.path)}"
     elif changes_server(told):
-        what = f"change {', '.join(printable(one.table) for one in told.tables[:NAMED_TABLES]) or 'tables'}"
-        what += f"{', ...' if len(told.tables) > NAMED_TABLES else ''} on {printable(told.connection)}"
+        tables = list(dict.fromkeys((*(one.table for one in told.tables), *reshaped(told))))
+        what = f"change {some_tables(tables) or 'tables'} on {printable(told.connection)}"
     elif told.saved_to or not _only_reads(told):
         what = f"no change of {printable(told.saved_to) if told.saved_to else _database(told)}"
     else:
@@ -61,8 +71,19 @@ def summarise(told: SqlTold) -> str:
     """`3 statements, 4 rows changed`."""
     statements = counted(len(told.statements) + told.left_out, "statement")
     if told.changes_database:
-        return f"{statements}, {counted(rows_changed(told), 'row')} changed"
+        rows, tables = rows_changed(told), reshaped(told) if changes_server(told) else []
+        parts = [f"{counted(rows, 'row')} changed"] if rows or not tables else []
+        return ", ".join([statements, *parts, *([f"tables changed: {some_tables(tables)}"] if tables else [])])
     return f"{statements}, {counted(told.result_rows, 'row')} read"
+
+
+def reshaped(told: SqlTold) -> list[str]:
+    """Tables and the like that are made, altered, emptied or removed: rows are not all that is changed."""
+    return list(dict.fromkeys(name for one in told.statements if one.kind in _RESHAPING for name in one.writes or ()))
+
+
+def some_tables(names: Sequence[str]) -> str:
+    return ", ".join(map(printable, names[:NAMED_TABLES])) + (", ..." if len(names) > NAMED_TABLES else "")
 
 
 def rows_changed(told: SqlTold) -> int:
@@ -81,7 +102,7 @@ def render_sql(
     width = width or terminal_width()
     tried = "rows, on a copy" if told.server is None else "rows, rolled back"
     counted_on = tried if isinstance(told, SqlPreviewed) and told.changes_database else "rows"
-    yield from _statements(told.statements[:most], (*_HEADINGS, counted_on), width)
+    yield from _statements(told.statements[:most], (*_HEADINGS, counted_on), width, _by_cascade(told))
     if cut := len(told.statements) - len(told.statements[:most]):
         yield f"{INDENT}... {counted(cut, 'more statement')}{f': {advice}' if advice else ''}"
     if told.left_out:
@@ -136,10 +157,15 @@ def render_way_back(told: SqlTold, first: PreviewedFile | None) -> str:
 # --- statements ------------------------------------------------------------------------------------------------------
 
 
-def _statements(statements: Sequence[ToldStatement], headings: Sequence[str], width: int) -> Iterator[str]:
+def _statements(
+    statements: Sequence[ToldStatement], headings: Sequence[str], width: int, by_cascade: int
+) -> Iterator[str]:
     if not statements:
         return
-    cells = [[str(one.number), _kind(one), _tables(one.writes), _tables(one.reads), _rows(one)] for one in statements]
+    cells = [
+        [str(one.number), _kind(one), _tables(one.writes), _tables(one.reads), _rows(one, by_cascade)]
+        for one in statements
+    ]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
     spare = width - len(INDENT) - len(GAP) * (len(widths) - 1) - sum(widths[at] for at in (0, 1, 4))
     for at, most in zip(_TABLES, _shares([widths[at] for at in _TABLES], max(spare, 2 * _LEAST_TABLES)), strict=True):
@@ -185,10 +211,23 @@ def _tables(names: Sequence[str] | None) -> str:
     return "not known" if names is None else ", ".join(map(printable, names))
 
 
-def _rows(one: ToldStatement) -> str:
+def _by_cascade(told: SqlTold) -> int:
+    """Rows that the one statement changed in other tables, by foreign keys and triggers. Of several nobody can tell."""
+    counts = [one.rows_changed for one in told.statements if one.rows_changed is not None]
+    if told.server is None or told.left_out or len(counts) != 1 or reshaped(told):
+        return 0
+    return max(rows_changed(told) - counts[0], 0)
+
+
+def _rows(one: ToldStatement, by_cascade: int = 0) -> str:
     if one.rows_read is not None:
         return f"{one.rows_read:,} read"
-    return "" if one.rows_changed is None else f"{one.rows_changed:,} {_CHANGED.get(one.kind, 'changed')}"
+    if one.kind == "TRUNCATE" and one.rows_changed is None:
+        return "all, not counted"
+    if one.rows_changed is None:
+        return ""
+    more = f", {by_cascade:,} in other tables" if by_cascade else ""
+    return f"{one.rows_changed:,} {_CHANGED.get(one.kind, 'changed')}{more}"
 
 
 def _colour(one: ToldStatement) -> str | None:

@@ -1,13 +1,14 @@
 """What is told of an action that runs a pipeline: its steps, how they ended, rows, and the last lines of its log."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from remit.contracts.base import Contract, Count, Identifier, Name, RelativePath, ShortText
 
 MAX_STEPS_TOLD: Final = 200
 MAX_LOG_LINES: Final = 200
+_LATER: Final = frozenset({"server", "description"})
 
 
 class ToldStep(Contract):
@@ -21,10 +22,11 @@ class ToldStep(Contract):
 
 
 class PipelineTold(Contract):
-    """One action that runs a pipeline, as it was run on copies."""
+    """One action that runs a pipeline, as it was run on copies, or on a server and rolled back."""
 
     action_id: Identifier
     pipeline: Name
+    description: ShortText = Field(default="", description="As the configuration describes it.")
     kind: Literal["sql", "python", "dbt"]
     reversible: bool = Field(description="Whether all that it changes can be taken back.")
     steps: Annotated[tuple[ToldStep, ...], Field(strict=False, max_length=MAX_STEPS_TOLD)]
@@ -35,3 +37,13 @@ class PipelineTold(Contract):
     log: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_LOG_LINES)] = Field(
         default=(), description="The last lines of what it said, masked."
     )
+    server: ShortText | None = Field(
+        default=None,
+        description="The database server that it ran on, in a transaction that was rolled back; null: on copies.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _leave_out_what_is_not_there(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Reports that were signed before these fields were there keep their digest."""
+        tree: dict[str, Any] = serialise(self)
+        return {name: value for name, value in tree.items() if value or name not in _LATER}

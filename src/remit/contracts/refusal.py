@@ -32,6 +32,12 @@ _PLAIN_WORDS: Final = {
     "model_attributes_type": "this must be an object",
     "finite_number": "this must be a finite number",
 }
+# Fields that must be there, with what to write: by the kind of the action, and their name.
+_TO_WRITE: Final[dict[tuple[int | str, ...], str]] = {
+    ("PIPELINE_RUN", "reversible"): (
+        "false for a python or dbt pipeline; true for query files, but for what cannot be taken back on a server"
+    ),
+}
 _BOUNDS: Final = {
     "literal_error": "this must be {expected}",
     "string_too_short": "this must not be empty",
@@ -122,6 +128,8 @@ def _summary(errors: list[ErrorDetails], tree: Any) -> str:
 
 def _why(error: ErrorDetails) -> str:
     kind, details = error["type"], error.get("ctx", {})
+    if kind == "missing" and (advice := _TO_WRITE.get(error["loc"][-2:])):
+        return f"{_PLAIN_WORDS['missing']} ({advice})"
     if kind == "union_tag_not_found":
         return _PLAIN_WORDS["missing"]
     if kind == "union_tag_invalid":

@@ -21,7 +21,7 @@ class ToldStatement(Contract):
     number: Annotated[int, Field(ge=1, le=100_000)]
     kind: Annotated[str, Field(max_length=40, pattern=r"^[A-Z_]{1,40}$")] = Field(
         description="SELECT, INSERT, UPSERT (an INSERT that may update rows that are there), UPDATE, DELETE, "
-        "MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN."
+        "TRUNCATE (on a server; in a file it is told as a DELETE), MERGE_INTO, CREATE, ALTER, DROP or EXPLAIN."
     )
     words: Text = Field(description="What it does, in a few words.")
     reads: Annotated[tuple[ShortText, ...], Field(strict=False, max_length=MAX_TABLES_TOLD)] | None = Field(

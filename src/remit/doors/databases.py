@@ -9,7 +9,6 @@ import fcntl
 import os
 import re
 import secrets
-import shutil
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final, NamedTuple, Self
 
 from remit.confine import beneath
 from remit.confine.names import Located
+from remit.doors.clearing import remove_all
 from remit.doors.folders import opened
 from remit.durable import disk_failure, make_private_directory
 from remit.effects.database_files import busy, require_no_log
@@ -230,7 +230,8 @@ class WorkFolder:
 
     def close(self) -> None:
         """Removed, with all that is in it. What cannot be is swept away some other time."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_all(self.path)
         os.close(self._lock)
 
     def __enter__(self) -> Self:
@@ -248,8 +249,8 @@ def sweep(work: Path) -> int:
             continue
         with contextlib.suppress(OSError), closing(os.open(path, _FOLDER)) as lock:
             if _locked(lock):
-                shutil.rmtree(path, ignore_errors=True)
-                swept += not path.exists()
+                remove_all(path)
+                swept += 1
     return swept
 
 

@@ -76,9 +76,11 @@ class Saved(NamedTuple):
     server: str
 
 
-def preview_elsewhere(scene: Scene, servers: Servers, first_number: int, seconds: float) -> SeenElsewhere | None:
+def preview_elsewhere(
+    scene: Scene, servers: Servers, first_number: int, seconds: float, *, in_earnest: bool
+) -> SeenElsewhere | None:
     """None for a plan without such a part. What an action cannot be done for is its problem, not raised; only a lock
-    that somebody holds is: nothing can be said of the plan then.
+    that somebody holds is: nothing can be said of the plan then. `in_earnest`: it is about to be carried out.
     """
     plan, config, root = scene
     actions = _in_order(plan, config)
@@ -95,7 +97,7 @@ def preview_elsewhere(scene: Scene, servers: Servers, first_number: int, seconds
     reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
     wanted = Wanted(server, tuple(texts), reads_only, min(seconds, sum(_seconds(each, config) for each in actions)))
     servers.tell(0, len(actions))
-    ran = _tried(servers, wanted)
+    ran = _tried(servers, wanted, in_earnest=in_earnest)
     servers.tell(len(actions), len(actions))
     told = {one.number: one for one in ran.actions}
     acted = tuple(
@@ -186,7 +188,7 @@ def _names(text: bytes, name: str) -> bool:
     return re.search(rb"\$" + re.escape(name.encode()) + rb"(?!\w)", text) is not None
 
 
-def _tried(servers: Servers, wanted: Wanted) -> Ran:
+def _tried(servers: Servers, wanted: Wanted, *, in_earnest: bool) -> Ran:
     """What fails is told of each action, not only of the first one."""
     try:
         with WorkFolder.make(servers.work) as folder:
@@ -197,10 +199,11 @@ def _tried(servers: Servers, wanted: Wanted) -> Ran:
                 seconds=wanted.seconds,
                 stop_on_error=False,
                 folder=folder,
+                in_earnest=in_earnest,
             )
     except RemitError as problem:  # of all of them together
         where = wanted.server.where if is_of_the_text(problem.where) else problem.where
-        raise type(problem)(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
+        raise problem.retold(where=where) from None
     busy = next((one.problem for one in ran.actions if one.problem and _is(one.problem, Reason.DATABASE_BUSY)), None)
     if busy is not None:
         _forget(ran)
@@ -223,7 +226,7 @@ def _acted(
         problem = None if ran is None or ran.problem is None else _placed(ran.problem, action, config)
         return ActedElsewhere(number, action.action_id, action.action_type, "", None, problem)
     answer = ran.answer
-    (*_, last) = texts_of(action, config)
+    files = {one.query_file for one in texts_of(action, config)}
     told = SqlPreviewed(
         action_id=action.action_id,
         connection=connection,
@@ -233,7 +236,7 @@ def _acted(
         left_out=answer.left_out,
         result_rows=answer.result_rows,
         columns=answer.columns,
-        query_file=last.query_file,
+        query_file=next(iter(files)) if len(files) == 1 else None,  # of a pipeline with several, none alone
         rows=answer.rows,
         texts=answer.texts,
         server=server.where[:1_000],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from remit.doors.clearing import remove_all
 from remit.doors.pipeline_words import new_log, read_log, without_parameters, without_values
 from remit.durable import disk_failure
 from remit.effects.registry import PathUse
@@ -182,32 +183,11 @@ def _is_installed(package: str) -> bool:
 
 
 def clear_scratch(scratch: Path) -> None:
-    """All that a program left, and the folder itself. However deep it lies, this goes no deeper than two folders.
-
-    A program can make folders within folders until any way of walking them is at its end. Follows no link.
-    """
+    """All that a program left, and the folder itself."""
     try:
-        _flatten(scratch)
-        scratch.rmdir()
+        remove_all(scratch)
     except OSError as problem:
         raise disk_failure(problem, scratch) from problem
-
-
-def _flatten(scratch: Path) -> None:
-    moved = 0
-    while entries := list(os.scandir(scratch)):
-        for entry in entries:
-            if not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-                continue
-            for below in list(os.scandir(entry.path)):
-                if not below.is_dir(follow_symlinks=False):
-                    os.unlink(below.path)
-                    continue
-                while os.path.lexists(target := scratch / f".{moved:x}"):
-                    moved += 1
-                os.rename(below.path, target)
-            os.rmdir(entry.path)
 
 
 # --- what is heard of the steps --------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from remit.contracts.plan_preview import PreviewedRemark
 from remit.doors.databases import Kept, clone, closing, new_file, require_idle_in, require_unlocked, too_large_to_keep
 from remit.doors.folders import opened
 from remit.doors.lineages import Bench
+from remit.doors.pipeline_engine import clear_scratch
 from remit.doors.reading import folder_is_missing
 from remit.durable import disk_failure
 from remit.effects.database_files import looks_like_one, require_no_log
@@ -33,7 +34,6 @@ MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
 _LEFT_OUT: Final = frozenset({"__pycache__"})
 """Never copied: what lies in them is made of the code, and others make it anew at any time."""
-_TO_PASS: Final = 0o700
 
 
 class Left(NamedTuple):
@@ -246,13 +246,9 @@ class Scratch:
         except OSError as problem:
             raise _not_left(beneath.failure(problem, path, "could not be read"), path) from None
 
-    def open_up(self) -> None:
-        """So that all of it can be removed: whoever makes a folder there may have closed it to everybody."""
-        for above, folders, _ in os.walk(self.path):
-            for name in folders:
-                folder = Path(above, name)
-                if not folder.is_symlink():
-                    folder.chmod(_TO_PASS)
+    def clear(self) -> None:
+        """All of it, whatever was made there. What was taken from it stays open, and can be read."""
+        clear_scratch(self.path)
 
 
 def _split(path: str) -> tuple[tuple[str, ...], str]:

@@ -81,7 +81,7 @@ class PipelinesOnCopies:
                 raise _at_step(ran)
             taken = [self._take(scratch, step, state) for step, state in zip(steps, before, strict=True)]
         finally:
-            scratch.open_up()
+            scratch.clear()
         reach("pipeline.taken")
         done = tuple(self._keep(*each)._replace(said=_sentence(action, told)) for each in taken)
         self._note_changes(action, done)
@@ -146,6 +146,7 @@ class PipelinesOnCopies:
         self._bench.prepared.pipelines[action.action_id] = PipelineTold(
             action_id=action.action_id,
             pipeline=action.operation.pipeline,
+            description=pipeline.description,
             kind=pipeline.type,
             reversible=is_reversible(action, self._config),
             steps=tuple(told[:MAX_STEPS_TOLD]),

@@ -17,8 +17,10 @@ def tell_pipelines(plan: Plan, config: SystemConfig, part: Elsewhere) -> dict[st
         acted.action_id: PipelineTold(
             action_id=acted.action_id,
             pipeline=actions[acted.action_id].operation.pipeline,
+            description=config.pipelines[actions[acted.action_id].operation.pipeline].description,
             kind="sql",
             reversible=not acted.irreversible,
+            server=part.server[:1_000],
             steps=tuple(_steps([one.name for one in texts_of(actions[acted.action_id], config)], acted)),
         )
         for acted in part.actions

@@ -124,7 +124,7 @@ class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | Pla
         digest, now = envelope.plan_digest, self.setting.now()
         self._forget_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
         try:
-            means = Means(runner, workshop)
+            means = Means(runner, workshop, in_earnest=True)
             seen = preview_plan(envelope.plan, rules.config(), rules.root(), means, plan_digest=digest, at=now)
         except RemitError as problem:
             if problem.reason is Reason.CANCELLED:

@@ -58,6 +58,7 @@ _MOST_IMAGES: Final = 1 << 50
 """How much a process may write is its quota; how much a plan may keep is not judged here."""
 _THE_SERVER: Final = "the server"
 _THE_TIME: Final = "the time"
+_OF_OUR_OWN: Final = frozenset({"make_lasting", "fate"})
 
 
 class CommitFailed(EnvironmentFailed):
@@ -97,10 +98,14 @@ class PostgresEngine:
         seconds: float,
         stop_on_error: bool,
         folder: WorkFolder,
+        in_earnest: bool = False,
     ) -> Ran:
-        """All texts, and all rolled back. Without `stop_on_error`, what comes after a failure is seen as well."""
+        """All texts, and all rolled back. Without `stop_on_error`, what comes after a failure is seen as well.
+
+        `in_earnest`: it is about to be done. So DATABASE_BUSY too if somebody reads what will have to be locked.
+        """
         call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
-        call.inputs["stop_on_error"] = stop_on_error
+        call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest)
         heard = _Heard()
         finished = self.run(server, call, heard.on_ask, self._is_cancelled)
         return heard.ran(finished.output or {}, call)
@@ -166,9 +171,9 @@ class PostgresEngine:
             except Cancelled:
                 raise
             except CutShort as cut:
-                raise _timed_out(call.seconds) if cut.reason is Reason.TIMED_OUT else cut from None
+                raise _timed_out(server, call) if cut.reason is Reason.TIMED_OUT else cut from None
             except RemitError as problem:
-                raise _told(problem, server, call.seconds) from None
+                raise _told(problem, server, call) from None
 
 
 class _Heard:
@@ -314,18 +319,25 @@ def _together(actions: Sequence[ActionRan]) -> tuple[TableChange, ...]:
     return tuple(tables.values())
 
 
-def _told(problem: RemitError, server: Server, seconds: float) -> RemitError:
+def _told(problem: RemitError, server: Server, call: Call) -> RemitError:
     """With the server by the name that people know it by. That time is over is for us to say."""
     if problem.where == _THE_TIME:
-        return _timed_out(seconds)
+        return _timed_out(server, call)
     where = server.where if problem.where == _THE_SERVER else problem.where
-    return type(problem)(problem.reason, problem.what, where=where, next_step=problem.next_step)
+    return problem.retold(where=where)
 
 
-def _timed_out(seconds: float) -> EnvironmentFailed:
+def _timed_out(server: Server, call: Call) -> EnvironmentFailed:
+    if call.mode in _OF_OUR_OWN:  # nobody gave it anything to do, nor a time
+        return EnvironmentFailed(
+            Reason.TIMED_OUT,
+            f"the server did not answer within {call.seconds:g} seconds",
+            where=server.where,
+            next_step="See what the server waits for: its disk, or its log.",
+        )
     return EnvironmentFailed(
         Reason.TIMED_OUT,
-        f"its SQL took longer than {seconds:g} seconds",
+        f"its SQL took longer than {call.seconds:g} seconds",
         next_step="Give it less to do, or more time: `timeout_seconds` of the action, or timeouts.sql.",
     )
 

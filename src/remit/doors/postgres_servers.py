@@ -118,6 +118,9 @@ def _parse(url: str, source: str) -> dict[str, str]:
         raise _garbled(source, "it is not a URL") from None
     if parts.scheme not in _SCHEMES or parts.fragment:
         raise _garbled(source, "it does not begin with postgresql://")
+    # One in the password that is not escaped ends it early, and the rest of it would be told as a name.
+    if parts.netloc.count("@") > 1 or set(parts.path[1:]) & set("@:/"):
+        raise _garbled(source, "a name or the password in it has an @, : or / that is not escaped")
     more = dict(given)
     if len(more) != len(given) or not more.keys() <= _OPTIONS:
         raise _garbled(source, f"of options it may have, each once: {', '.join(sorted(_OPTIONS))}")
@@ -161,5 +164,5 @@ def _garbled(source: str, what: str) -> RemitError:
         Reason.MALFORMED,
         f"the connection's URL cannot be used: {what}",
         where=source,
-        next_step="Write it as postgresql://user:password@host:5432/database",
+        next_step="Write it as postgresql://user:password@host:5432/database; escape @ as %40, : as %3A, / as %2F.",
     )

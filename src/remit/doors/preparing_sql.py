@@ -223,4 +223,4 @@ def _began_empty(problem: RemitError) -> RemitError:
     if problem.reason is not Reason.SQL_FAILED:
         return problem
     what = f"{problem.what}; there is no such database yet, so it began empty"
-    return type(problem)(problem.reason, what, where=problem.where, next_step=problem.next_step)
+    return problem.retold(what=what)

@@ -51,6 +51,8 @@ class Means(NamedTuple):
 
     runner: Runner
     workshop: Workshop
+    in_earnest: bool = False
+    """It is about to be carried out, if what is seen is what was approved."""
 
 
 def preview_plan(
@@ -75,7 +77,10 @@ def preview_plan(
         undo.callback(prepared.close)
         drafted = drafted._replace(steps=prepared.steps)
         seconds = times.seconds or float(config.timeouts.task)
-        elsewhere = preview_elsewhere(Scene(plan, config, root), means.workshop.servers, len(drafted.steps), seconds)
+        scene = Scene(plan, config, root)
+        elsewhere = preview_elsewhere(
+            scene, means.workshop.servers, len(drafted.steps), seconds, in_earnest=means.in_earnest
+        )
         prepared.pipelines.update(tell_pipelines(plan, config, elsewhere.part) if elsewhere is not None else {})
         seen = means.runner.simulate(drafted, there, times, _to_look_through(prepared))
         denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)

@@ -74,7 +74,7 @@ def look_back(order: RollbackOrder, taken: Taken, root: str, ask: AskRows) -> Ro
         verify_backups(folder, due)  # what is as before already needs none
         databases = see_databases(root, paths_of(due)) | kept_databases(folder, due)
         if (rows := rows_due(taken.manifest, order.checkpoints)) is not None:
-            _require_rows_as_left(rows, folder, ask, force=order.force)
+            _require_rows_as_left(rows, folder, ask, force=order.force, has_files=bool(taken.manifest.checkpoints))
     steps = inverse_steps(taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
     steps = _marked(steps, databases)
     places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
@@ -97,7 +97,9 @@ def look_back(order: RollbackOrder, taken: Taken, root: str, ask: AskRows) -> Ro
     )
 
 
-def _require_rows_as_left(rows: RowsCheckpoint, folder: ReportFolder, ask: AskRows, *, force: bool) -> None:
+def _require_rows_as_left(
+    rows: RowsCheckpoint, folder: ReportFolder, ask: AskRows, *, force: bool, has_files: bool
+) -> None:
     with closing(open_rows(folder, rows)) as images:
         drifted = ask(rows, images)
     if drifted and not force:
@@ -106,7 +108,9 @@ def _require_rows_as_left(rows: RowsCheckpoint, folder: ReportFolder, ask: AskRo
             Reason.DRIFTED,
             f"rows were changed since the plan ran, and nothing was restored: {named}",
             where=rows.server,
-            next_step="Restore the files with --checkpoint; or the rows too with --force: what they are now is lost.",
+            next_step="Restore the files with --checkpoint; or the rows too with --force: what they are now is lost."
+            if has_files
+            else "Look at these rows. To set them back all the same: --force; what they are now is lost.",
         )
 
 

@@ -122,12 +122,8 @@ class Engine:
             except CutShort as cut:
                 raise _cut_short(cut, question.seconds) from None
             except RemitError as problem:
-                raise type(problem)(
-                    problem.reason,
-                    without_text(problem.what, has_values=bool(question.parameters)),
-                    where=problem.where,
-                    next_step=problem.next_step,
-                ) from None
+                told = without_text(problem.what, has_values=bool(question.parameters))
+                raise problem.retold(what=told) from None
         return read_answer(finished.output)
 
     def require_wanted(self) -> None:
@@ -306,6 +302,7 @@ _ROWS: Final = {
     "UPSERT": "inserted or updated in",
     "UPDATE": "updated in",
     "DELETE": "deleted from",
+    "TRUNCATE": "lost by TRUNCATE of",
     "MERGE_INTO": "merged into",
 }
 _OBJECTS: Final = {"CREATE": "created", "ALTER": "altered", "DROP": "dropped"}

@@ -6,7 +6,7 @@ from typing import Final
 
 from remit.confine import beneath
 from remit.confine.names import locate_below
-from remit.contracts.config import DbtPipeline, SystemConfig
+from remit.contracts.config import DbtPipeline, PythonPipeline, SystemConfig
 from remit.errors import Reason, Refused
 from remit.observe.check import Check, Topic
 from remit.policy.pipelines import files_of, wrong_definition
@@ -40,10 +40,21 @@ def _check(topic: Topic, name: str, config: SystemConfig, root: str, require_dbt
     missing = [path for path in files_of(name, config).reads if not _is_there(root, path)]
     if missing:
         return topic.warn(f"{', '.join(missing[:5])}: not there", "Make what it reads, or mend it in remit.yaml.")
+    if isinstance(pipeline, PythonPipeline) and (modules := _missing_modules(pipeline, root)):
+        return topic.warn(
+            f"{', '.join(modules[:5])}: no such module", "Write it in its package, or mend `steps` in remit.yaml."
+        )
     if isinstance(pipeline, DbtPipeline):
         return topic.ok(f"dbt {pipeline.command}, {pipeline.project}")
     count = len(pipeline.steps)
     return topic.ok(f"{pipeline.type}, {count} step{'' if count == 1 else 's'}")
+
+
+def _missing_modules(pipeline: PythonPipeline, root: str) -> list[str]:
+    """Those that are neither a file nor a folder. Whether they have the function is known when they are loaded."""
+    modules = dict.fromkeys(step.partition(":")[0] for step in pipeline.steps)
+    paths = {module: module.replace(".", "/") for module in modules}
+    return [module for module, path in paths.items() if not (_is_there(root, f"{path}.py") or _is_there(root, path))]
 
 
 def _is_there(root: str, path: str) -> bool:

@@ -56,7 +56,7 @@ def _uncovered_paths(needed: Needed, approvals: Approvals) -> list[Denial]:
 def _uncovered_actions(needed: Needed, approvals: Approvals) -> list[Denial]:
     return [
         Denial(
-            Reason.REVOKED,
+            Reason.IRREVERSIBLE,
             "this action cannot be undone, and the approval does not name it",
             where=f"action {action_id}",
             next_step=f"Approve the plan with --allow-irreversible {action_id!r} if it is meant to run.",

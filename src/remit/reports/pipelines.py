@@ -11,9 +11,12 @@ _SHORT: Final = 100
 
 
 def kept_of(told: PipelineTold) -> PipelineTold:
-    """What may be kept. What a pipeline said may hold what it read: only one that failed needs to be looked into."""
+    """What may be kept. What a pipeline said may hold what it read: only one that failed needs to be looked into.
+
+    Of its description, which is in the configuration, there is no need.
+    """
     has_failed = any(step.state == "failed" for step in told.steps)
-    return told if has_failed else told.model_copy(update={"log": ()})
+    return told.model_copy(update={"description": "", "log": told.log if has_failed else ()})
 
 
 def pipelines_within(told: Sequence[PipelineTold], room: int = ROOM) -> tuple[PipelineTold, ...]:

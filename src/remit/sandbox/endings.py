@@ -27,6 +27,7 @@ _NOT_THE_EFFECTS_TO_SAY: Final = frozenset(
         Reason.EXPIRED,
         Reason.NOT_YET_VALID,
         Reason.REVOKED,
+        Reason.IRREVERSIBLE,
         Reason.IDEMPOTENCY_CONFLICT,
         Reason.IN_PROGRESS,
         Reason.TRANSITION_INVALID,

@@ -25,6 +25,8 @@ MAX_NODES: Final = 500
 _PROFILE: Final = "remit"
 _GOOD: Final = frozenset({"success", "pass", "warn", "no-op", "partial success", "reused"})
 _SKIPPED: Final = frozenset({"skipped"})
+_NOT_KEPT: Final = frozenset({"test", "unit", "ephemeral", "function"})
+_TABLES: Final = frozenset({"table", "incremental", "seed", "snapshot"})
 _LONGEST: Final = 200
 _LEAST_MEMORY: Final = 64 << 20
 _QUIET: Final = ("--no-use-colors", "--no-send-anonymous-usage-stats", "--no-version-check", "--no-partial-parse")
@@ -60,6 +62,9 @@ class Ended(NamedTuple):
     message: str
     response: Mapping[str, Any]
     seconds: float
+    made: str
+    """How it is kept: as a table, as a view. Empty where nothing is, as of a test."""
+    relation: str
 
 
 class Nodes:
@@ -81,9 +86,11 @@ class Nodes:
         elif kind == "NodeStart":
             self.begin(str(data.node_info.unique_id))
         elif kind == "NodeFinished":
-            result = data.run_result
+            result, node = data.run_result, data.node_info
             response, seconds = dict(result.adapter_response), float(result.execution_time)
-            self.end(Ended(str(data.node_info.unique_id), str(result.status), result.message, response, seconds))
+            made = made_of(node.materialized)
+            relation = str(node.node_relation.relation_name)
+            self.end(Ended(str(node.unique_id), str(result.status), result.message, response, seconds, made, relation))
 
     def begin(self, name: str) -> bool:
         """Whether it can be told of."""
@@ -110,7 +117,8 @@ class Nodes:
             "seconds": one.seconds,
         }
         if is_good:
-            self._work.step({**told, "phase": "done", "words": one.status})
+            rows = count_rows(one) if told["rows"] is None else told["rows"]
+            self._work.step({**told, "rows": rows, "phase": "done", "words": one.made or one.status})
         elif is_skipped:
             self._work.step({**told, "phase": "skipped", "words": one.status})
         else:
@@ -130,7 +138,8 @@ def run_dbt(work: Work, root: str, own: str, asked: Mapping[str, Any], parameter
         raise raised(unforeseen, root) from None
     for one in results:
         name, message = str(one.node.unique_id), str(one.message or "")
-        nodes.end(Ended(name, str(one.status), message, one.adapter_response, float(one.execution_time)))
+        # What was made is not asked for: the databases are closed, and what was made was told before.
+        nodes.end(Ended(name, str(one.status), message, one.adapter_response, float(one.execution_time), "", ""))
     if nodes.failed is not None:
         raise nodes.failed
     if problem is not None:
@@ -170,6 +179,8 @@ def load_dbt() -> Any:
     # By their names: an extra that need not be here, not even to check types.
     context: Any = importlib.import_module("dbt.mp_context")
     context.get_mp_context = Threads
+    events: Any = importlib.import_module("dbt.events.types")
+    events.StatsLine.message = verdict
     return importlib.import_module("dbt.cli.main").dbtRunner
 
 
@@ -192,6 +203,32 @@ def profile(database: str, temporary: str) -> dict[str, Any]:
     }
     output = {"type": "duckdb", "path": database, "threads": 1, "config_options": {"threads": "1", **options}}
     return {_PROFILE: {"target": _PROFILE, "outputs": {_PROFILE: output}}}
+
+
+def verdict(event: Any) -> str:
+    """The last line of a run. As dbt writes it, `PASS=4`, it looks like a password, and would be masked."""
+    counts = {name: int(count) for name, count in dict(event.stats).items()}
+    ends = (("pass", "passed"), ("warn", "with a warning"), ("error", "failed"), ("skip", "skipped"))
+    told = ", ".join(f"{counts.get(name, 0)} {words}" for name, words in ends)
+    return f"Done: {told}; {counts.get('total', 0)} in all"
+
+
+def made_of(materialized: Any) -> str:
+    """A test is not kept, and neither is what lives within others."""
+    return str(materialized) if materialized and materialized not in _NOT_KEPT else ""
+
+
+def count_rows(one: Ended) -> int | None:
+    """Of a table that is there now: the adapter for DuckDB does not say. Of a view it would be a query of its own."""
+    if one.made not in _TABLES or not one.relation:
+        return None
+    connections: Any = importlib.import_module("dbt.adapters.duckdb.connections")
+    try:
+        with connections.DuckDBConnectionManager.env().conn.cursor() as cursor:
+            ((count,),) = cursor.execute(f"SELECT count(*) FROM {one.relation}").fetchall()  # noqa: S608 - as dbt does
+        return int(count)
+    except Exception:  # noqa: BLE001 - it is told for people to read, and need not be there
+        return None
 
 
 def rows_of(response: Mapping[str, Any]) -> int | None:

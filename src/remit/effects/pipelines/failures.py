@@ -9,6 +9,7 @@ import traceback
 from types import TracebackType
 from typing import Final
 
+from remit.effects.pipelines.hints import in_names_of_code
 from remit.errors import EnvironmentFailed, Reason
 
 LONGEST: Final = 1_000
@@ -22,13 +23,13 @@ class StepFailed(EnvironmentFailed):
         super().__init__(Reason.PIPELINE_FAILED, " ".join(what[:LONGEST].split()), where=where, next_step=next_step)
 
 
-def raised(problem: BaseException, root: str) -> StepFailed:
+def raised(problem: BaseException, root: str, *, next_step: str = "") -> StepFailed:
     """What a step raised. Its traceback goes to the log, as far as it can be told at all."""
     try:
         traceback.print_exception(type(problem), problem, _of_the_project(problem.__traceback__), file=sys.stderr)
     except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
         print("the traceback cannot be told", file=sys.stderr)  # noqa: T201 - to the program's log
-    return StepFailed(f"{type(problem).__name__}: {_words(problem)}", where=_place(problem, root))
+    return StepFailed(f"{type(problem).__name__}: {_words(problem)}", where=_place(problem, root), next_step=next_step)
 
 
 def _of_the_project(trace: TracebackType | None) -> TracebackType | None:
@@ -42,7 +43,7 @@ def _words(problem: BaseException) -> str:
     if isinstance(problem, SystemExit):
         return "a step must return, and not exit"
     try:
-        return str(problem)[:LONGEST]
+        return in_names_of_code(problem) or str(problem)[:LONGEST]
     except BaseException:  # noqa: BLE001 - as above, and it may not end us either
         return "it has no words"
 

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from remit.effects.pipelines.failures import StepFailed, raised
+from remit.effects.pipelines.hints import hint_for
 from remit.effects.work import Work
 
 _PARTS: Final = 100
@@ -58,7 +59,7 @@ def run_steps(work: Work, root: str, steps: Sequence[str], parameters: Mapping[s
         except StepFailed as problem:
             failed = problem
         except BaseException as problem:  # noqa: BLE001 - a step may raise anything, SystemExit too
-            failed = raised(problem, root)
+            failed = raised(problem, root, next_step=_hint(problem))
         else:
             with turn:
                 work.step({"number": number, "phase": "done", "rows": rows})
@@ -66,6 +67,13 @@ def run_steps(work: Work, root: str, steps: Sequence[str], parameters: Mapping[s
         with turn:
             work.step({"number": number, "phase": "failed", "error": failed.as_json()})
         raise failed
+
+
+def _hint(problem: BaseException) -> str:
+    try:
+        return hint_for(problem)
+    except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
+        return ""
 
 
 def call(name: str, job: Job) -> Any:

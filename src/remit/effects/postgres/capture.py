@@ -99,4 +99,12 @@ class Capture:
 
 def cells_of(row: str, columns: Sequence[str]) -> str:
     """The columns of a row as PostgreSQL's own text."""
-    return f"ARRAY[{', '.join(f'{row}.{quoted_name(name)}::text' for name in columns)}]::text[]"
+    return f"ARRAY[{', '.join(text_of(f'{row}.{quoted_name(name)}') for name in columns)}]::text[]"
+
+
+def text_of(value: str) -> str:
+    """What the type itself writes. A cast to text may be a function of anybody's, and that of `char` cuts blanks off.
+
+    Not `IS NULL`, which a record of nothing but nulls is too.
+    """
+    return f"CASE num_nulls({value}) WHEN 0 THEN format('%s', {value}) END"

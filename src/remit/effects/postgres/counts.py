@@ -46,6 +46,10 @@ class Changed(NamedTuple):
     tables: dict[int, Change]
     structure: bool
 
+    @property
+    def deletes(self) -> bool:
+        return any(change.deleted for change in self.tables.values())
+
 
 def count(wire: Wire, without: frozenset[int] = frozenset()) -> Counts:
     """With the catalog's names in force (`Session.ours`). `without`: tables of our own."""

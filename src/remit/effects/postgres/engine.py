@@ -8,12 +8,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from remit.effects.postgres.failures import lost, step_failed
-from remit.effects.postgres.following import Followed, Follower, before_rows, told
+from remit.effects.postgres.asked import read_actions
+from remit.effects.postgres.counts import count
+from remit.effects.postgres.failures import THE_TEXT, lost, step_failed
+from remit.effects.postgres.following import Followed, Follower, before_rows, changes_something, told
 from remit.effects.postgres.images import Images, read_header
 from remit.effects.postgres.lasting import is_in_the_future, make_lasting
-from remit.effects.postgres.running import Runner, read_actions
+from remit.effects.postgres.running import Runner
 from remit.effects.postgres.session import OUR_PATH, Session, connect, identify, open_session
+from remit.effects.postgres.settling import is_settled
 from remit.effects.postgres.undo import (
     Drift,
     give_back,
@@ -24,7 +27,7 @@ from remit.effects.postgres.undo import (
 )
 from remit.effects.postgres.wire import ServerError, Wire
 from remit.effects.work import Connecting, Work
-from remit.errors import Misuse, Reason, Refused
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 
 IMAGES: Final = "images"
 _PAUSE: Final = 0.05
@@ -64,6 +67,8 @@ class Run:
                     return {}
         except ServerError as problem:
             raise step_failed("the database server could not be asked", problem, seconds) from None
+        except MemoryError:
+            raise _too_large() from None
         raise Misuse(Reason.MISUSE, "the mode is not known", where="mode")
 
     def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
@@ -71,13 +76,25 @@ class Run:
         return None
 
 
+def _too_large() -> EnvironmentFailed:
+    """Of this process: a row is read as a whole."""
+    return EnvironmentFailed(
+        Reason.RESOURCE_EXHAUSTED,
+        "a row has a value that is too large to be handled here",
+        where=THE_TEXT,
+        next_step="Leave out that column or that row. Nothing was changed.",
+    )
+
+
 def _preview(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
     session, follower = _opened(work, wire, seconds)
     followed = follower.follow(read_actions(work), goes_on=not work.inputs["stop_on_error"])
-    xid = _xid(session, work)
+    xid = session.xid() if _commits(work, followed) else ""
     said = told(followed)
     followed = follower.check_before(followed)
     output = _said(work, session, followed, xid, said if followed.written is not None else told(followed))
+    if work.inputs["in_earnest"]:
+        follower.try_clearing_up()  # better now than when other parts of the plan are done
     wire.do("ROLLBACK")
     return output
 
@@ -85,9 +102,10 @@ def _preview(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
 def _begin(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
     session, follower = _opened(work, wire, seconds)
     followed = follower.follow(read_actions(work), goes_on=False)
-    output = _said(work, session, followed, _xid(session, work), told(followed))
+    commits = _commits(work, followed)
+    output = _said(work, session, followed, session.xid() if commits else "", told(followed))
     follower.try_clearing_up()
-    return _end(work, wire, output, follower.clear_up)
+    return _end(work, session, output, follower.clear_up, commits=commits)
 
 
 def _opened(work: Work, wire: Wire, seconds: float) -> tuple[Session, Follower]:
@@ -97,8 +115,11 @@ def _opened(work: Work, wire: Wire, seconds: float) -> tuple[Session, Follower]:
     return session, Follower(session, runner, work.spots[IMAGES])
 
 
-def _xid(session: Session, work: Work) -> str:
-    return "" if work.inputs["reads_only"] else session.xid()
+def _commits(work: Work, followed: Followed) -> bool:
+    """One that changes nothing is rolled back in any case: what a function does that nobody counts has no effect then.
+    It has no number either, because nobody need ever ask what became of it.
+    """
+    return not work.inputs["reads_only"] and changes_something(followed)
 
 
 def _said(work: Work, session: Session, followed: Followed, xid: str, actions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -115,17 +136,31 @@ def _said(work: Work, session: Session, followed: Followed, xid: str, actions: l
 
 
 def _end(
-    work: Work, wire: Wire, output: Mapping[str, Any], before_commit: Callable[[], None] = lambda: None
+    work: Work,
+    session: Session,
+    output: Mapping[str, Any],
+    before_commit: Callable[[], None] = lambda: None,
+    *,
+    commits: bool = True,
 ) -> dict[str, Any]:
     """The transaction is open, and stays so until the host has answered."""
+    wire = session.wire
+    counted = count(wire)
     answer = work.ask({"kind": "open", **output})
     if answer.get("verdict") != "commit":
         wire.do("ROLLBACK")
         return {"committed": False, "said": ""}
     if not wire.in_transaction:
         return {"committed": False, "said": "the transaction was not whole any more"}
+    if not commits:
+        wire.do("ROLLBACK")
+        return {"committed": True, "said": ""}
     try:
+        if not is_settled(session, counted):
+            wire.do("ROLLBACK")
+            return {"committed": False, "said": "functions of the database had left more to do for that moment"}
         before_commit()
+        session.ours()  # also how durable it is
         wire.do("COMMIT")
     except ServerError as problem:
         if problem.state.startswith(_ABORTED_BY):
@@ -163,7 +198,7 @@ def _undo(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
         "images": False,
         "tables": [[images.tables[number].shown, *change] for number, change in done.items() if any(change)],
     }
-    return _end(work, wire, output)
+    return _end(work, session, output)
 
 
 def _loaded(work: Work, session: Session) -> tuple[Images | None, list[Drift]]:

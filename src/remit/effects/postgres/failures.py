@@ -22,6 +22,14 @@ _BUSY: Final = {
     "40P01": "it and somebody else waited for each other's locks",
     "40001": "somebody else changed the same rows at the same time",
 }
+_EXISTS: Final = "something of this name exists already"
+_MISSING: Final = "something that it names is not there"
+_NO_RIGHT: Final = "42501"
+_RIGHTS: Final = {
+    "CREATE": "GRANT CREATE ON SCHEMA ... TO the role; an index or the like is made by the owner of its table",
+    **dict.fromkeys(("ALTER", "DROP"), "the role must own what it changes: ALTER ... OWNER TO the role"),
+}
+"""Told by the kind of the statement: the server's words may be a function's."""
 _ABOUT_VALUES: Final = {
     "23502": "a column that must have a value got none",
     "23503": "a row would refer to one that is not there, or is still referred to",
@@ -32,6 +40,15 @@ _ABOUT_VALUES: Final = {
     "22": "a value is not of the type that is asked for, or out of its range",
     "21": "a query that must give one row gave several",
     "42501": "the role may not do that",
+    "42P07": _EXISTS,
+    "42P06": _EXISTS,
+    "42710": _EXISTS,
+    "42701": _EXISTS,
+    "42P01": _MISSING,
+    "42703": _MISSING,
+    "42704": _MISSING,
+    "3F000": _MISSING,
+    "2BP01": "other things in the database depend on it",
     "0A": "the server cannot do that",
     "25006": "it would change the database, and this connection is to read only",
     "54": "it is larger than the server takes",
@@ -69,7 +86,13 @@ def not_connected(problem: NotConnected) -> RemitError:
 
 def statement_failed(number: int, kind: str, problem: ServerError, seconds: float) -> RemitError:
     """One statement did not succeed. Nothing of the action has taken effect."""
-    return _failed(f"statement {number} ({kind}): ", problem, seconds, "Mend the statement. Nothing of it was done.")
+    advice = "Mend the statement."
+    if problem.state == _NO_RIGHT:
+        granted = _RIGHTS.get(kind, f"GRANT {kind.partition('_')[0]} ON what it names TO the role")
+        advice = f"Ask whoever owns the database for the right: {granted}."
+    elif _ABOUT_VALUES.get(problem.state) == _EXISTS:
+        advice = "Give it another name, or make it only IF NOT EXISTS."
+    return _failed(f"statement {number} ({kind}): ", problem, seconds, f"{advice} Nothing of it was done.")
 
 
 def step_failed(what: str, problem: ServerError, seconds: float) -> RemitError:

@@ -8,10 +8,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from remit.effects.postgres.asked import Action
 from remit.effects.postgres.capture import Capture
 from remit.effects.postgres.counts import Change, is_counting
 from remit.effects.postgres.images import Images, Written
-from remit.effects.postgres.running import Action, Did, Runner, answer_of
+from remit.effects.postgres.running import Did, Runner, answer_of, in_few
 from remit.effects.postgres.session import Session
 from remit.effects.postgres.tables import Facts, Table, look_up, why_nothing_can_be_captured
 from remit.effects.postgres.undo import give_back
@@ -23,6 +24,7 @@ _SECOND: Final = "remit_second"
 _THIRD: Final = "remit_third"
 _NOT_FOLLOWED: Final = "the changes of its rows could not be followed exactly"
 _NOT_GIVEN_BACK: Final = "its rows could not all be given back: others refer to them, or they exclude each other"
+_MOST_REASONS: Final = 5
 _NOT_COUNTED: Final = "the server does not count the rows that are changed (its track_counts is off)"
 
 
@@ -155,6 +157,11 @@ def told(followed: Followed) -> list[dict[str, Any]]:
     ]
 
 
+def changes_something(followed: Followed) -> bool:
+    """By what was counted; and in any case where nothing is."""
+    return followed.why_not == _NOT_COUNTED or any(one.tables or one.structure or one.unseen for one in followed.did)
+
+
 def before_rows(followed: Followed) -> dict[str, str]:
     """By table, a digest of the rows that were there before."""
     if followed.written is None:
@@ -165,17 +172,22 @@ def before_rows(followed: Followed) -> dict[str, str]:
 def _irreversible(followed: Followed, one: Did) -> str:
     if one.problem is not None or not (one.tables or one.structure or one.unseen):
         return followed.why_not if followed.why_not == _NOT_COUNTED else ""
+    reasons = list(one.unseen)
     if one.structure:
-        return f"{one.structure} cannot be taken back"
-    if one.unseen or followed.why_not:
-        return one.unseen or followed.why_not
+        reasons.insert(0, f"{in_few(one.structure)} cannot be taken back")
+    elif followed.why_not:
+        reasons.append(followed.why_not)
+    if not reasons or one.structure:  # all that people would have to know to do it otherwise
+        reasons += _not_captured(followed, one)
+    return "; ".join(reasons[:_MOST_REASONS]) + ("; ..." if len(reasons) > _MOST_REASONS else "")
+
+
+def _not_captured(followed: Followed, one: Did) -> list[str]:
     captured = {table.oid for table in followed.captured}
-    reasons = [
-        followed.facts[oid].not_captured or _NOT_FOLLOWED if oid in followed.facts else _NOT_FOLLOWED
-        for oid in one.tables
-        if oid not in captured
-    ]
-    return "; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else "")
+    others = [followed.facts.get(oid) for oid in one.tables if oid not in captured]
+    if one.structure:  # nothing was captured, for that reason
+        return [facts.not_captured for facts in others if facts is not None and facts.not_captured]
+    return [_NOT_FOLLOWED if facts is None else facts.not_captured or _NOT_FOLLOWED for facts in others]
 
 
 def _name(followed: Followed, oid: int) -> str:

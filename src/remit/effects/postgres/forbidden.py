@@ -14,6 +14,7 @@ _RUNS: Final = "runs a text as SQL, which nobody could look at before"
 _OUTSIDE: Final = "reaches what is outside of the database"
 _OTHERS: Final = "reaches other sessions"
 _LARGE: Final = "works on large objects, which cannot be counted"
+_SETS_A_SEQUENCE: Final = "sets a sequence at once and for ever, also in a preview"
 
 _BY_NAME: Final = {
     **dict.fromkeys(("set_config", "setseed"), _SETS),
@@ -22,6 +23,7 @@ _BY_NAME: Final = {
     **dict.fromkeys(("pg_terminate_backend", "pg_cancel_backend", "pg_notify", "pg_export_snapshot"), _OTHERS),
     **dict.fromkeys(("pg_promote", "pg_reload_conf", "pg_rotate_logfile", "pg_log_backend_memory_contexts"), _OUTSIDE),
     **dict.fromkeys(("loread", "lowrite"), _LARGE),
+    "setval": _SETS_A_SEQUENCE,
 }
 _BY_BEGINNING: Final = (
     ("pg_read_", _OUTSIDE),
@@ -44,8 +46,9 @@ _BY_BEGINNING: Final = (
     ("pg_stat_reset", _OUTSIDE),
     ("lo_", _LARGE),
 )
-SETS_A_SEQUENCE: Final = "setval"
-MOVES_A_SEQUENCE: Final = frozenset({"nextval", SETS_A_SEQUENCE})
+INSTEAD: Final = {"setval": "Write ALTER SEQUENCE ... RESTART WITH instead, which is part of the transaction."}
+"""What to do, where there is something better than to leave it out."""
+MOVES_A_SEQUENCE: Final = frozenset({"nextval"})
 
 
 def find_forbidden(tokens: Sequence[Token]) -> tuple[str, str] | None:

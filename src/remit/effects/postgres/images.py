@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.effects.postgres.capture import Capture, cells_of
+from remit.effects.postgres.capture import Capture, cells_of, text_of
 from remit.effects.postgres.session import Identity
 from remit.effects.postgres.tables import Column, Table, parse_table
 from remit.effects.postgres.wire import Wire, quoted_name
 from remit.errors import EnvironmentFailed, Reason
 
-FORMAT: Final = "remit-row-images/1"
+FORMAT: Final = "remit-row-images/2"
 _BATCH: Final = 512 << 10
 _PIECE: Final = 1 << 18
 _MODULUS: Final = 1 << 256
@@ -143,7 +143,7 @@ def same_key(table: Table) -> str:
         column = by_name[name]
         if column.is_builtin:
             parts.append(f"t.{quoted_name(name)} = (i.key[{place}])::{column.type}")
-        parts.append(f"t.{quoted_name(name)}::text = i.key[{place}]")
+        parts.append(f"{text_of(f't.{quoted_name(name)}')} = i.key[{place}]")
     return " AND ".join(parts)
 
 

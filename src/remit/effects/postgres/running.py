@@ -8,40 +8,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
+from remit.effects.postgres.asked import Action, Text
 from remit.effects.postgres.counts import Change, Changed, Counts, between, count
-from remit.effects.postgres.failures import THE_TEXT, no_rows, statement_failed, step_failed
-from remit.effects.postgres.rows import FORMATS, Rows, Shown, described
+from remit.effects.postgres.failures import THE_TEXT, no_rows, statement_failed
+from remit.effects.postgres.rows import Rows, Shown, described
 from remit.effects.postgres.session import Session
+from remit.effects.postgres.settling import require_nothing_left_behind, settle
 from remit.effects.postgres.statements import CHANGES_ROWS, Statement, analyse, bind, require_reading, values_of
-from remit.effects.postgres.wire import Ran, ServerError
-from remit.effects.work import Spot, Work, read_given
-from remit.errors import Misuse, Reason, Refused, RemitError
+from remit.effects.postgres.wire import Ran, ServerError, quoted_name
+from remit.effects.work import Spot, Work
+from remit.errors import Reason, Refused, RemitError
 
-TEXTS: Final = "texts"
-MAX_TEXTS_BYTES: Final = 64 << 20
 PREVIEW_ROWS: Final = 20
+MAX_TEXTS: Final = 100
+MAX_TEXT: Final = 8_000
+"""Characters of each: more than is shown in the end, so that a secret at the cut is seen whole when it is masked."""
+MAX_FRAME: Final = 900 << 10
+"""Of what can be long. Texts are left out first."""
 _ACTION: Final = "remit_action"
+_COUNTING: Final = "remit_counting"
+_MOST_COUNTED: Final = 1_000_000
+"""More rows than that are not counted before a table is emptied: it would take its time."""
+_MOST_REASONS: Final = 5
 _SCANNED: Final = frozenset({"SELECT", *CHANGES_ROWS})
 _TYPES: Final = "SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY ($1::oid[])"
-
-
-class Text(NamedTuple):
-    """One text of SQL, as it was asked for."""
-
-    name: str
-    text: str
-    parameters: Mapping[str, Any]
-    expect_results: bool
-    results: str | None
-    """The spot of the file that its rows are saved to."""
-    form: str | None
-
-
-class Action(NamedTuple):
-    """One action of the plan: one text, or several."""
-
-    number: int
-    texts: tuple[Text, ...]
 
 
 class Did(NamedTuple):
@@ -52,10 +42,12 @@ class Did(NamedTuple):
     shown: Shown | None
     types: Mapping[int, str]
     tables: Mapping[int, Change]
-    structure: str
-    """The first statement that changed the structure of the database, in words; empty: none did."""
-    unseen: str
+    structure: tuple[str, ...]
+    """The statements that changed the structure of the database, in words."""
+    unseen: tuple[str, ...]
     """What was changed that is not counted, in words."""
+    texts: tuple[str, ...] = ()
+    """Of the first statements: for people who look, and kept nowhere."""
     problem: Mapping[str, str] | None = None
 
 
@@ -85,9 +77,8 @@ class Runner:
             except RemitError as problem:
                 if not goes_on or not self._go_back():
                     raise
-                did.append(Did(action.number, (), None, {}, {}, "", "", problem.as_json()))
-        self._settle_constraints()
-        return did
+                did.append(Did(action.number, (), None, {}, {}, (), (), problem=problem.as_json()))
+        return self._settled(did)
 
     def _go_back(self) -> bool:
         try:
@@ -98,19 +89,34 @@ class Runner:
             return False  # the connection is gone, and with it everything
         return True
 
-    def _settle_constraints(self) -> None:
-        """What would be checked when it is committed is checked now, while everything can still be taken back."""
-        try:
-            self._wire.do("SET CONSTRAINTS ALL IMMEDIATE")
-        except ServerError as problem:
-            raise step_failed(
-                "after the last statement, when all constraints must hold", problem, self._seconds
-            ) from None
+    def _settled(self, did: Sequence[Did]) -> list[Did]:
+        """With what was put off to the end, which is told of the last action: nobody knows whose it was."""
+        before = self._counts
+        self._counts = settle(self._session, before, self._ours, self._seconds)
+        changed = between(before, self._counts)
+        last = max((place for place, one in enumerate(did) if one.statements), default=-1)
+        if last < 0 or not (changed.tables or changed.structure):
+            return list(did)
+        one = did[last]
+        tables = {oid: one.tables.get(oid, Change()) + change for oid, change in changed.tables.items()}
+        told = dict(one.statements[-1])
+        told["writes"] = list(dict.fromkeys((*told["writes"], *map(self._name, changed.tables))))
+        told["destroys"] = told["destroys"] or changed.deletes
+        told["words"] += f"; triggers at the end change {', '.join(map(self._name, changed.tables)) or 'more'}"
+        structure = ("what triggers did to the structure of the database at the end",) if changed.structure else ()
+        late = one._replace(
+            statements=(*one.statements[:-1], told),
+            tables={**one.tables, **tables},
+            structure=(*one.structure, *structure),
+        )
+        return [*did[:last], late, *did[last + 1 :]]
 
     def _run_action(self, action: Action) -> Did:
         said: list[dict[str, Any]] = []
         tables: dict[int, Change] = {}
-        structure = unseen = ""
+        structure: dict[str, None] = {}
+        unseen: dict[str, None] = {}
+        texts: list[str] = []
         shown: Shown | None = None
         for text in action.texts:
             with _named(text):
@@ -122,14 +128,16 @@ class Runner:
                     last = rows if one.is_read and rows is not None else last
                     for oid, change in changed.tables.items():
                         tables[oid] = tables.get(oid, Change()) + change
-                    if not structure and (one.changes_structure or changed.structure):
-                        structure = _structure(one)
-                    if not unseen:
-                        unseen = _unseen(one, told, changed)
+                    texts += [one.written[:MAX_TEXT]] if len(texts) < MAX_TEXTS else []
+                    if one.changes_structure or changed.structure:
+                        structure[_structure(one)] = None
+                    if not_seen := _unseen(one, told, changed):
+                        unseen[not_seen] = None
                 if text.expect_results and (last is None or last.total == 0):
                     raise no_rows()
                 shown = last or shown
-        return Did(action.number, tuple(said), shown, self._type_names(shown), tables, structure, unseen)
+        types = self._type_names(shown)
+        return Did(action.number, tuple(said), shown, types, tables, tuple(structure), tuple(unseen), tuple(texts))
 
     def _understood(self, text: Text) -> tuple[Statement, ...]:
         statements = analyse(text.text)
@@ -157,17 +165,39 @@ class Runner:
             if key not in self._reads:
                 self._reads[key] = self._planned(one, values)
                 self._wire.prepare(one.text)
+            lost = self._rows_of(one.empties) if one.empties else None
+            if one.empties:
+                self._wire.prepare(one.text)
             ran = self._wire.run_prepared(values, rows.take)
             self._require_same_transaction(one)
             self._session.ours()
+            require_nothing_left_behind(self._session, f"statement {one.number} ({one.kind})")
             after = count(self._wire, self._ours)
         except ServerError as problem:
-            raise statement_failed(one.number, one.kind, problem, self._seconds) from None
+            raise statement_failed(one.number, one.called, problem, self._seconds) from None
         changed = between(self._counts, after)
         self._counts = after
         shown = rows.end(ran.columns)
         gives_rows = bool(ran.columns)
-        return self._told(one, key, number, ran, changed), shown if gives_rows else None, changed
+        return self._told(one, key, number, ran, changed, lost), shown if gives_rows else None, changed
+
+    def _rows_of(self, tables: Sequence[Sequence[str]]) -> int | None:
+        """How many rows are there, of tables that are about to be emptied; None if they are many, or cannot be read."""
+        self._wire.do(f"SAVEPOINT {_COUNTING}")
+        try:
+            total = 0
+            for parts in tables:
+                name = ".".join(map(quoted_name, parts))
+                (found,) = self._wire.one(
+                    f"SELECT pg_catalog.count(*) FROM (SELECT FROM {name} LIMIT {_MOST_COUNTED + 1}) t"
+                )
+                total += int(found or 0)
+        except ServerError:
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_COUNTING}")
+            return None
+        finally:
+            self._wire.do(f"RELEASE SAVEPOINT {_COUNTING}")
+        return total if total <= _MOST_COUNTED else None
 
     def _require_same_transaction(self, one: Statement) -> None:
         if not self._wire.in_transaction:
@@ -194,7 +224,9 @@ class Runner:
                 (writes if node.get("Node Type") == "ModifyTable" else reads)[name] = None
         return tuple(name for name in reads if name not in writes), tuple(writes)
 
-    def _told(self, one: Statement, key: tuple[int, int], number: int, ran: Ran, changed: Changed) -> dict[str, Any]:
+    def _told(
+        self, one: Statement, key: tuple[int, int], number: int, ran: Ran, changed: Changed, lost: int | None
+    ) -> dict[str, Any]:
         reads, planned = self._reads[key]
         counted = [self._name(oid) for oid in changed.tables]
         known = {name.rpartition(".")[2] for name in (*planned, *counted)}
@@ -204,14 +236,16 @@ class Runner:
         if one.is_read or one.kind == "EXPLAIN":
             kept = {"rows_read": ran.rows}
         else:
-            kept = {"rows_changed": _changed_rows(ran.tag) if one.kind in CHANGES_ROWS else None}
+            kept = {"rows_changed": lost}
+            if one.kind in CHANGES_ROWS and not one.changes_structure:
+                kept = {"rows_changed": _changed_rows(ran.tag)}
         return {
             "number": number,
-            "kind": one.kind,
+            "kind": one.called,
             **kept,
             "reads": list(reads),
             "writes": list(writes) if one.kind != "EXPLAIN" else [],
-            "destroys": one.destroys,
+            "destroys": one.destroys or changed.deletes,
             "words": describe(one, reads, writes),
         }
 
@@ -235,6 +269,7 @@ _VERBS: Final = {
     "INSERT": "inserts into",
     "UPDATE": "updates",
     "DELETE": "deletes from",
+    "TRUNCATE": "empties",
     "MERGE_INTO": "merges into",
     "CREATE": "creates",
     "ALTER": "alters",
@@ -248,7 +283,8 @@ def describe(one: Statement, reads: Sequence[str], writes: Sequence[str]) -> str
         return "explains a statement"
     parts = []
     if writes or not one.is_read:
-        parts.append(f"{_VERBS[one.kind]} {', '.join(writes) or ', '.join(one.named) or 'nothing that is counted'}")
+        what = one.about or ", ".join(writes) or ", ".join(one.named) or "nothing that is counted"
+        parts.append(f"{_VERBS[one.called]} {what}")
     if reads:
         parts.append(f"reads {', '.join(reads)}")
     return "; ".join(parts) or "reads no table"
@@ -257,18 +293,35 @@ def describe(one: Statement, reads: Sequence[str], writes: Sequence[str]) -> str
 def answer_of(did: Did) -> dict[str, Any]:
     """What the host is told of one action's rows and statements."""
     shown = did.shown
+    rows = shown.preview if shown is not None else []
     return {
         "statements": list(did.statements),
-        "rows": shown.preview if shown is not None else [],
+        "texts": _fitting(did.texts, MAX_FRAME - len(json.dumps([did.statements, rows]))),
+        "rows": rows,
         "result_rows": shown.total if shown is not None else 0,
         "schema": described(shown.columns, dict(did.types)) if shown is not None else [],
         "changed": bool(did.tables or did.structure or did.unseen),
     }
 
 
+def _fitting(texts: Sequence[str], room: int) -> list[str]:
+    """As many as there is room for in one message."""
+    fitting: list[str] = []
+    for text in texts:
+        room -= len(json.dumps(text))
+        if room < 0:
+            break
+        fitting.append(text)
+    return fitting
+
+
+def in_few(reasons: Sequence[str]) -> str:
+    """The first ones, and how many more there are."""
+    more = f", and {len(reasons) - _MOST_REASONS:,} more" if len(reasons) > _MOST_REASONS else ""
+    return ", ".join(reasons[:_MOST_REASONS]) + more
+
+
 def _unseen(one: Statement, told: Mapping[str, Any], changed: Changed) -> str:
-    if one.sets_a_sequence:
-        return "a sequence is set, which cannot be taken back"
     counted = sum(sum(change) for change in changed.tables.values())
     if (told.get("rows_changed") or 0) > counted and not one.changes_structure:
         return f"{one.kind} changed rows that the server does not count, such as those of a foreign table"
@@ -279,7 +332,8 @@ def _structure(one: Statement) -> str:
     """What it did, as `TRUNCATE of orders`."""
     if not one.changes_structure:
         return f"what {one.kind} did to the structure of the database"
-    return f"{one.text.split(maxsplit=1)[0].upper()} of {', '.join(one.named) or 'what is not known'}"
+    first = one.text.split(maxsplit=1)[0].upper()
+    return f"{first} of {one.about or ', '.join(one.named) or 'what is not known'}"
 
 
 def _changed_rows(tag: str) -> int | None:
@@ -305,25 +359,4 @@ def _named(text: Text) -> Iterator[None]:
     except RemitError as problem:
         if not text.name or problem.where != THE_TEXT:
             raise
-        named = type(problem)(problem.reason, problem.what, where=text.name, next_step=problem.next_step)
-        raise named from None
-
-
-# --- what is asked ---------------------------------------------------------------------------------------------------
-
-
-def read_actions(work: Work) -> tuple[Action, ...]:
-    actions: dict[int, list[Text]] = {}
-    for one in json.loads(read_given(work, TEXTS, MAX_TEXTS_BYTES)):
-        if one["form"] is not None and one["form"] not in FORMATS:
-            raise Refused(
-                Reason.CAPABILITY_UNSUPPORTED,
-                f"rows of a PostgreSQL database are saved as {' or '.join(FORMATS)}, not as {one['form']}",
-                where=one["name"],
-                next_step="Save them to a file that ends in .csv or .json.",
-            )
-        if (one["results"] is None) != (one["form"] is None):
-            raise Misuse(Reason.MISUSE, "results need a file, and a file for them its format", where="results")
-        text = Text(one["name"], one["text"], one["parameters"], one["expect_results"], one["results"], one["form"])
-        actions.setdefault(int(one["number"]), []).append(text)
-    return tuple(Action(number, tuple(texts)) for number, texts in actions.items())
+        raise problem.retold(where=text.name) from None

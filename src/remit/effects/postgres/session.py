@@ -1,6 +1,7 @@
 """A connection made ready: settings that give exact text, a role that reaches no files, one transaction."""
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from remit.effects.postgres.failures import not_connected
@@ -64,25 +65,27 @@ class Identity(NamedTuple):
 class Session:
     """One connection and its one transaction."""
 
-    def __init__(self, wire: Wire, identity: Identity, path: str) -> None:
+    def __init__(self, wire: Wire, identity: Identity, path: str, settings: Mapping[str, str]) -> None:
         self.wire = wire
         self.identity = identity
         self._path = path
+        ours = {"search_path": OUR_PATH, **settings}
+        sets = (f"pg_catalog.set_config({quoted_text(name)}, {quoted_text(ours[name])}, false)" for name in ours)
+        self._set_ours = f"SELECT {', '.join(sets)}"
 
     def theirs(self) -> None:
         """Names are looked up as the role has it: for statements of a plan."""
-        self._set_path(self._path)
+        self.wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", self._path)
 
     def ours(self) -> None:
-        """Names are looked up in the catalog only, whatever functions and operators others have made."""
-        self._set_path(OUR_PATH)
+        """Names are looked up in the catalog only, whatever functions and operators others have made; and all that we
+        rely on is set again, because a function can set anything for the rest of the transaction.
+        """
+        self.wire.do(self._set_ours)
 
     def xid(self) -> str:
         """The transaction's, which it gets by this if it had none."""
         return self.wire.one("SELECT pg_current_xact_id()")[0] or ""
-
-    def _set_path(self, path: str) -> None:
-        self.wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", path)
 
 
 def connect(work: Work) -> Wire:
@@ -101,15 +104,15 @@ def open_session(wire: Wire, *, reads_only: bool, seconds: float) -> Session:
     settings = {**_SETTINGS, "statement_timeout": f"{max(int(seconds * 1_000), 1)}ms"}
     if wire.version >= 140_000:
         settings["client_connection_check_interval"] = "1s"
+    (level,) = wire.one("SELECT current_setting('synchronous_commit')")
+    settings["synchronous_commit"] = "on" if level in (None, "off") else level
     for name, value in settings.items():
         wire.do("SELECT set_config($1, $2, false)", name, value)
-    if wire.one("SELECT current_setting('synchronous_commit')") == ("off",):
-        wire.do("SELECT set_config('synchronous_commit', 'on', false)")
     _require_harmless_role(wire)
     _require_text(wire)
     mode = "READ ONLY" if reads_only else "READ WRITE"
     wire.do(f"BEGIN ISOLATION LEVEL REPEATABLE READ, {mode}")
-    return Session(wire, identify(wire), path or "")
+    return Session(wire, identify(wire), path or "", settings)
 
 
 def identify(wire: Wire) -> Identity:

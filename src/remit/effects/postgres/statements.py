@@ -6,9 +6,10 @@ database can do more than the words say; which tables were really changed is cou
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from remit.effects.postgres.forbidden import MOVES_A_SEQUENCE, SETS_A_SEQUENCE, calls, find_forbidden
+from remit.effects.postgres.forbidden import INSTEAD, MOVES_A_SEQUENCE, calls, find_forbidden
 from remit.effects.postgres.tokens import Token, split
 from remit.errors import Reason, Refused
 
@@ -27,6 +28,9 @@ _BEFORE_AN_OBJECT: Final = frozenset(
 _OF_COMMENTS: Final = _OBJECTS | {"COLUMN", "CONSTRAINT"}
 _BEFORE_A_NAME: Final = frozenset({"IF", "NOT", "EXISTS", "ONLY", "CONCURRENTLY", "TABLE", "INTO", "FROM"})
 _DESTROYING: Final = frozenset({"DELETE", "DROP", "TRUNCATE"})
+_OF_SEVERAL: Final = frozenset({"DROP", "TRUNCATE"})
+"""What may name several of a kind."""
+_BESIDE_THE_EMPTIED: Final = frozenset({"RESTART", "CONTINUE", "IDENTITY", "RESTRICT"})
 _BESIDE_A_SCHEMA: Final = frozenset({"CREATE", "GRANT"})
 _RUNS_IT: Final = frozenset({"ANALYZE", "ANALYSE"})
 
@@ -39,6 +43,14 @@ _ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("PREPARE", "EXECUTE", "DEALLOCATE", "DECLARE", "FETCH", "MOVE", "CLOSE", "CALL", "DO"), _ITSELF),
     "COPY": _TO_A_FILE,
 }
+_NOT_FOR_PLANS: Final = frozenset(
+    {"ANALYSE", "ANALYZE", "CHECKPOINT", "CLUSTER", "DISCARD", "GRANT", "IMPORT", "LISTEN", "LOAD", "LOCK", "NOTIFY"}
+    | {"REASSIGN", "REFRESH", "REINDEX", "RESET", "REVOKE", "SECURITY", "SET", "SHOW", "UNLISTEN", "VACUUM"}
+)
+_KNOWN: Final = (
+    "Begin it with one of SELECT, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, CREATE, ALTER, DROP, COMMENT, EXPLAIN, "
+    "VALUES, TABLE or WITH."
+)
 
 
 class Statement(NamedTuple):
@@ -59,7 +71,17 @@ class Statement(NamedTuple):
     """Makes, alters or removes tables and the like, or empties them: nothing that images of rows could give back."""
     destroys: bool = False
     """By its words, rows, columns or whole tables are gone afterwards."""
-    sets_a_sequence: bool = False
+    written: str = ""
+    """As it stands in the text, with the names of its parameters."""
+    empties: tuple[tuple[str, ...], ...] = ()
+    """The tables that TRUNCATE names, each with its schema if it has one, if it is only about these."""
+    about: str = ""
+    """What it is about, in words, where that is not a name: `an index on orders`."""
+
+    @property
+    def called(self) -> str:
+        """What people call it: TRUNCATE removes rows, and is not DELETE."""
+        return "TRUNCATE" if self.text[:8].upper() == "TRUNCATE" else self.kind
 
 
 def analyse(text: str) -> tuple[Statement, ...]:
@@ -125,7 +147,7 @@ def _analyse_one(number: int, text: str, tokens: Sequence[Token]) -> Statement:
     kind = _kind_of(number, tokens)
     if (forbidden := find_forbidden(tokens)) is not None:
         name, why = forbidden
-        raise _refused_statement(number, kind, f"{name} {why}", _PLAIN_ADVICE)
+        raise _refused_statement(number, kind, f"{name} {why}", INSTEAD.get(name, _PLAIN_ADVICE))
     sent, parameters = _numbered(number, kind, text, tokens)
     empties = tokens[0].word == "TRUNCATE"
     is_read = kind in ("SELECT", "EXPLAIN") and not _writes_within(tokens) and not calls(tokens, MOVES_A_SEQUENCE)
@@ -138,7 +160,9 @@ def _analyse_one(number: int, text: str, tokens: Sequence[Token]) -> Statement:
         is_read=is_read,
         changes_structure=kind in _STRUCTURE or empties,
         destroys=not is_read and _destroys(tokens),
-        sets_a_sequence=calls(tokens, frozenset({SETS_A_SEQUENCE})),
+        written=text[tokens[0].start : tokens[-1].end],
+        empties=_emptied(tokens) if empties else (),
+        about=_about(kind, tokens),
     )
 
 
@@ -168,8 +192,13 @@ def _kind_of(number: int, tokens: Sequence[Token]) -> str:
             return "ALTER"
         case "EXPLAIN":
             return _explain(number, tokens)
-    kind = _printable_kind(first)
-    raise _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
+    raise _not_run(number, _printable_kind(first))
+
+
+def _not_run(number: int, kind: str) -> Refused:
+    if kind not in _ADVICE and kind not in _NOT_FOR_PLANS:
+        return _refused_statement(number, kind, "this is no statement that is known here", _KNOWN)
+    return _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, _PLAIN_ADVICE))
 
 
 def _printable_kind(token: Token) -> str:
@@ -269,22 +298,53 @@ def _named(kind: str, tokens: Sequence[Token]) -> tuple[str, ...]:
         start = next((at + 1 for at, token in enumerate(tokens) if at and token.word in _OF_COMMENTS), len(tokens))
     else:
         start = 1
-    return _name_from(tokens, start)
+    if tokens[0].word in _OF_SEVERAL:
+        return tuple(_plain_name(parts) for parts in _names_from(tokens, start)[0])
+    if _is_nameless_index(tokens):
+        start = next(at for at, token in enumerate(tokens) if token.word == "ON") + 1
+    return tuple(_plain_name(parts) for parts in _names_from(tokens, start)[0][:1])
 
 
-def _name_from(tokens: Sequence[Token], start: int) -> tuple[str, ...]:
-    """The one name that begins there, with its schema if it has one."""
-    while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
+def _names_from(tokens: Sequence[Token], start: int) -> tuple[list[list[Token]], int]:
+    """The names that begin there, with commas between them, each with its schema if it has one; and where they end."""
+    names: list[list[Token]] = []
+    while True:
+        while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
+            start += 1
+        parts: list[Token] = []
+        while start < len(tokens):
+            token = tokens[start]
+            if token.text != "." and not (token.name and (not parts or parts[-1].text == ".")):
+                break
+            parts.append(token)
+            start += 1
+        if parts:
+            names.append(parts)
+        if not parts or start >= len(tokens) or tokens[start].text != ",":
+            return names, start
         start += 1
-    parts: list[str] = []
-    for token in tokens[start:]:
-        if token.text == ".":
-            parts.append(".")
-        elif token.name and (not parts or parts[-1] == "."):
-            parts.append(token.name)
-        else:
-            break
-    return ("".join(parts),) if parts else ()
+
+
+def _plain_name(parts: Sequence[Token]) -> str:
+    return "".join(part.name or part.text for part in parts)
+
+
+def _emptied(tokens: Sequence[Token]) -> tuple[tuple[str, ...], ...]:
+    """Nothing if it may be about more tables than it names, by CASCADE."""
+    names, end = _names_from(tokens, 1)
+    if any(token.word not in _BESIDE_THE_EMPTIED for token in tokens[end:]):
+        return ()
+    return tuple(tuple(part.name for part in parts if part.name) for parts in names)
+
+
+def _is_nameless_index(tokens: Sequence[Token]) -> bool:
+    """CREATE INDEX ON orders (id): the server makes up a name."""
+    words = [token.word for token in tokens[:4]]
+    return tokens[0].word == "CREATE" and ("INDEX", "ON") in pairwise(words)
+
+
+def _about(kind: str, tokens: Sequence[Token]) -> str:
+    return f"an index on {', '.join(_named(kind, tokens))}" if _is_nameless_index(tokens) else ""
 
 
 def _numbered(number: int, kind: str, text: str, tokens: Sequence[Token]) -> tuple[str, tuple[str, ...]]:

@@ -16,10 +16,15 @@ SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, pg_has_role(c.r
   (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod), a.attidentity, a.attgenerated,
       t.typnamespace = 'pg_catalog'::regnamespace) ORDER BY a.attnum)
     FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v')
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated <> 'v'),
+  (SELECT min(format_type(a.atttypid, a.atttypmod)) FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    JOIN pg_cast k ON k.casttarget = CASE WHEN t.typbasetype = 0 THEN t.oid ELSE t.typbasetype END
+    WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    AND k.castsource = 'text'::regtype AND k.castmethod = 'f' AND k.oid >= 16384)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = ANY ($1::oid[])
 """
+"""The last: a type that somebody's function makes of a text. What it makes of it need not be what the text was of."""
 _BY_NAME: Final = """
 SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2
 """
@@ -29,7 +34,10 @@ WHERE contype = 'f' AND conrelid = ANY ($1::oid[]) AND confrelid = ANY ($1::oid[
 """
 _CAN_CAPTURE: Final = """
 SELECT has_database_privilege(current_database(), 'TEMP'),
-  EXISTS (SELECT FROM pg_language l WHERE l.lanname = 'plpgsql' AND has_language_privilege(l.oid, 'USAGE'))
+  EXISTS (SELECT FROM pg_language l WHERE l.lanname = 'plpgsql' AND has_language_privilege(l.oid, 'USAGE')),
+  EXISTS (SELECT FROM pg_event_trigger WHERE evtenabled <> 'D' AND evtevent IN ('ddl_command_start',
+    'ddl_command_end', 'sql_drop') AND (evttags IS NULL OR evttags && ARRAY['CREATE TABLE', 'CREATE FUNCTION',
+    'CREATE TRIGGER', 'DROP TRIGGER', 'DROP FUNCTION']))
 """
 
 
@@ -104,7 +112,9 @@ def find(wire: Wire, schema: str, name: str) -> Facts | None:
 
 
 def why_nothing_can_be_captured(wire: Wire) -> str:
-    may_have_temp, has_language = wire.one(_CAN_CAPTURE)
+    may_have_temp, has_language, is_watched = wire.one(_CAN_CAPTURE)
+    if is_watched == "t":
+        return "the database has event triggers, which would see what Remit does to keep rows"
     if may_have_temp != "t":
         return "the role may not make temporary tables, which the rows would be kept in"
     return "" if has_language == "t" else "the role may not use PL/pgSQL, which the rows would be kept with"
@@ -125,7 +135,7 @@ def parents_first(wire: Wire, tables: Sequence[Table]) -> list[int]:
 
 
 def _facts(row: Sequence[str | None]) -> Facts:
-    oid, schema, name, kind, persistence, owns, security, triggers, rules, inherits, key, columns = row
+    oid, schema, name, kind, persistence, owns, security, triggers, rules, inherits, key, columns, cast = row
     table = Table(
         int(oid or 0),
         schema or "",
@@ -142,6 +152,7 @@ def _facts(row: Sequence[str | None]) -> Facts:
         (rules == "t", "has rules"),
         (security == "t", "has row security"),
         (owns != "t", "does not belong to the role"),
+        (cast is not None, f"has a column of type {cast}, which a function of the database makes of a text"),
     )
     why = next((words for holds, words in reasons if holds), "")
     return Facts(table, f"{table.shown} {why}" if why else "")

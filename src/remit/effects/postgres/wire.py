@@ -24,6 +24,10 @@ _FIELDS: Final = {
 }
 
 
+_TOO_LARGE: Final = (b"cannot allocate memory", b"out of memory")
+"""What libpq says of a row that is larger than this process may become. The connection is of no use then."""
+
+
 class ServerError(Exception):
     """The server said no, or is gone. What it said may hold values, and is in no message of this exception."""
 
@@ -155,6 +159,8 @@ def _require_good(result: PGresult, connection: Connection, *, of_the_text: bool
     if result.status in _GOOD:
         return
     fields = {name: _text(result.error_field(field)) or "" for name, field in _FIELDS.items()}
+    if not fields["state"] and any(words in (result.error_message or b"") for words in _TOO_LARGE):
+        raise MemoryError("said by libpq, not by the server")
     if connection.status != ConnStatus.OK:
         fields["state"] = "08006"  # whatever else it says: the connection is lost
     raise ServerError(fields, of_the_text=of_the_text)

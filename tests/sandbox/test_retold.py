@@ -1,0 +1,27 @@
+"""A problem can be told again with another place, whatever kind it is of."""
+
+import pytest
+
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.road import Contradicted
+from remit.sandbox.endings import Cancelled, CutShort
+from remit.sandbox.orders import Usage
+
+USED = Usage(seconds=1.0, memory_bytes=2, read_bytes=3, write_bytes=4)
+
+
+@pytest.mark.parametrize(
+    "problem, kind",
+    [
+        (Refused(Reason.SQL_REFUSED, "no", where="here", next_step="Go."), Refused),
+        (Misuse(Reason.MISUSE, "no", where="here", next_step="Go."), Misuse),
+        (Contradicted(Reason.HASH_MISMATCH, "no", where="here", next_step="Go."), EnvironmentFailed),
+        (CutShort(Reason.TIMED_OUT, "no", where="here", next_step="Go.", notes=(), usage=USED), EnvironmentFailed),
+        (Cancelled(Reason.CANCELLED, "no", where="here", next_step="Go.", notes=(), usage=USED), EnvironmentFailed),
+    ],
+)
+def test_every_problem_can_be_told_again(problem: RemitError, kind: type[RemitError]) -> None:
+    placed, reworded = problem.retold(where="there"), problem.retold(what="not so")
+    assert type(placed) is type(reworded) is kind
+    assert placed.as_json() == {**problem.as_json(), "where": "there"}
+    assert reworded.as_json() == {**problem.as_json(), "what": "not so"}
