@@ -150,10 +150,13 @@ class PlanPlace:
         )
         return StepPlan(prefix=PREFIX, paths=tuple(paths), steps=steps, waves=make_waves(steps, {}), **flags)
 
-    def simulate(self, plan: StepPlan, effect: Effect = SIMULATE) -> dict[int, Mapping[str, Any]]:
-        """The `seen` frames, by the number of the step."""
+    def simulate(
+        self, plan: StepPlan, effect: Effect = SIMULATE, *, shown: Sequence[str] = ()
+    ) -> dict[int, Mapping[str, Any]]:
+        """The `seen` frames, by the number of the step. Of what was prepared, the child is given what is `shown`."""
         self.frames.clear()
-        assert effect.run(self.work(plan)) == {}
+        work = self.work(plan)
+        assert effect.run(work._replace(given={name: work.given[name] for name in ("plan", *shown)})) == {}
         return {frame["number"]: frame for frame in self.frames if frame["phase"] == "seen"}
 
     def plan(self, *actions: Action, **flags: Any) -> StepPlan:

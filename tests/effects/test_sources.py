@@ -44,6 +44,20 @@ def test_a_prepared_step_is_told_as_it_is_and_its_file_is_not_read(place: PlanPl
     assert all(one.get("problem") is None and one["diff"]["preview"] == "" for one in seen.values())
 
 
+def test_a_prepared_file_that_is_shown_is_compared_and_must_be_what_was_told(place: PlanPlace) -> None:
+    place.file("a", b"one\ntwo\n")
+    plan = place.prepared(Prepared("a", b"one\ntwo\n", b"one\nthree\n", is_database=False), diffs="full")
+    (seen,) = place.simulate(plan, shown=["prepared-0"]).values()
+    assert (seen["before"], seen["after"]) == (plan.steps[0].before, plan.steps[0].after)
+    diff = "".join(frame["text"] for frame in place.frames if frame["phase"] == "diff")
+    assert "-two\n+three\n" in diff
+    assert seen["diff"]["preview"] == ""  # its lines are for whoever looks, not for a report
+    os.ftruncate(place.given["prepared-0"], 3)
+    (seen,) = place.simulate(plan, shown=["prepared-0"]).values()
+    assert seen["problem"]["what"] == "what was prepared is not what was told"
+    assert seen["after"] is None
+
+
 def test_a_problem_of_the_host_is_told_as_it_is_and_what_needs_the_step_cannot_be_done(place: PlanPlace) -> None:
     plan = place.prepared(Prepared("a", OLD, NEW), Prepared("b", OLD, NEW, needs=(0,)))
     problem = {"reason": "sql_failed", "what": "no such table", "where": "the SQL text", "next_step": "Mend it."}
