@@ -102,7 +102,7 @@ docs: $(DEV) ## regenerate the generated pages
 
 pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
 	@$(COMPILE) --extra postgres --extra sql --group build -o requirements/runtime.txt
-	@$(COMPILE) --extra postgres --extra sql --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	@$(COMPILE) --extra browser --extra postgres --extra sql --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	@$(COMPILE) --extra dbt -o requirements/dbt.txt
 	@$(COMPILE:pyproject.toml=) --group peers -o requirements/peers.txt
 

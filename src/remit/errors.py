@@ -66,6 +66,13 @@ class Reason(StrEnum):
     RULE_FAILED = "rule_failed"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
+    # a browser and its requests
+    CAPABILITY_MISSING = "capability_missing"
+    CONSTRAINT_VIOLATED = "constraint_violated"
+    APPROVAL_DENIED = "approval_denied"
+    APPROVAL_TIMEOUT = "approval_timeout"
+    ELEMENT_MISSING = "element_missing"
+    FATE_UNKNOWN = "fate_unknown"
     # the way back
     BACKUP_DAMAGED = "backup_damaged"
     BACKUP_MISSING = "backup_missing"
@@ -130,6 +137,12 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.RULE_FAILED: "a rule of the plan does not hold after it was carried out",
     Reason.TIMED_OUT: "it took longer than it may",
     Reason.CANCELLED: "somebody cancelled it",
+    Reason.CAPABILITY_MISSING: "the token does not have the capability that this kind of action needs",
+    Reason.CONSTRAINT_VIOLATED: "a constraint of the token forbids it: another host, too much money, too many actions",
+    Reason.APPROVAL_DENIED: "a person was asked and said no, or the question can no longer be answered",
+    Reason.APPROVAL_TIMEOUT: "a person was asked and did not answer in time",
+    Reason.ELEMENT_MISSING: "the page has no such element, or more than one, or another one covers it",
+    Reason.FATE_UNKNOWN: "a request was sent, and whether the server acted on it is not known; it is not sent again",
     Reason.BACKUP_DAMAGED: "a backup is not what was kept, so nothing was restored",
     Reason.BACKUP_MISSING: "a backup is gone, so nothing was restored",
     Reason.DRIFTED: "a file was changed since the plan ran",

@@ -12,11 +12,10 @@ from typing import Final
 from remit.authority.keys import create_keys, load_keyring
 from remit.contracts.config import CONFIG_NAME
 from remit.contracts.ledger import LedgerHead
-from remit.doors.task import DEFAULT_TENANT
 from remit.durable import make_private_directory, sync_directory, write_durably
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
-from remit.ids import Clock, render_time
+from remit.ids import DEFAULT_TENANT, Clock, render_time
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
 from remit.ledger.heads import HEAD_FIELDS, verify_head

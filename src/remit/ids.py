@@ -8,6 +8,9 @@ from typing import Final
 
 Clock = Callable[[], datetime]
 
+DEFAULT_TENANT: Final = "default"
+"""Whom everything belongs to that no tenant asked for."""
+
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
 
 

@@ -20,15 +20,14 @@ from remit.contracts.status import StatusUpdate
 from remit.doors.approving import require_meant, require_worth_approving
 from remit.doors.databases import sweep
 from remit.doors.draft import DraftDoor
+from remit.doors.hooks import NO_HOOKS, PlanHooks, TakenBack
 from remit.doors.past_runs import PastRuns
 from remit.doors.plan import PlanDoor
 from remit.doors.plan_preview import PlanPreview
 from remit.doors.plan_setting import CANCEL_LOOK, Cancellations, PlanRules, PlanSetting
 from remit.doors.rollback import RollbackDoor
-from remit.doors.running import NO_HOOKS, PlanHooks, TakenBack
-from remit.doors.task import DEFAULT_TENANT
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.ids import Clock
+from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.append import Ledger
 from remit.ledger.entry import Event
 from remit.policy.decision import Decision

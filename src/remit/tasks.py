@@ -18,12 +18,12 @@ from remit.contracts.config import SystemConfig
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
 from remit.doors.restoring import require_undoable, restoring_id, restoring_task
-from remit.doors.task import DEFAULT_TENANT, TaskDoor, TaskRules, executor_of
+from remit.doors.task import TaskDoor, TaskRules, executor_of
 from remit.doors.task_papers import BegunTask, parse_checkpoint
 from remit.effects import file_capabilities, no_effect_capability
 from remit.effects.registry import Registry
 from remit.errors import Misuse, Reason, Refused
-from remit.ids import Clock
+from remit.ids import DEFAULT_TENANT, Clock
 from remit.journal import Journal, Trace
 from remit.kernel.kernel import Kernel
 from remit.ledger.append import Ledger

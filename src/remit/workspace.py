@@ -4,45 +4,47 @@
 with it.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from remit.authority.envelope import DEFAULT_LIFE
 from remit.authority.keys import load_keyring, load_signer, revoke_key, rotate_key
 from remit.authority.signing import Keyring, PublicKey, Role, Signer
 from remit.confine.names import require_bases
 from remit.contracts.config import CONFIG_NAME, SystemConfig
-from remit.contracts.envelope import Approvals, Envelope
-from remit.contracts.ledger import LedgerHead
-from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
-from remit.contracts.result import ExecutionResult
-from remit.contracts.status import StatusUpdate
-from remit.contracts.task import LeaseToken
-from remit.doors.plan_preview import PlanPreview
-from remit.doors.plan_setting import PlanRules
-from remit.doors.running import NO_HOOKS, PlanHooks, TakenBack
-from remit.doors.task import DEFAULT_TENANT
-from remit.effects.registry import Registry
+from remit.doors.hooks import NO_HOOKS, PlanHooks
 from remit.errors import Reason, Refused
-from remit.ids import Clock, parse_time, system_clock
-from remit.kernel.kernel import Kernel
+from remit.ids import DEFAULT_TENANT, Clock, parse_time, system_clock
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
-from remit.ledger.findings import Progress, Verdict
 from remit.ledger.heads import Anchors
 from remit.ledger.verify import chain_owners, verify_store
 from remit.opening import WorkspaceSettings, find_root, open_store, read_config, read_settings
-from remit.plans import PlanKeys, Plans, Pruned
-from remit.recovery import Recovered
-from remit.road import Preview
-from remit.sandbox.fleet import Fleet
 from remit.state import StateDirectory, locate_state
 from remit.store.connection import Store
-from remit.tasks import TaskKeys, Tasks
+
+if TYPE_CHECKING:
+    from remit.contracts.envelope import Envelope
+    from remit.contracts.ledger import LedgerHead
+    from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
+    from remit.contracts.result import ExecutionResult
+    from remit.contracts.status import StatusUpdate
+    from remit.contracts.task import LeaseToken
+    from remit.doors.hooks import TakenBack
+    from remit.doors.plan_preview import PlanPreview
+    from remit.effects.registry import Registry
+    from remit.kernel.kernel import Kernel
+    from remit.ledger.findings import Progress, Verdict
+    from remit.plans import Plans, Pruned
+    from remit.recovery import Recovered
+    from remit.road import Preview
+    from remit.sandbox.fleet import Fleet
+    from remit.tasks import Tasks
 
 __all__ = ["Workspace", "WorkspaceSettings", "find_root", "open_store", "read_config", "read_settings"]
 
@@ -123,16 +125,23 @@ class Workspace:
 
     @cached_property
     def tasks(self) -> Tasks:
+        from remit.tasks import TaskKeys, Tasks
+
         keys = TaskKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("kernel"))
         return Tasks(self.state, self.config, self._bases, keys, lambda: self.ledger, self.fleet, self.clock)
 
     @cached_property
     def fleet(self) -> Fleet:
         """The sandboxes of this workspace. None is started before something is to run in it."""
+        from remit.sandbox.fleet import Fleet
+
         return Fleet(self.config, self.state.hosts)
 
     @cached_property
     def plans(self) -> Plans:
+        from remit.doors.plan_setting import PlanRules
+        from remit.plans import PlanKeys, Plans
+
         keys = PlanKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("protocol"))
         config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
         rules = PlanRules(lambda: str((self.root / config().root).resolve()), config, self.clock, self.environ)
@@ -232,7 +241,7 @@ class Workspace:
         content: Collection[str] = (),
         irreversible: Collection[str] = (),
         even_if_it_fails: bool = False,
-        life: timedelta = DEFAULT_LIFE,
+        life: timedelta | None = None,
         actor: str | None = None,
     ) -> Envelope:
         """The protocol layer's side: sign an envelope for this plan on the files as they are now, and record it.
@@ -241,13 +250,16 @@ class Workspace:
         holds what was found in it, actions that cannot be undone. A plan of which something would fail is refused; one
         that goes on after an error is approved all the same with `even_if_it_fails`.
         """
+        from remit.authority.envelope import DEFAULT_LIFE
+        from remit.contracts.envelope import Approvals
+
         approvals = Approvals(
             protected=tuple(protected),
             executable=tuple(executable),
             content=tuple(content),
             irreversible=tuple(irreversible),
         )
-        return self.plans.approve(plan, approvals, life, actor, even_if_it_fails=even_if_it_fails)
+        return self.plans.approve(plan, approvals, life or DEFAULT_LIFE, actor, even_if_it_fails=even_if_it_fails)
 
     def apply(  # noqa: PLR0913 - what the caller wants to hear, by name
         self,

@@ -37,7 +37,11 @@ BROWSER: dict[str, dict[str, Any]] = {
         "exp": 1763202600,
         "nbf": 1763199000,
         "caps": ["browser.navigate", "browser.click"],
-        "constraints": {"domains": ["*.a.example", "b.example"], "max_purchase": {"value": 50, "currency": "EUR"}},
+        "constraints": {
+            "domains": ["*.a.example", "b.example", "192.0.2.1", "[2001:db8::1]"],
+            "max_purchase": {"value": 50, "currency": "EUR"},
+            "max_actions": 20,
+        },
     },
     "http-preview": _PREVIEW,
     "http-preview/no-request": {**_PREVIEW, "method": None},
@@ -48,6 +52,23 @@ BROWSER: dict[str, dict[str, Any]] = {
         "requestDigest": DIGEST,
         "preview": _PREVIEW,
         "expires": LATER,
+    },
+    "approval": {
+        "approvalId": UUID7,
+        "agentId": "agent-1",
+        "tokenJti": UUID7,
+        "actionId": "b1",
+        "actionDigest": DIGEST,
+        "requestDigest": DIGEST,
+        "preview": _PREVIEW,
+        "screenshot": "screens/b1.png",
+        "host": "boot:1:2:3",
+        "createdAt": TIME,
+        "expires": LATER,
+        "state": "APPROVED",
+        "decidedBy": "os:ada",
+        "decidedAt": LATER,
+        "reason": "as agreed",
     },
     "approval-decision": {
         "approvalId": UUID7,
@@ -91,7 +112,7 @@ BROWSER: dict[str, dict[str, Any]] = {
         )
     },
     "executor-error/CAPABILITY_MISSING": {"code": "CAPABILITY_MISSING", "required": "browser.click"},
-    "executor-error/CONSTRAINT_VIOLATED": {"code": "CONSTRAINT_VIOLATED", "constraint": "Domain not allowed"},
+    "executor-error/CONSTRAINT_VIOLATED": {"code": "CONSTRAINT_VIOLATED", "constraint": "domains"},
     "executor-error/ELEMENT_NOT_FOUND": {"code": "ELEMENT_NOT_FOUND", "selector": "#buy"},
 }
 

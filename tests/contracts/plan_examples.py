@@ -162,5 +162,17 @@ FULL_CONFIG: dict[str, Any] = {
     },
     "pipeline_packages": ["etl"],
     "policies": {"cedar_files": ["policies/access.cedar"], "currency": "EUR"},
+    "browser": {
+        "issuer": "https://issuer.example",
+        "audience": "remit",
+        "ports": [80, 443, 8443],
+        "hosts": {"shop.internal": "10.1.2.3"},
+        "private_addresses": ["10.1.0.0/16"],
+        "certificates": "/etc/remit/authorities.pem",
+        "executable": "/usr/bin/chromium",
+        "user": "browser",
+        "max_body_bytes": 1_048_576,
+        "idle_seconds": 60,
+    },
     "tenants": {"acme": {"users": ["ada"], "description": "The first customer"}},
 }

@@ -17,9 +17,8 @@ from remit.canonical import digest
 from remit.cli import main
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.status import StatusUpdate
-from remit.doors.task import DEFAULT_TENANT
 from remit.founding import initialise
-from remit.ids import system_clock
+from remit.ids import DEFAULT_TENANT, system_clock
 from remit.store.claims import ClaimKey, Done, Running, read_claim
 from remit.testing.crash_points import Acknowledge
 from remit.workspace import Workspace

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from remit.cli import main
 from remit.contracts.result import ExecutionResult
-from remit.doors.task import DEFAULT_TENANT
 from remit.founding import initialise
-from remit.ids import system_clock
+from remit.ids import DEFAULT_TENANT, system_clock
 from remit.store.claims import ClaimKey, Done, Running, read_claim
 from remit.testing.crash_points import Acknowledge
 from remit.workspace import Workspace

@@ -24,8 +24,8 @@ from remit.cli.shown import (
     written_output,
 )
 from remit.contracts.ledger import LedgerHead
-from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT
 from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Fault, Verdict

@@ -24,7 +24,7 @@ from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plan import Plan
 from remit.contracts.plan_preview import PlanPreviewDocument
-from remit.doors.running import TakenBack
+from remit.doors.hooks import TakenBack
 from remit.errors import Reason, Refused
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace

@@ -9,8 +9,8 @@ from remit.checkpoint.manifest import fold
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.doors.past_runs import PastRuns
 from remit.doors.plan_setting import PlanRules
-from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused, RemitError
+from remit.ids import DEFAULT_TENANT
 from remit.journal import is_orphan
 from remit.store.claims import Done, Running
 from remit.workspace import Workspace

@@ -41,6 +41,7 @@ class Contract(BaseModel):
         hide_input_in_errors=True,
         allow_inf_nan=False,
         validate_default=True,
+        defer_build=True,
     )
 
     bounds: ClassVar[Bounds] = Bounds()

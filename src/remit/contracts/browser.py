@@ -11,14 +11,14 @@ from remit.contracts.base import (
     Digest,
     Identifier,
     JsonObject,
-    Many,
     ShortText,
     Some,
     Text,
     Timestamp,
     Uuid,
 )
-from remit.contracts.browser_errors import ExecutorError
+from remit.contracts.browser_errors import Capability, ExecutorError
+from remit.contracts.domain_patterns import DomainPattern
 from remit.untrusted import Bounds
 
 ActionType = Literal["navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase"]
@@ -29,11 +29,6 @@ Url = Annotated[str, Field(min_length=1, max_length=8_192)]
 Currency = Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")]
 
 Number = Annotated[float, Field(ge=0, le=1e12)]
-
-DomainPattern = Annotated[
-    str, Field(max_length=255, pattern=r"^(?:\*\.)?[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){0,20}$")
-]
-"""A host name in ASCII, or `*.` and one."""
 
 APPROVAL_SECONDS: Final = 600
 ISSUER: Final = "abos-policy-authority"
@@ -97,25 +92,33 @@ PurchaseLimit = Annotated[
 
 
 class TokenConstraints(Contract):
-    """What narrows a token. An unknown constraint cannot be checked, so the token is refused."""
+    """What narrows a token. An unknown constraint cannot be checked, so the token is refused.
+
+    Without `domains` nothing can be reached, without `max_purchase` nothing bought: what is absent is not unlimited.
+    Only `max_actions` is a limit that a token may do without.
+    """
 
     domains: Some[DomainPattern] | None = None
     max_purchase: PurchaseLimit | None = None
+    max_actions: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
 class TokenClaims(Contract):
-    """The payload of a capability token, after its signature was verified. Times are seconds since 1970."""
+    """The payload of a capability token, after its signature was verified. Times are whole seconds since 1970.
+
+    `aud` is one text: a token for several audiences, as a list, is refused, since each could use it at the others.
+    """
 
     bounds: ClassVar[Bounds] = SMALL
 
-    iss: Literal["abos-policy-authority"]
-    aud: Literal["abos-executor"]
+    iss: Identifier
+    aud: Identifier
     sub: Identifier
     jti: Identifier
     iat: Count
     exp: Count
     nbf: Count | None = None
-    caps: Many[Identifier]
+    caps: Some[Capability]
     constraints: TokenConstraints = TokenConstraints()
 
 
@@ -148,6 +151,29 @@ class ApprovalRequest(Contract):
     request_digest: Digest = Field(alias="requestDigest")
     preview: HTTPPreview
     expires: Timestamp
+
+
+ApprovalState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USED"]
+
+
+class Approval(Contract):
+    """A question to a person with what became of it: who decided, when, and whether the yes was used."""
+
+    approval_id: Uuid = Field(alias="approvalId")
+    agent_id: Identifier = Field(alias="agentId")
+    token_jti: Identifier = Field(alias="tokenJti")
+    action_id: Identifier = Field(alias="actionId")
+    action_digest: Digest = Field(alias="actionDigest")
+    request_digest: Digest = Field(alias="requestDigest")
+    preview: HTTPPreview
+    screenshot: ShortText | None = None
+    host: ShortText = Field(description="The process that holds the request; if it dies, the question is void.")
+    created_at: Timestamp = Field(alias="createdAt")
+    expires: Timestamp
+    state: ApprovalState
+    decided_by: Identifier | None = Field(default=None, alias="decidedBy")
+    decided_at: Timestamp | None = Field(default=None, alias="decidedAt")
+    reason: ShortText | None = None
 
 
 class ApprovalDecision(Contract):

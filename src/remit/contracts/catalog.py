@@ -30,6 +30,7 @@ CONTRACTS: Final[Mapping[str, str]] = {
     "token-claims": "browser:TokenClaims",
     "http-preview": "browser:HTTPPreview",
     "approval-request": "browser:ApprovalRequest",
+    "approval": "browser:Approval",
     "approval-decision": "browser:ApprovalDecision",
     "action-result": "browser:ActionResult",
     "audit-record": "browser:AuditRecord",

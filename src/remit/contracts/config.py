@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from remit.contracts.base import AbsolutePath, Contract, Identifier, Many, Name, RelativePath, ShortText, VersionOne
+from remit.contracts.browser_config import Browser
 from remit.contracts.ceilings import (
     MAX_FILE_OPERATION_SECONDS,
     MAX_PIPELINE_SECONDS,
@@ -257,6 +258,7 @@ class SystemConfig(Contract):
         description="Python packages, folders in the root, whose functions pipelines may call. None given: none.",
     )
     policies: Policies = Field(default=Policies(), description="Policies beyond the built-in rules.")
+    browser: Browser = Field(default=Browser(), description="The browser, and what it may reach.")
     tenants: Annotated[dict[Identifier, Tenant], Field(max_length=1_000)] = Field(
         default_factory=dict, description="Tenants of the goal door, by id."
     )

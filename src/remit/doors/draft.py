@@ -12,9 +12,8 @@ from remit.doors.drafting import needs_parsers
 from remit.doors.plan_preview import PlanPreview
 from remit.doors.plan_setting import PlanSetting
 from remit.doors.previewing import Means, preview_plan
-from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused, RemitError
-from remit.ids import render_time
+from remit.ids import DEFAULT_TENANT, render_time
 from remit.journal import Trace
 from remit.policy.decision import Decision
 from remit.policy.plan import decide_plan

@@ -18,8 +18,8 @@ from remit.doors.plan_outcome import STANDS, load_plan_outcome
 from remit.doors.plan_setting import PlanRules
 from remit.doors.rollback_look import Taken
 from remit.doors.rollback_papers import load_rollback_outcome
-from remit.doors.task import DEFAULT_TENANT
 from remit.errors import Reason, Refused, RemitError
+from remit.ids import DEFAULT_TENANT
 from remit.journal import Journal, Trace
 from remit.ledger.append import Ledger
 from remit.store.claims import ClaimKey, Done, Running, read_claim

@@ -39,11 +39,10 @@ from remit.doors.plan_setting import PlanSetting
 from remit.doors.prepared import PreparedAll, Ready
 from remit.doors.previewing import Means, preview_plan
 from remit.doors.running import paths_of
-from remit.doors.task import DEFAULT_TENANT
 from remit.effects.database_files import is_marked
 from remit.effects.plan_steps import Ids
 from remit.errors import Misuse, Reason, Refused, RemitError, as_remit_error
-from remit.ids import render_time
+from remit.ids import DEFAULT_TENANT, render_time
 from remit.journal import Trace
 from remit.policy.decision import Decision, Denial
 from remit.policy.findings import uncovered

@@ -10,10 +10,11 @@ from remit.contracts.config import PostgresqlConnection, SystemConfig
 from remit.contracts.status import StatusUpdate
 from remit.doors import pipeline_engine, postgres_engine
 from remit.doors.elsewhere_preview import Servers
+from remit.doors.hooks import NO_HOOKS, PlanHooks
 from remit.doors.postgres_engine import PostgresEngine
 from remit.doors.postgres_servers import Server, find_server
 from remit.doors.prepared import Workshop
-from remit.doors.running import NO_HOOKS, PLAIN, RICH, PlanHooks, Runner
+from remit.doors.running import PLAIN, RICH, Runner
 from remit.doors.sql_engine import BUILD, EFFECT, Engine
 from remit.effects.plan_steps import StepPlan
 from remit.errors import Reason, Refused

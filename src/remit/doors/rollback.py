@@ -61,7 +61,6 @@ from remit.doors.rollback_papers import (
     render_begun,
 )
 from remit.doors.running import Carried, Runner, Times
-from remit.doors.task import DEFAULT_TENANT
 from remit.effects.plan_steps import (
     Progress,
     Result,
@@ -72,6 +71,7 @@ from remit.effects.plan_steps import (
 )
 from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError, as_remit_error
 from remit.faultpoints import reach
+from remit.ids import DEFAULT_TENANT
 from remit.journal import Trace
 from remit.policy.decision import Decision, Denial
 from remit.reports.report import refusal_of

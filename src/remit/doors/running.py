@@ -8,18 +8,17 @@ import contextlib
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from remit.confine.names import Located
-from remit.contracts.status import StatusUpdate
+from remit.doors.hooks import NO_HOOKS
 from remit.doors.seen import Seen, not_as_agreed, read_seen
 from remit.doors.step_results import MayGoOn, StepResults
 from remit.effects.plan_steps import Result, Step, StepPlan, encode_plan
 from remit.effects.registry import PathUse
-from remit.errors import Refused, RemitError, as_remit_error
+from remit.errors import RemitError, as_remit_error
 from remit.ids import Clock
-from remit.recovery import Recovered
 from remit.sandbox.given import sealed
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.orders import Order, Place, Usage
@@ -35,37 +34,6 @@ class EffectNames(NamedTuple):
 
 PLAIN: Final = EffectNames(*(f"remit.effects.plain:{name}" for name in ("SIMULATE", "CARRY_OUT", "CHECK")))
 RICH: Final = EffectNames(*(f"remit.effects.rich:{name}" for name in ("SIMULATE", "CARRY_OUT", "CHECK")))
-
-
-def _ignore(*_: Any) -> None:
-    """Nobody asked to hear of it."""
-
-
-class TakenBack(NamedTuple):
-    """That a run was taken back since: by which order, when, and whether all of it is as before."""
-
-    order_id: str
-    at: str
-    whole: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PlanHooks:
-    """What a caller wants to hear while a plan travels, and his way to cancel it."""
-
-    on_refusal: Callable[[Refused], None] = _ignore
-    on_stored: Callable[[], None] = _ignore
-    on_progress: Callable[[int, int], None] = _ignore
-    """So many of so many steps have ended."""
-    on_status: Callable[[StatusUpdate], None] = _ignore
-    is_cancelled: Callable[[], bool] = lambda: False
-    on_taken_back: Callable[[TakenBack], None] = _ignore
-    """Called after `on_stored`, if the run whose outcome it is does not stand any more."""
-    on_settled: Callable[[Sequence[Recovered[Any]]], None] = _ignore
-    """Called first, if a crash had left something: what came of each, or why it could not be settled."""
-
-
-NO_HOOKS: Final = PlanHooks()
 
 
 class Times(NamedTuple):
@@ -97,7 +65,7 @@ class Runner:
         clock: Clock,
         *,
         is_cancelled: Callable[[], bool] = lambda: False,
-        on_progress: Callable[[int, int], None] = _ignore,
+        on_progress: Callable[[int, int], None] = NO_HOOKS.on_progress,
     ) -> None:
         self._host = host
         self._effects = effects

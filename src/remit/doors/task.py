@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from remit.authority.lease import Lease, parse_lease, verify_lease
 from remit.authority.results import UNCONFINED, UNKNOWN_EXECUTOR, sign_failure, sign_success, verify_result
@@ -23,6 +23,7 @@ from remit.doors.task_papers import BegunTask, parse_checkpoint, render_checkpoi
 from remit.effects.registry import Capability, Registry
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, task_code
 from remit.faultpoints import reach
+from remit.ids import DEFAULT_TENANT
 from remit.journal import Trace
 from remit.policy.decision import Decision
 from remit.policy.task import close_inputs, decide_task, locate_paths, new_part_name
@@ -30,7 +31,6 @@ from remit.road import Door, Note, Notes, Preview, Unsettled
 from remit.sandbox.host import Finished, SandboxHost, StandBy
 from remit.sandbox.orders import Order, Place
 
-DEFAULT_TENANT: Final = "default"
 Call = Literal["run", "finish", "undo"]
 
 
