@@ -14,7 +14,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene
 
-.PHONY: help demo test crash crash-tasks crash-plans check $(CHECKS) bench docs pins system clean
+.PHONY: help demo test long crash crash-tasks crash-plans check $(CHECKS) bench docs pins system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -46,6 +46,9 @@ $(DBT): $(DEV)
 
 test: $(DEV) $(DBT) system ## run the tests
 	@$(PYTEST)
+
+long: $(DEV) $(DBT) system ## run the tests with all that takes long: more cases, more rounds, whole sequences (slow)
+	@REMIT_LONG=1 $(PYTEST) -m "not slow_crash"
 
 crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash

@@ -9,7 +9,7 @@ ledger carries its digest.
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,10 +85,17 @@ class Journal:
         found = self._settled()
         return self.checked(found) if isinstance(found, Done) else found
 
-    def enter(self, intent: dict[str, Any], checkpoint: str, still_alive: Callable[[datetime], None]) -> Entered | None:
+    def enter(
+        self,
+        intent: dict[str, Any],
+        checkpoint: str,
+        still_alive: Callable[[datetime], None],
+        spend: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
+    ) -> Entered | None:
         """Claim the request and record the intent, in one transaction; None if somebody else was faster.
 
-        `still_alive` is asked inside the transaction, at a time that no clock set back can make earlier.
+        `still_alive` is asked inside the transaction, at a time that no clock set back can make earlier. `spend` is
+        called once the claim is won: what it uses up is used up with the intent, or not at all.
         """
         digests = {
             "request_digest": self._trace.request_digest,
@@ -97,7 +104,7 @@ class Journal:
         event = self._event("intent", {**intent, **digests})  # out here: nobody else writes while a transaction lasts
         token = new_token()
         with _given_up_if_interrupted(token):
-            entered = self._ledger.transact(partial(self._claim, event, checkpoint, still_alive, token))
+            entered = self._ledger.transact(partial(self._claim, event, checkpoint, still_alive, spend, token))
         if entered is not None:
             self._log("intent recorded")
         return entered
@@ -155,12 +162,13 @@ class Journal:
         """It stays claimed and undecided. Without this, it would look like work in progress until this process ends."""
         _given_up.add(won.token)
 
-    def record_refusal(self, problem: Refused) -> None:
-        self._ledger.append(self._event("refused", problem.as_json()))
+    def record_refusal(self, problem: Refused, also: Sequence[Event] = ()) -> None:
+        event = self._event("refused", problem.as_json())
+        self._ledger.transact(lambda batch: [batch.append(each) for each in (event, *also)])
         self._log("request refused", reason=problem.reason.value)
 
-    def record_outcome(self, won: Won, stored: str, shown: Mapping[str, Any]) -> None:
-        """The outcome and the end of the claim, in one transaction."""
+    def record_outcome(self, won: Won, stored: str, shown: Mapping[str, Any], also: Sequence[Event] = ()) -> None:
+        """The outcome, the end of the claim, and what else belongs with them, in one transaction."""
         # Masked here, exact in the claim; the digest ties the two.
         digests = {"outcome_digest": digest_bytes(stored.encode()), "request_digest": self._trace.request_digest}
         event = self._event("outcome", {**shown, **digests})
@@ -168,12 +176,20 @@ class Journal:
         def work(batch: Batch) -> None:
             entry = batch.append(event)
             finish_claim(batch.store, won, stored, entry.created_at, entry.seq)
+            for each in also:
+                batch.append(each)
 
         self._ledger.transact(work)
         self._log("outcome recorded")
 
     def _claim(
-        self, intent: Event, checkpoint: str, still_alive: Callable[[datetime], None], token: str, batch: Batch
+        self,
+        intent: Event,
+        checkpoint: str,
+        still_alive: Callable[[datetime], None],
+        spend: Callable[[Batch, datetime], None],
+        token: str,
+        batch: Batch,
     ) -> Entered | None:
         now, trace = batch.time_in(self._trace.tenant_id), self._trace
         still_alive(now)
@@ -191,6 +207,7 @@ class Journal:
         if any(self._records(batch.store, "intent")):
             raise self._contradiction("this request was begun before, and its claim is gone from the database")
         batch.append(intent)
+        spend(batch, now)
         reach("claim.before_commit")
         return Entered(claimed, checkpoint, resumed=False)
 

@@ -17,9 +17,10 @@ A refusal in steps 2 to 6 is recorded too, but claims no key: else anybody could
 begun by a process that died enters at step 7: with the checkpoint of the one who began it.
 """
 
+import functools
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +31,8 @@ from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remi
 from remit.faultpoints import reach
 from remit.ids import Clock
 from remit.journal import Entered, Journal, Stored, Trace
-from remit.ledger.append import Ledger
+from remit.ledger.append import Batch, Ledger
+from remit.ledger.entry import Event
 from remit.policy.decision import Decision
 
 Request = TypeVar("Request")
@@ -116,6 +118,9 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def require_alive(self, granted: Granted, now: datetime) -> None:
         """Expiry and revocation once more, right before the intent."""
 
+    def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
+        """What the intent uses up, such as an approval, in its very transaction. A refusal undoes the intent too."""
+
     @abstractmethod
     def recall(self, checkpoint: str) -> tuple[Request, Begun]:
         """The checkpoint read back, by us or by whoever takes over. The request in it has no authority any more."""
@@ -169,6 +174,10 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
         """A stored outcome, its signature verified."""
 
+    def also_record(self, request: Request, outcome: Outcome) -> Sequence[Event]:  # noqa: ARG002 - for doors that do
+        """Entries of the door's own, masked, in the transaction of this outcome or refusal."""
+        return ()
+
 
 def travel(
     door: Door[Request, Granted, Begun, Made, Outcome],
@@ -196,8 +205,9 @@ def travel(
             on_refusal(problem)
             if dry_run:
                 raise
-            journal.record_refusal(problem)
-            return door.fail(request, problem)
+            refusal = door.fail(request, problem)
+            journal.record_refusal(problem, door.also_record(request, refusal))
+            return refusal
         if isinstance(entered, Stored):
             on_stored()
             return door.load_outcome(*entered)
@@ -243,7 +253,8 @@ def _enter(
                     raise _as_refusal(problem) from None
                 continue  # whoever was faster has changed what we looked at
             reach("road.checkpoint_made")
-            entered = _record_intent(door, journal, _intent(decision, preview, consent), checkpoint, still_alive)
+            intent = _intent(decision, preview, consent)
+            entered = _record_intent(door, journal, granted, intent, checkpoint, still_alive)
         if entered is not None:
             return entered, begun
 
@@ -265,12 +276,14 @@ def _make_checkpoint(
 def _record_intent(
     door: Door[Request, Granted, Begun, Made, Outcome],
     journal: Journal,
+    granted: Granted,
     intent: dict[str, Any],
     checkpoint: str,
     still_alive: Callable[[datetime], None],
 ) -> Entered | None:
     try:
-        entered = journal.enter(intent, checkpoint, still_alive)  # 7. intent
+        spend = functools.partial(door.spend, granted)
+        entered = journal.enter(intent, checkpoint, still_alive, spend)  # 7. intent
     except Refused:  # anything else: it may be recorded, for all we know
         door.discard(checkpoint)
         raise
@@ -352,7 +365,8 @@ def record(
     """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
     try:
         stored = door.store_outcome(outcome)
-        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored))  # 10. outcome
+        also = door.also_record(request, outcome)
+        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)  # 10. outcome
     except EnvironmentFailed as problem:
         raise _unrecorded(problem, door.trace(request)) from problem
     except Refused as problem:
@@ -361,7 +375,8 @@ def record(
         door.undo(begun, journal.notes(), journal.note)
         outcome = finish_failure(door, begun, door.fail(request, problem, begun))
         stored = door.store_outcome(outcome)
-        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored))
+        also = door.also_record(request, outcome)
+        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)
     reach("road.outcome_recorded")
     return outcome
 

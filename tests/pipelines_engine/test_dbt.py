@@ -90,6 +90,7 @@ def test_a_node_that_fails_is_named_and_what_depends_on_it_is_left_out(shop: Ben
 
 
 @needs_dbt
+@pytest.mark.long
 def test_a_test_that_fails_is_a_failure(shop: Bench) -> None:
     shop.write("shop/seeds/orders.csv", "id,amount\n1,10\n1,20\n")
     ran = shop.run(dbt=DbtCall("shop", "shop.duckdb", "build", ()), parameters={"least": 0}, seconds=100.0)
@@ -98,6 +99,7 @@ def test_a_test_that_fails_is_a_failure(shop: Bench) -> None:
 
 
 @needs_dbt
+@pytest.mark.long
 def test_only_what_is_selected_is_run(shop: Bench) -> None:
     ran = shop.run(dbt=DbtCall("shop", "shop.duckdb", "seed", ("orders",)), parameters={"least": 0}, seconds=100.0)
     assert ran.problem is None
@@ -151,6 +153,7 @@ def test_no_model_hook_or_python_reaches_out(shop: Bench) -> None:
 
 
 @needs_dbt
+@pytest.mark.long
 def test_a_hook_of_the_run_that_reaches_out_fails_it(shop: Bench) -> None:
     hook = f"on-run-start: \"COPY (SELECT 1) TO '{shop.outside}/copied.csv'\"\n"
     shop.write("shop/dbt_project.yml", PROJECT + hook)
@@ -161,6 +164,7 @@ def test_a_hook_of_the_run_that_reaches_out_fails_it(shop: Bench) -> None:
 
 
 @needs_dbt
+@pytest.mark.long
 @pytest.mark.parametrize(
     "path, text, words",
     [
@@ -179,6 +183,7 @@ def test_a_project_that_cannot_begin_is_told_in_words_of_dbt(shop: Bench, path: 
 
 
 @needs_dbt
+@pytest.mark.long
 def test_dbt_that_takes_too_long_is_ended(shop: Bench) -> None:
     slow = "SELECT count(*) AS a FROM range(1000000) AS one, range(1000000) AS two WHERE one.range * two.range % 7 = 3"
     shop.write("shop/models/totals.sql", f"{{{{ config(materialized='table') }}}} {slow}")

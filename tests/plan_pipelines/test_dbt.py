@@ -97,6 +97,7 @@ def test_models_are_seen_built_on_the_copy_and_taken_back(works: Works) -> None:
     assert works.tree() == works.before
 
 
+@pytest.mark.long
 def test_a_model_that_fails_leaves_everything_as_it_was(works: Works) -> None:
     works.write("models/models/priced.sql", "SELECT nothing FROM nowhere")
     works.before = works.tree()
@@ -110,6 +111,7 @@ def test_a_model_that_fails_leaves_everything_as_it_was(works: Works) -> None:
     assert works.left_over() == []
 
 
+@pytest.mark.long
 def test_a_model_that_was_changed_since_the_approval_is_not_run(works: Works) -> None:
     plan, envelope = plan_of(pipeline("m1", "models")), str(works.root.parent / "envelope.json")
     code, _ = remit(works, "approve", "PLAN", "--allow-irreversible", "m1", "--output", envelope, plan=plan)

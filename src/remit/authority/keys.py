@@ -6,12 +6,8 @@ is never used, and a retired private key is destroyed only once the keyring no l
 holds a lock on the folder, and first finishes what a crash interrupted.
 """
 
-import contextlib
-import fcntl
 import os
-import stat
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -27,6 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import Field
 
+from remit.authority.key_files import changing_keys, destroy_key_file, read_private
 from remit.authority.signing import (
     ROLES,
     Keyring,
@@ -38,15 +35,13 @@ from remit.authority.signing import (
     require_sound_key,
 )
 from remit.contracts.base import Contract, KeyId, Many, Timestamp, VersionOne
-from remit.durable import make_private_directory, sync_directory, write_durably
+from remit.durable import make_private_directory, write_durably
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import Clock, render_time
-from remit.state import privacy_problem, require_private, unreadable
+from remit.state import privacy_problem, require_private
 
 MAX_KEYS: Final = 1_000
-MAX_KEY_FILE: Final = 512 * 1024
-"""Room for a keyring of MAX_KEYS keys."""
 KEPT_FOR_REVOKING: Final = 100
 """Places that plain rotations leave free, so that a key which leaked can always be replaced."""
 
@@ -68,7 +63,7 @@ class KeyringFile(Contract):
 def create_keys(folder: Path, clock: Clock) -> Keyring:
     """Make one key for each role that has none yet. Running it again, or twice at once, changes nothing."""
     make_private_directory(folder)
-    with _changing(folder):
+    with changing_keys(folder):
         known = list(load_keyring(folder)) if _keyring_path(folder).exists() else []
         ring = Keyring(known)
         _finish_interrupted(folder, ring)
@@ -85,7 +80,7 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
 
     The old private key is destroyed. If this is interrupted, the role has exactly one usable key, the old or the new.
     """
-    with _changing(folder):
+    with changing_keys(folder):
         ring = load_keyring(folder)
         _finish_interrupted(folder, ring)
         old = ring.active(role)
@@ -101,13 +96,13 @@ def rotate_key(folder: Path, role: Role, clock: Clock, *, revoke: bool = False) 
         now = render_time(clock())
         retired = PublicKey(role, old.public, old.created_at, retired_at=now, revoked_at=now if revoke else None)
         _write_keyring(folder, [retired if key.key_id == old.key_id else key for key in ring] + [new])
-        _destroy(_private_path(folder, role, old.key_id))
+        destroy_key_file(_private_path(folder, role, old.key_id))
         return retired, new
 
 
 def revoke_key(folder: Path, key_id: str, clock: Clock) -> PublicKey:
     """Mark a retired key as one that may have leaked. An active one is rotated with `revoke` instead."""
-    with _changing(folder):
+    with changing_keys(folder):
         ring = load_keyring(folder)
         found = next((key for key in ring if key.key_id == key_id), None)
         if found is None or not found.retired_at:
@@ -124,7 +119,7 @@ def revoke_key(folder: Path, key_id: str, clock: Clock) -> PublicKey:
 def load_keyring(folder: Path) -> Keyring:
     """The public keys. They decide who is believed, so the file and its folder must be ours and closed to others."""
     require_private(folder, what="the key folder")
-    raw = _read_private(_keyring_path(folder), what="the keyring")
+    raw = read_private(_keyring_path(folder), what="the keyring")
     entries = KeyringFile.parse(raw, source="keyring.json").keys
     keys = [_public_key(entry) for entry in entries]
     if len({key.key_id for key in keys}) != len(keys):
@@ -169,7 +164,7 @@ def _load_private(folder: Path, key: PublicKey) -> Signer:
     advice = f"Restore it from a backup, or make a new one: remit keys rotate {role}"
     require_private(path.parent, what=f"the folder of the {role} key", if_missing=advice)
     # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
-    private = _parse_private(_read_private(path, what=f"the {role} private key"))
+    private = _parse_private(read_private(path, what=f"the {role} private key"))
     if private is None:
         raise EnvironmentFailed(
             Reason.STATE_UNSAFE,
@@ -229,32 +224,14 @@ def private_key_problems(folder: Path) -> list[str]:
     return problems
 
 
-@contextlib.contextmanager
-def _changing(folder: Path) -> Iterator[None]:
-    """Nobody else changes keys meanwhile. The lock goes away with its holder, so a crash leaves none behind."""
-    require_private(folder, what="the key folder")
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _finish_interrupted(folder: Path, ring: Keyring) -> None:
     """Destroy what a crash kept alive: private keys already retired, and half-written files."""
     for key in ring:
         if key.retired_at or key.revoked_at:
-            _destroy(_private_path(folder, key.role, key.key_id))
+            destroy_key_file(_private_path(folder, key.role, key.key_id))
     for place in [folder, *(folder / role for role in ROLES)]:
         for path in list(place.glob(".*.tmp")):
-            _destroy(path)
-
-
-def _destroy(path: Path) -> None:
-    if os.path.lexists(path):
-        path.unlink()
-        sync_directory(path.parent)
+            destroy_key_file(path)
 
 
 def _parse_private(raw: bytes) -> Ed25519PrivateKey | None:
@@ -323,32 +300,3 @@ def _public_key(entry: KeyringEntry) -> PublicKey:
     if key.key_id != entry.key_id:
         raise Refused(Reason.EVIDENCE_INVALID, "a key id does not fit its key", where=where)
     return key
-
-
-def _read_private(path: Path, *, what: str) -> bytes:
-    """Read through one descriptor: what was checked is what is read."""
-    require_private(path, what=what)
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except FileNotFoundError:  # since the line above
-        raise EnvironmentFailed(Reason.STATE_MISSING, f"{what} is missing", where=str(path)) from None
-    except OSError as problem:
-        raise unreadable(what, path, problem) from None
-    try:
-        found = os.fstat(descriptor)
-        why = privacy_problem(found) or _shape_problem(found)
-        if why:
-            raise EnvironmentFailed(
-                Reason.STATE_UNSAFE, f"{what} {why}", where=str(path), next_step="Find out who changed it."
-            )
-        return os.read(descriptor, MAX_KEY_FILE)
-    finally:
-        os.close(descriptor)
-
-
-def _shape_problem(found: os.stat_result) -> str:
-    if not stat.S_ISREG(found.st_mode):
-        return "is not a regular file"
-    if found.st_nlink > 1:  # none at all: it was replaced this instant, and is what we would have read a moment ago
-        return "has a second name (a hard link)"
-    return "is too large to be a key file" if found.st_size > MAX_KEY_FILE else ""
