@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# Tests start hundreds of processes; each would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 WORKERS ?= auto
@@ -45,6 +47,7 @@ $(DBT): $(DEV)
 	@touch $@
 
 test: $(DEV) $(DBT) system ## run the tests
+	@$(BIN)/python -m compileall -q src
 	@$(PYTEST)
 
 long: $(DEV) $(DBT) system ## run the tests with all that takes long: more cases, more rounds, whole sequences (slow)

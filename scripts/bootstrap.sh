@@ -47,5 +47,8 @@ echo "remit: installing the pinned $kind requirements into .venv"
 .venv/bin/python -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-build-isolation --no-deps -e . ||
     fail "pip could not install Remit itself. The lines above say why; 'make clean' starts afresh."
 
+# What pip does for every other package: a process in the sandbox may not write what it compiled.
+.venv/bin/python -m compileall -q src
+
 rm -f ".venv/.$kind"-*
 touch "$stamp"

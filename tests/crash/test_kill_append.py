@@ -5,10 +5,11 @@ import pytest
 from remit.testing.children import Fault
 from tests.crash.cases import ANCHOR_POINTS, APPEND_POINTS, BOTH, CLAIM_POINTS, MakePlace, faults, run
 from tests.crash.place import what_was_lost
+from tests.sampling import some
 
 
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("fault", faults(APPEND_POINTS))
+@pytest.mark.parametrize("fault", some(faults(APPEND_POINTS), 4))
 def test_no_acknowledged_entry_is_lost(make_place: MakePlace, database: str, fault: Fault) -> None:
     place = make_place(database)
     place.prepare()
@@ -18,7 +19,7 @@ def test_no_acknowledged_entry_is_lost(make_place: MakePlace, database: str, fau
     assert what_was_lost(place, ended.acknowledged) == []
 
 
-@pytest.mark.parametrize("fault", faults(ANCHOR_POINTS))
+@pytest.mark.parametrize("fault", some(faults(ANCHOR_POINTS), 3))
 def test_no_anchor_raises_a_false_alarm(make_place: MakePlace, fault: Fault) -> None:
     place = make_place("sqlite")
     place.prepare()
@@ -44,7 +45,7 @@ def test_no_acknowledged_entry_of_thirty_two_callers_is_lost(
 
 @pytest.mark.req("EI-12")
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("fault", faults(CLAIM_POINTS))
+@pytest.mark.parametrize("fault", some(faults(CLAIM_POINTS), 3))
 def test_a_claim_lives_and_dies_with_its_entry(make_place: MakePlace, database: str, fault: Fault) -> None:
     place = make_place(database)
     place.prepare()
@@ -59,7 +60,7 @@ def test_a_claim_lives_and_dies_with_its_entry(make_place: MakePlace, database: 
 
 
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("point", APPEND_POINTS)
+@pytest.mark.parametrize("point", some(APPEND_POINTS, 3))
 def test_an_error_surfaces_and_nothing_acknowledged_is_lost(make_place: MakePlace, database: str, point: str) -> None:
     place = make_place(database)
     place.prepare()

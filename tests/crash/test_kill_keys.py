@@ -9,6 +9,7 @@ from remit.ids import render_time, system_clock
 from remit.testing.children import Fault
 from tests.crash.cases import KEY_POINTS, ROTATION_POINTS, MakePlace, faults, run
 from tests.crash.place import Place
+from tests.sampling import some
 
 
 def files(place: Place) -> list[str]:
@@ -36,7 +37,7 @@ def what_is_wrong(place: Place) -> list[str]:
     return problems
 
 
-@pytest.mark.parametrize("fault", faults(KEY_POINTS))
+@pytest.mark.parametrize("fault", some(faults(KEY_POINTS), 4))
 def test_making_keys_can_be_interrupted_and_repeated(make_place: MakePlace, fault: Fault) -> None:
     place = make_place("sqlite")
     ended = run(place, "keys", fault, count=1)
@@ -47,7 +48,7 @@ def test_making_keys_can_be_interrupted_and_repeated(make_place: MakePlace, faul
         assert {key.key_id for key in load_keyring(place.keys)} == {key.key_id for key in before}
 
 
-@pytest.mark.parametrize("fault", faults(ROTATION_POINTS))
+@pytest.mark.parametrize("fault", some(faults(ROTATION_POINTS), 4))
 def test_a_rotation_can_be_interrupted_at_any_point(make_place: MakePlace, fault: Fault) -> None:
     place = make_place("sqlite")
     create_keys(place.keys, system_clock)

@@ -9,6 +9,7 @@ from remit.store.migrate import migrate, shipped_migrations
 from remit.testing.children import Fault
 from tests.crash.cases import BOTH, MIGRATION_POINTS, MakePlace, faults, run
 from tests.crash.place import Place, what_was_lost
+from tests.sampling import some
 
 
 def tables(place: Place) -> set[str]:
@@ -22,7 +23,7 @@ def tables(place: Place) -> set[str]:
 
 
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("fault", faults(MIGRATION_POINTS))
+@pytest.mark.parametrize("fault", some(faults(MIGRATION_POINTS), 4))
 def test_a_migration_is_done_or_not_begun(make_place: MakePlace, database: str, fault: Fault) -> None:
     place = make_place(database)
     create_keys(place.keys, system_clock)
@@ -43,7 +44,7 @@ def test_a_migration_is_done_or_not_begun(make_place: MakePlace, database: str, 
 
 
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("point", MIGRATION_POINTS)
+@pytest.mark.parametrize("point", some(MIGRATION_POINTS, 2))
 def test_an_error_in_a_migration_surfaces_and_can_be_mended(make_place: MakePlace, database: str, point: str) -> None:
     place = make_place(database)
     create_keys(place.keys, system_clock)

@@ -12,6 +12,7 @@ from remit.testing.children import Fault, run_child
 from tests.plan_postgres.place import Store, mixed, on_shop
 from tests.plan_road.project import create, plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP, ROLL_BACK
+from tests.sampling import some
 
 BEFORE_INTENT = ["backup.copied", "road.checkpoint_made"]
 BACK = [
@@ -66,7 +67,7 @@ def test_before_the_intent_nothing_has_happened(store: Store, tmp_path: Path, po
 
 
 @pytest.mark.req("PX-20", "PX-28")
-@pytest.mark.parametrize("point", BACK)
+@pytest.mark.parametrize("point", some(BACK, 4))
 def test_what_was_not_committed_is_taken_back_with_its_files(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = recovered(store)
@@ -92,7 +93,7 @@ def test_a_repeat_takes_it_back_and_says_that_it_must_be_approved_again(
 
 
 @pytest.mark.req("PX-20", "PX-28", "PX-29")
-@pytest.mark.parametrize("point", FORWARD)
+@pytest.mark.parametrize("point", some(FORWARD))
 def test_what_was_committed_is_finished_and_can_be_taken_back(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = recovered(store)
@@ -149,7 +150,7 @@ def test_a_recovery_that_is_killed_itself_can_be_repeated(store: Store, tmp_path
 
 
 @pytest.mark.req("PX-19", "PX-28")
-@pytest.mark.parametrize("point", [*ROLLED_BACK, *ROLLED_FORWARD])
+@pytest.mark.parametrize("point", some([*ROLLED_BACK, *ROLLED_FORWARD], 4))
 def test_a_rollback_that_was_killed_ends_with_files_and_rows_that_agree(
     store: Store, tmp_path: Path, point: str
 ) -> None:
