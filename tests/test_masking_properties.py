@@ -93,6 +93,7 @@ def test_any_password_in_a_format_that_quotes_is_hidden(shape: str, secret: str,
 @given(secret=bare_secret, before=neighbours, after=neighbours)
 @example(secret="expired1", before="", after="")
 @example(secret="missing!", before="", after="")
+@example(secret="or.000", before="", after="")
 def test_any_bare_password_is_hidden(shape: str, secret: str, before: str, after: str) -> None:
     # A remark about the password: "missing", "expired".
     assume(not (shape in {"YAML", "prompt", "escaped header"} and secret.isalpha() and secret.islower()))

@@ -23,7 +23,7 @@ _CODE_EXPRESSION = (
 )
 _AFTER_OPTION = (
     r"--?[A-Za-z]|(?:and|are|as|can|flag|for|from|if|in|is|must|needs|on|option|or|requires|should|takes|to|was|when|"
-    r"with)\b"
+    r"with)(?=[.,;:)]*(?:\s|\Z))"
 )
 _WORD_BEFORE = r"([A-Za-z]+)[ _]\Z"
 _STATUS: Final = vocabulary("bad expired invalid malformed missing rejected refused revoked unknown unsupported wrong")
