@@ -85,6 +85,10 @@ FAULT_POINTS: Final = frozenset(
         "elsewhere.rows_kept",
         "elsewhere.noted",
         "elsewhere.committed",
+        "browser.asked",
+        "browser.answered",
+        "browser.released",
+        "browser.ended",
     }
 )
 

@@ -52,6 +52,11 @@ class StateDirectory:
         return self.path / "work"
 
     @property
+    def bell(self) -> Path:
+        """Written to whenever a question to a person is asked or answered, for those who wait to hear of it."""
+        return self.path / "approvals.bell"
+
+    @property
     def settings(self) -> Path:
         return self.path / "workspace.json"
 

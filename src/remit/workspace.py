@@ -29,6 +29,9 @@ from remit.state import StateDirectory, locate_state
 from remit.store.connection import Store
 
 if TYPE_CHECKING:
+    from remit.approval.approvals import Approvals
+    from remit.browsing import Browsing
+    from remit.contracts.browser import ActionResult, Approval
     from remit.contracts.envelope import Envelope
     from remit.contracts.ledger import LedgerHead
     from remit.contracts.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from remit.road import Preview
     from remit.sandbox.fleet import Fleet
     from remit.tasks import Tasks
+    from remit.tokens import Tokens
 
 __all__ = ["Workspace", "WorkspaceSettings", "find_root", "open_store", "read_config", "read_settings"]
 
@@ -91,6 +95,8 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
+        if "browsing" in self.__dict__:
+            self.browsing.close()
         if "fleet" in self.__dict__:
             self.fleet.close()
         if "ledger" in self.__dict__:
@@ -147,6 +153,33 @@ class Workspace:
         rules = PlanRules(lambda: str((self.root / config().root).resolve()), config, self.clock, self.environ)
         return Plans(self.state, rules, keys, lambda: self.ledger, self.fleet)
 
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Questions to a person about the browser's requests, and the answers."""
+        from remit.approval.approvals import Approvals
+        from remit.approval.bell import Bell
+
+        return Approvals(lambda: self.ledger, Bell(self.state.bell), self.clock)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Capability tokens for the browser, and the keys that they are believed by."""
+        from remit.tokens import Tokens
+
+        config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
+        browser = (self.state.keys, lambda: config().browser)
+        return Tokens(*browser, lambda: self.ledger, lambda: self.approvals, self.clock)
+
+    @cached_property
+    def browsing(self) -> Browsing:
+        """The browser of this process. None is started before an action needs it."""
+        from remit.browsing import Browsing
+
+        config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
+        return Browsing(
+            self.state, config, lambda: self.tokens, lambda: self.approvals, lambda: self.ledger, self.clock
+        )
+
     def _bases(self) -> tuple[str, ...]:
         """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
         try:
@@ -198,15 +231,40 @@ class Workspace:
 
     def recover(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
-    ) -> list[Recovered[ExecutionResult] | Recovered[PlanOutcome] | Recovered[RollbackOutcome]]:
-        """Finish or clear away what processes that died had begun, and record each outcome: tasks, plans, rollbacks.
+    ) -> list[Recovered[Any]]:
+        """Finish or clear away what processes that died had begun, and record each outcome.
 
+        Tasks, plans, rollbacks, browser actions and the requests that were held for them, in this order.
         What is left in progress by a living process is not touched and not listed. `presumed_dead` names tasks of
         processes that cannot be seen from here and that the caller knows to be dead; `abandoned`, tasks that cannot be
         settled and shall be closed as they are. A plan is named by its envelope's id, a rollback by its order's.
         """
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
-        return [*self.tasks.recover(**named), *self.plans.recover(**named), *self.plans.recover_rollbacks(**named)]
+        return [
+            *self.tasks.recover(**named),
+            *self.plans.recover(**named),
+            *self.plans.recover_rollbacks(**named),
+            *self.browsing.recover(**named),
+        ]
+
+    def browse(
+        self,
+        action: bytes,
+        token: str,
+        *,
+        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_stored: Callable[[], None] = lambda: None,
+        on_waiting: Callable[[Approval], None] = lambda _: None,
+    ) -> ActionResult:
+        """One browser action under a capability token, in this process's own browser. Sessions last until `close`.
+
+        Whatever happens after parsing comes back as a result. A request that changes something is held until a person
+        has answered, and this call waits for it: `on_waiting` is told what to answer (`approvals.decide`).
+        `on_refusal` is told when nothing was claimed or done; `on_stored`, when it is the result of an earlier call.
+        """
+        from remit.browsing import BrowseHooks
+
+        return self.browsing.browse(action, token, BrowseHooks(on_refusal, on_stored, on_waiting))
 
     def restore_task(
         self,
@@ -251,9 +309,9 @@ class Workspace:
         that goes on after an error is approved all the same with `even_if_it_fails`.
         """
         from remit.authority.envelope import DEFAULT_LIFE
-        from remit.contracts.envelope import Approvals
+        from remit.contracts.envelope import Approvals as Allowances
 
-        approvals = Approvals(
+        approvals = Allowances(
             protected=tuple(protected),
             executable=tuple(executable),
             content=tuple(content),

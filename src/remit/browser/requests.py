@@ -91,7 +91,7 @@ class Gate(Protocol):
         """Of every request that was answered SEND, exactly once; also if it was cut off."""
 
     def refused(self, method: str, url: str, why: str) -> None:
-        """What was turned away without asking `judge`: a place, a body too large, a request that can be read in two ways.
+        """What was turned away without asking `judge`: a place, a body too large, a request of two meanings.
 
         Masked and bounded already. `method` and `url` are empty where they could not be read.
         """

@@ -50,3 +50,6 @@ class Browser(Contract):
     idle_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=900, description="Seconds without an action after which the browser, and its sessions, end."
     )
+    metrics_port: Annotated[int, Field(ge=1, le=65_535)] | None = Field(
+        default=None, description="A port on loopback where the browser host serves /metrics; else on its socket only."
+    )

@@ -17,8 +17,11 @@ _PRIVILEGES: Final = {
         "agent_execution_ledger",
         "agent_execution_confirmation_ledger",
         "agent_execution_access_decision_ledger",
+        "browser_tokens",
+        "browser_token_revocations",
+        "browser_token_uses",
     ),
-    "SELECT, INSERT, UPDATE": ("claims",),
+    "SELECT, INSERT, UPDATE": ("claims", "approvals"),
     "SELECT, INSERT, UPDATE, DELETE": ("agent_execution_current",),
     "SELECT": ("schema_migrations",),
 }

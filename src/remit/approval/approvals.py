@@ -1,0 +1,291 @@
+"""Questions to a person about held requests, and the answers: asked, decided, expired, void, used.
+
+Each step is one entry of the ledger, written in one transaction with the row. A row is believed only as far as a signed
+entry says the same: whoever can write to the database, and has no key, can neither make a yes nor change what it was
+said to. A yes is used once, within its time, for the very request, action and token that it was asked for.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from remit.approval.bell import Bell
+from remit.approval.people import Person
+from remit.approval.refusals import answered, not_approved, overdue, require_other_than_agent, unusable
+from remit.approval.steps import KIND_OF, event_of, shown_of, take_step
+from remit.canonical import canonical_bytes
+from remit.contracts.browser import APPROVAL_SECONDS, Approval, ApprovalState, HTTPPreview
+from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
+from remit.ledger.append import Batch, Ledger
+from remit.ledger.covered import require_covered
+from remit.masking import mask_json, mask_text
+from remit.store.approvals import (
+    ApprovalRow,
+    find_row,
+    insert_row,
+    newest_rows,
+    open_rows,
+    rows_beginning,
+)
+from remit.store.connection import Connection
+from remit.store.owners import is_before_reboot, is_gone, this_process
+from remit.store.tokens import require_not_revoked, revoked_since
+
+MAX_PENDING: Final = 500
+MAX_PENDING_OF_ONE: Final = 50
+"""Questions that one agent may have open. People who are asked about everything stop reading."""
+MOST_LISTED: Final = 1_000
+SHORTEST_PREFIX: Final = 4
+_HOST_DIED: Final = "the process that held the request is gone"
+_REVOKED: Final = "the token was revoked"
+_LAST_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is to be asked: whether exactly this request may be sent, for this action, by this token."""
+
+    agent_id: str
+    token_jti: str
+    action_id: str
+    action_digest: str
+    request_digest: str
+    preview: HTTPPreview
+    screenshot: str | None = None
+
+
+class _Decided(NamedTuple):
+    row: ApprovalRow
+    refusal: Refused | None = None
+
+
+class Approvals:
+    """The questions of one workspace. Safe to use from several threads and processes at once."""
+
+    def __init__(self, ledger: Callable[[], Ledger], bell: Bell, clock: Clock, tenant_id: str = DEFAULT_TENANT) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._tenant_id = tenant_id
+        self.bell = bell
+
+    # --- asking and using: the side of the host that holds the request ------------------------------------------------
+
+    def ask(self, question: Question) -> Approval:
+        """Put a question. It is void as soon as this process is gone, and expires after ten minutes."""
+        tree: Any = mask_json(question.preview.tree())
+        preview = canonical_bytes(HTTPPreview.from_tree(tree, source="preview").tree()).decode()
+
+        def work(batch: Batch) -> ApprovalRow:
+            now = batch.time_in(self._tenant_id)
+            self._close_overdue(batch, now)
+            self._require_room(batch.store, question.agent_id)
+            require_not_revoked(batch.store, self._tenant_id, question.token_jti)
+            row = ApprovalRow(
+                self._tenant_id,
+                uuid7(now),
+                question.agent_id,
+                question.token_jti,
+                question.action_id,
+                question.action_digest,
+                question.request_digest,
+                preview,
+                question.screenshot,
+                this_process(),
+                render_time(now),
+                render_time(now + timedelta(seconds=APPROVAL_SECONDS)),
+                requested_seq=0,
+                state="PENDING",
+                decided_by=None,
+                decided_at=None,
+                reason=None,
+                entry_seq=0,
+            )
+            seq = batch.append(event_of(row, "PENDING", row.agent_id, shown_of(tree))).seq
+            row = row._replace(requested_seq=seq, entry_seq=seq)
+            insert_row(batch.store, row)
+            return row
+
+        return self._told(self._ledger().transact(work))
+
+    def use(
+        self, batch: Batch, approval_id: str, *, request_digest: str, action_digest: str, token_jti: str
+    ) -> Approval:
+        """Spend a yes, in the transaction that records the intent. Refuses, and says why, unless everything fits.
+
+        From here on the request may be sent, once; whatever becomes of it, nobody can use this yes again.
+        """
+        row = find_row(batch.store, self._tenant_id, approval_id)
+        if row is None:
+            raise unusable(approval_id, "there is no such approval")
+        if row.state != "APPROVED":
+            raise not_approved(row)
+        if batch.time_in(self._tenant_id) >= parse_time(row.expires_at):
+            raise overdue(row)
+        bound = {
+            "request": (row.request_digest, request_digest),
+            "action": (row.action_digest, action_digest),
+            "token": (row.token_jti, token_jti),
+        }
+        for what, (asked, given) in bound.items():
+            if asked != given:
+                raise unusable(approval_id, f"the approval is for another {what}")
+        require_not_revoked(batch.store, self._tenant_id, row.token_jti)
+        self._require_evidence(batch.store, row, row.requested_seq, "PENDING")
+        self._require_evidence(batch.store, row, row.entry_seq, "APPROVED")
+        return take_step(batch, row, "USED", this_process()).as_approval()
+
+    def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
+        """Nothing can come of these any more, such as when the page is gone. Those that are closed stay as they are."""
+        return self._close(lambda row: why if row.approval_id in approval_ids else "")
+
+    def void_orphans(self) -> list[Approval]:
+        """Questions whose host is gone: what it held died with it."""
+        return self._close(lambda row: _HOST_DIED if self._is_orphan(row) else "")
+
+    def void_of_token(self, batch: Batch, token_jti: str) -> int:
+        """All that wait for a token which is being revoked, in the same transaction. Ring the bell afterwards."""
+        rows = [row for row in open_rows(batch.store, self._tenant_id) if row.token_jti == token_jti]
+        for row in rows:
+            take_step(batch, row, "VOID", None, _REVOKED)
+        return len(rows)
+
+    # --- looking and deciding: the side of people ---------------------------------------------------------------------
+
+    def listed(self, *states: ApprovalState) -> list[Approval]:
+        """The newest first; without states, all of the last thousand."""
+        self.expire_due()
+        with self._ledger().store.reading() as connection:
+            if states == ("PENDING",):
+                rows = [row for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"][::-1]
+            else:
+                rows = newest_rows(connection, self._tenant_id, states, MOST_LISTED)
+        return [row.as_approval() for row in rows]
+
+    def show(self, approval_id: str) -> Approval:
+        """By its id, or by the beginning of it where that is no other's too."""
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            return self._named(connection, approval_id).as_approval()
+
+    def decide(self, approval_id: str, *, approved: bool, who: Person, reason: str | None = None) -> Approval:
+        """A person's answer. The first one counts; to a question that is closed there is none."""
+        why = mask_text(reason)[:1_000] if reason else None
+
+        def work(batch: Batch) -> _Decided:
+            row = self._named(batch.store, approval_id)
+            require_other_than_agent(row, who)
+            if row.state != "PENDING":
+                raise answered(row)
+            # Closed here, and told afterwards: raised inside, the transaction would not keep it.
+            if batch.time_in(self._tenant_id) >= parse_time(row.expires_at):
+                return _Decided(take_step(batch, row, "EXPIRED", None), overdue(row))
+            if gone := self._why_void(batch.store, row):
+                return _Decided(take_step(batch, row, "VOID", None, gone), unusable(row.approval_id, gone))
+            self._require_evidence(batch.store, row, row.requested_seq, "PENDING")
+            return _Decided(take_step(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
+
+        decided = self._ledger().transact(work)
+        approval = self._told(decided.row)
+        if decided.refusal is not None:
+            raise decided.refusal
+        return approval
+
+    def expire_due(self) -> list[Approval]:
+        """Close what nobody answered, or used, in time. Writes only if there is something to close."""
+        with self._ledger().store.glancing() as connection:
+            last = connection.one(_LAST_TIME, (self._tenant_id,))
+            now = max(render_time(self._clock()), last[0] if last else "")
+            if not any(row.expires_at <= now for row in open_rows(connection, self._tenant_id)):
+                return []
+        return self._close(lambda _: "")
+
+    def wait(self, approval_id: str, timeout: float | None = None) -> Approval:
+        """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
+
+        Woken by the bell; nobody looks again and again.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.bell.listening() as listener:
+            while True:
+                found = self.show(approval_id)
+                left = float("inf") if deadline is None else deadline - time.monotonic()
+                if found.state != "PENDING" or left <= 0:
+                    return found
+                listener.wait(min(left, self.seconds_left(found)))
+
+    def seconds_left(self, approval: Approval) -> float:
+        """Until it expires, by the clock; a little more, so that whoever looks then finds it expired."""
+        return max((parse_time(approval.expires) - self._clock()).total_seconds(), 0) + 0.001
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _named(self, connection: Connection, approval_id: str) -> ApprovalRow:
+        found = find_row(connection, self._tenant_id, approval_id)
+        if found is not None:
+            return found
+        rows = rows_beginning(connection, self._tenant_id, approval_id) if len(approval_id) >= SHORTEST_PREFIX else []
+        if len(rows) == 1:
+            return rows[0]
+        what = "more than one approval begins like this" if rows else "there is no such approval"
+        raise Refused(
+            Reason.STATE_MISSING, what, where=f"approval {approval_id}", next_step="List them: remit approvals"
+        )
+
+    def _close(self, why: Callable[[ApprovalRow], str]) -> list[Approval]:
+        """Void those that there is a reason for, and expire those whose time is over."""
+
+        def work(batch: Batch) -> list[ApprovalRow]:
+            now = batch.time_in(self._tenant_id)
+            closed = [
+                take_step(batch, row, "VOID", None, said)
+                for row in list(open_rows(batch.store, self._tenant_id))
+                if (said := why(row))
+            ]
+            return closed + self._close_overdue(batch, now)
+
+        rows = self._ledger().transact(work)
+        if rows:
+            self.bell.ring()
+        return [row.as_approval() for row in rows]
+
+    def _close_overdue(self, batch: Batch, now: datetime) -> list[ApprovalRow]:
+        due = [row for row in open_rows(batch.store, self._tenant_id) if parse_time(row.expires_at) <= now]
+        return [take_step(batch, row, "EXPIRED", None) for row in due]
+
+    def _require_room(self, connection: Connection, agent_id: str) -> None:
+        asking = [row.agent_id for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"]
+        if len(asking) >= MAX_PENDING or asking.count(agent_id) >= MAX_PENDING_OF_ONE:
+            raise Refused(
+                Reason.RESOURCE_EXHAUSTED,
+                "too many questions wait for an answer already",
+                where=f"agent {agent_id}",
+                next_step="Answer some first: remit approvals",
+            )
+
+    def _why_void(self, connection: Connection, row: ApprovalRow) -> str:
+        if self._is_orphan(row):
+            return _HOST_DIED
+        return _REVOKED if revoked_since(connection, self._tenant_id, row.token_jti) else ""
+
+    def _is_orphan(self, row: ApprovalRow) -> bool:
+        before_reboot = self._ledger().store.dialect == "sqlite" and is_before_reboot(row.host)
+        return before_reboot or is_gone(row.host)
+
+    def _require_evidence(self, connection: Connection, row: ApprovalRow, seq: int, state: ApprovalState) -> None:
+        """That it was asked like this, or answered like this, is somebody's word until a signed entry says so."""
+        entry = require_covered(connection, self._ledger().keyring, self._tenant_id, seq)
+        wanted = f'"bound_digest":"{row.bound_digest}"'
+        if entry.kind != KIND_OF[state] or wanted not in entry.payload or (state == "APPROVED" and not entry.actor):
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                "this approval is not the one that the ledger recorded; nothing was sent",
+                where=f"approval {row.approval_id}",
+                next_step="Keep the database as it is and run `remit ledger verify`.",
+            )
+
+    def _told(self, row: ApprovalRow) -> Approval:
+        self.bell.ring()
+        return row.as_approval()

@@ -1,0 +1,114 @@
+"""A bell that processes of one machine hear at once: somebody answered a question, so look again.
+
+A file in the state directory. Whoever rings writes to it, whoever listens is told by the kernel (inotify). It carries
+nothing: what counts is in the store. A ring that is missed, or made on another machine, costs a few seconds, because
+everybody also looks now and then.
+"""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+LOOK_SECONDS: Final = 5.0
+"""How long a missed ring can go unnoticed."""
+_IN_MODIFY: Final = 0x2
+_MOST: Final = 64 << 10
+_BELL_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Bell:
+    """The bell at one path. Making it touches nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def ring(self) -> None:
+        """Never fails: what it tells of has happened, and is found without it."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._path, _BELL_FILE, 0o600)
+            try:
+                os.pwrite(descriptor, b"\n", 0)
+            finally:
+                os.close(descriptor)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator["Listener"]:
+        """From here on no ring is missed. Listen first, look second, wait third."""
+        listener = self.listen()
+        try:
+            yield listener
+        finally:
+            listener.close()
+
+    def listen(self) -> "Listener":
+        """The same, for whoever closes it himself."""
+        return Listener(self._open())
+
+    def _open(self) -> int:
+        """A descriptor that becomes readable with each ring; -1 where the kernel gives none, for lack of room."""
+        with contextlib.suppress(OSError):
+            os.close(os.open(self._path, _BELL_FILE, 0o600))
+        descriptor: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if descriptor < 0:
+            return -1
+        if _libc.inotify_add_watch(descriptor, os.fsencode(self._path), _IN_MODIFY) < 0:
+            os.close(descriptor)
+            return -1
+        return descriptor
+
+
+class Listener:
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def wait(self, seconds: float) -> None:
+        """Until the next ring, or for so long; but never longer than a ring may go unnoticed."""
+        readable = [self.descriptor] if self.descriptor >= 0 else []
+        if select.select(readable, [], [], max(0.0, min(seconds, LOOK_SECONDS)))[0]:
+            self.drain()
+
+    def drain(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self.descriptor, _MOST):
+                pass
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+class AsyncListener:
+    """One for all who wait in an event loop: a process may have only so many listeners."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[asyncio.Future[None]] = set()
+        self.users = 0
+        if listener.descriptor >= 0:
+            self._loop.add_reader(listener.descriptor, self._heard)
+
+    def next_ring(self) -> "asyncio.Future[None]":
+        """Done with the next ring from now on."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.add(future)
+        future.add_done_callback(self._waiting.discard)
+        return future
+
+    def _heard(self) -> None:
+        self._listener.drain()
+        for future in list(self._waiting):
+            if not future.done():
+                future.set_result(None)
+
+    def close(self) -> None:
+        if self._listener.descriptor >= 0:
+            self._loop.remove_reader(self._listener.descriptor)
+        self._listener.close()

@@ -1,0 +1,56 @@
+"""Who may answer a question: a person that some door has authenticated. An agent never is one.
+
+A `Person` is made by the functions here that authenticate, and by nothing else. Limit: at the command line the person
+is the user of the operating system. An agent that runs as the same user and hides that it is one is not told apart from
+him: run agents as another user, who cannot open the state directory.
+"""
+
+import os
+import pwd
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from remit.errors import Reason, Refused
+
+AGENT_VARIABLES: Final = ("REMIT_AGENT", "REMIT_TOKEN")
+"""Set for whoever acts as an agent: its name, or the token that it acts with."""
+_LONGEST: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who was authenticated: `id` says how and as whom, `name` is what he calls himself."""
+
+    id: str
+    name: str | None = None
+
+    @property
+    def signature(self) -> str:
+        """What the record says about who it was."""
+        return f"{self.id} ({self.name})" if self.name else self.id
+
+
+def person_at_terminal(environ: Mapping[str, str], name: str | None = None) -> Person:
+    """The user of the operating system, who could open this workspace's state. Refused to whoever is an agent."""
+    acting_as = next((variable for variable in AGENT_VARIABLES if environ.get(variable)), None)
+    if acting_as is not None:
+        raise agent_cannot_decide(f"{acting_as} is set, so whoever calls is one")
+    if name is not None and not (name.isprintable() and 0 < len(name) <= _LONGEST):
+        raise Refused(Reason.MALFORMED, f"a name has 1 to {_LONGEST} printable characters", where="--as")
+    return Person(f"os:{_login()}", name)
+
+
+def agent_cannot_decide(why: str) -> Refused:
+    return Refused(
+        Reason.PERMISSION_DENIED,
+        f"this is for a person, and an agent cannot do it: {why}",
+        next_step="Let a person do it, at a terminal of his own.",
+    )
+
+
+def _login() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

@@ -1,0 +1,52 @@
+"""One step in the life of a question: the entry of the ledger, and the row with it."""
+
+from typing import Any, Final
+
+from remit.approval.refusals import answered
+from remit.contracts.browser import ApprovalState
+from remit.ledger.append import Batch
+from remit.ledger.entry import Event
+from remit.store.approvals import ApprovalRow, move_row
+
+KIND_OF: Final[dict[ApprovalState, str]] = {
+    "PENDING": "approval.requested",
+    "APPROVED": "approval.approved",
+    "DENIED": "approval.denied",
+    "EXPIRED": "approval.expired",
+    "VOID": "approval.voided",
+    "USED": "approval.used",
+}
+
+
+def take_step(
+    batch: Batch, row: ApprovalRow, state: ApprovalState, actor: str | None, reason: str | None = None
+) -> ApprovalRow:
+    """One step of the state machine with its entry. The database refuses any other step."""
+    entry = batch.append(event_of(row, state, actor, {"reason": reason} if reason else {}))
+    moved = row._replace(state=state, entry_seq=entry.seq)
+    if state in {"APPROVED", "DENIED"}:
+        moved = moved._replace(decided_by=actor, decided_at=entry.created_at)
+    if state != "USED":
+        moved = moved._replace(reason=reason)
+    if not move_row(batch.store, row, moved):
+        raise answered(row)
+    return moved
+
+
+def event_of(row: ApprovalRow, state: ApprovalState, actor: str | None, more: dict[str, Any]) -> Event:
+    payload = {
+        "approval_id": row.approval_id,
+        "agent_id": row.agent_id,
+        "jti": row.token_jti,
+        "request_digest": row.request_digest,
+        "action_digest": row.action_digest,
+        "bound_digest": row.bound_digest,
+        "expires_at": row.expires_at,
+        **more,
+    }
+    return Event(row.tenant_id, KIND_OF[state], row.action_id, payload, actor=actor)
+
+
+def shown_of(preview: dict[str, Any]) -> dict[str, Any]:
+    """What the ledger keeps of a preview, beside its digest: it is for ever, and small."""
+    return {"method": preview["method"], "url": preview["url"][:2_000], "effect": preview["estimatedEffect"][:2_000]}

@@ -1,0 +1,217 @@
+"""What an action does in a session: looked at first, then done, then waited for until it has come to its end."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from remit.browser.chromium.words import Described, Element
+from remit.browser.gate import Fate, Held, Running
+from remit.browser.masked import cut, host_of, mask_url
+from remit.contracts.browser import Action
+from remit.contracts.browser_errors import DOMAIN_NOT_ALLOWED
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.masking import mask_json, mask_text
+from remit.policy.browser import require_host
+from remit.policy.domains import parse_target
+
+if TYPE_CHECKING:
+    from remit.browser.sessions import Tab  # which loads the browser's driver
+
+NAVIGATE_SECONDS: Final = 30.0
+LOAD_SECONDS: Final = 10.0
+SUBMIT_SECONDS: Final = 5.0
+"""How long a form that was submitted may take to send something."""
+GRACE_SECONDS: Final = 0.03
+"""How long something that a click sets off may take to send something, and still be waited for."""
+MOST_HELD_TOLD: Final = 20
+
+ON_ELEMENTS: Final = frozenset({"click", "type", "submit", "purchase"})
+SUBMITTING: Final = frozenset({"submit", "purchase"})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What an action is about to meet."""
+
+    url: str
+    """Of the page, unmasked."""
+    content_hash: str | None
+    described: Described | None = None
+
+    @property
+    def submits(self) -> bool:
+        return self.described is not None and self.described.submits
+
+
+@dataclass(frozen=True)
+class Acted:
+    """What came of it, masked."""
+
+    output: dict[str, Any]
+    content_hash: str | None
+    picture: bytes | None = field(default=None, repr=False)
+
+
+def element_of(action: Action) -> Element | None:
+    return None if action.selector is None and action.ref is None else Element(action.selector, action.ref)
+
+
+async def look(tab: "Tab", action: Action) -> Looked:
+    """The page is the one that the action names, and the element is there, once, in sight and free. Changes nothing."""
+    if action.type == "navigate":
+        return Looked(tab.page.url, await hash_of(tab))
+    require_same_page(tab.page.url, action.target)
+    element = element_of(action)
+    described = await tab.page.describe(element) if element is not None and action.type in ON_ELEMENTS else None
+    return Looked(tab.page.url, await hash_of(tab), described)
+
+
+def require_same_page(here: str, target: str) -> None:
+    """Origin and path. A page that went elsewhere meanwhile is not the one that somebody meant."""
+    named = parse_target(target)
+    try:
+        found = parse_target(here.partition("#")[0].partition("?")[0])
+    except Refused:
+        found = None
+    if found is None or (found.origin, found.path) != (named.origin, named.path):
+        raise Refused(
+            Reason.HASH_MISMATCH,
+            f"the session is at another page than the action names: {mask_url(here)}",
+            where=mask_url(target),
+            next_step="Look at where the session is (snapshot), and name that page as the target; or navigate.",
+        )
+
+
+def require_unchanged(before: Looked, now: Looked) -> None:
+    """What a person said yes to is still what is there."""
+    if before.url != now.url or _identity(before.described) != _identity(now.described):
+        raise Refused(
+            Reason.HASH_MISMATCH,
+            "the page changed under the approval, so nothing was done",
+            where=mask_url(now.url),
+            next_step="Look at the page again, and ask again.",
+        )
+
+
+def _identity(described: Described | None) -> tuple[Any, ...] | None:
+    if described is None:
+        return None
+    return (described.tag, described.type, described.role, described.name, described.form, described.frame_url)
+
+
+async def act(tab: "Tab", action: Action, looked: Looked, running: Running, domains: Any) -> Acted:
+    """Do it, and wait for what it caused: requests that are held, pages that load. Raises what went wrong."""
+    seen = len(tab.page.events)
+    output: dict[str, Any] = {}
+    picture: bytes | None = None
+    if action.type == "navigate":
+        landed = await tab.page.navigate(action.target, NAVIGATE_SECONDS)
+        _require_allowed_landing(landed.url, running, domains)
+        output["status"] = landed.status
+    elif action.type == "screenshot":
+        picture = await tab.page.screenshot(element_of(action))
+    elif action.type == "snapshot":
+        output["snapshot"] = mask_json(await tab.page.snapshot(element_of(action)))
+    else:
+        await _do(tab, action, looked)
+        await _await_consequences(tab, running, looked.submits or action.type in SUBMITTING)
+        _require_good_end(action, running)
+    events = [{"kind": event.kind, "what": cut(mask_text(event.what), 200)} for event in list(tab.page.events)[seen:]]
+    output |= {
+        "url": mask_url(tab.page.url),
+        "title": cut(mask_text(tab.page.title), 500),
+        "held": [tell_held(held) for held in running.held[:MOST_HELD_TOLD]],
+        "turned_away": [vars_of(each) for each in running.turned_away[:MOST_HELD_TOLD]],
+        "noted": events[:MOST_HELD_TOLD],
+        "confined": tab.chromium.confined,
+    }
+    return Acted(output, await hash_of(tab), picture)
+
+
+async def _do(tab: "Tab", action: Action, looked: Looked) -> None:
+    element = element_of(action) or Element()
+    doing: dict[str, Callable[[], Awaitable[None]]] = {
+        "click": lambda: tab.page.click(element),
+        "type": lambda: tab.page.type(element, action.value or ""),
+        "submit": lambda: tab.page.submit(element),
+        "purchase": lambda: tab.page.submit(element),
+    }
+    if action.type == "type" and looked.described is not None and looked.described.is_secret and action.value:
+        tab.secrets.add(action.value)
+    await doing[action.type]()
+
+
+async def _await_consequences(tab: "Tab", running: Running, submits: bool) -> None:  # noqa: FBT001 - one caller
+    """Until nothing that it caused is held, and nothing new came for a moment."""
+    patience = SUBMIT_SECONDS if submits else GRACE_SECONDS
+    while await tab.gate.stirred(patience):
+        patience = GRACE_SECONDS
+        while pending := [held.done for held in running.held if not held.done.done()]:
+            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        await tab.page.settle(LOAD_SECONDS)
+
+
+def _require_good_end(action: Action, running: Running) -> None:
+    """An action whose request was denied, or of which nobody knows what became, did not succeed."""
+    problems = [held.done.result().problem for held in running.held if held.done.done()]
+    first = next((problem for problem in problems if problem is not None), None)
+    if first is not None:
+        raise first
+    if action.type in SUBMITTING and not running.held:
+        turned = running.turned_away[:1]
+        if turned:
+            raise Refused(
+                Reason.CONSTRAINT_VIOLATED,
+                DOMAIN_NOT_ALLOWED if "host" in turned[0].why else turned[0].why,
+                where="constraints.domains",
+                next_step=f"It was to go to {turned[0].url}.",
+            )
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "nothing was sent",
+            where=mask_url(action.target),
+            next_step="The form may be incomplete, or its page did something else: take a snapshot.",
+        )
+
+
+def _require_allowed_landing(url: str, running: Running, constraints: Any) -> None:
+    """A redirect, or a page, may have led elsewhere: then what is shown is our own notice."""
+    require_host(constraints, host_of(url))
+    shown = mask_url(url).partition("?")[0]
+    stopped = next((each for each in running.turned_away if each.url.partition("?")[0] == shown), None)
+    if stopped is not None:
+        raise Refused(
+            Reason.CONSTRAINT_VIOLATED,
+            f"this place may not be gone to: {stopped.why}",
+            where="constraints.domains",
+            next_step="See `browser` in remit.yaml for ports and private addresses.",
+        )
+
+
+def tell_held(held: Held) -> dict[str, Any]:
+    """What became of a request that was held, as far as that is known."""
+    fate: Fate | None = held.done.result() if held.done.done() else None
+    state = "waiting" if fate is None else "answered" if fate.problem is None else fate.problem.reason.value
+    return {
+        "request_id": held.request.request_id,
+        "method": held.request.method or None,
+        "url": mask_url(held.request.url),
+        "approval_id": held.approval_id,
+        "state": state,
+        "status": None if fate is None else fate.status,
+    }
+
+
+def vars_of(turned_away: Any) -> dict[str, str]:
+    return {"method": turned_away.method, "url": turned_away.url, "why": turned_away.why}
+
+
+async def hash_of(tab: "Tab") -> str | None:
+    """Null where there is no page yet, or one that does not answer: that is for the action itself to say."""
+    if not tab.page.url.startswith(("http://", "https://")):
+        return None
+    with contextlib.suppress(RemitError):
+        return await tab.page.content_hash()
+    return None

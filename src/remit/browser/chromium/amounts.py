@@ -1,0 +1,56 @@
+"""Amounts of money in what a page shows. Pure: text in, values out."""
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from remit.browser.chromium.words import SeenAmount
+from remit.masking.patterns import vocabulary
+
+MOST: Final = 200
+
+_SYMBOLS: Final = {
+    "US$": "USD", "CA$": "CAD", "AU$": "AUD", "NZ$": "NZD", "HK$": "HKD", "R$": "BRL", "$": "USD", "€": "EUR",
+    "£": "GBP", "¥": "JPY", "₹": "INR", "₩": "KRW", "₽": "RUB", "₺": "TRY", "₴": "UAH", "₪": "ILS", "zł": "PLN",
+    "Kč": "CZK", "Fr.": "CHF",
+}  # fmt: skip
+_CODES: Final = vocabulary(
+    "AED AUD BGN BRL CAD CHF CLP CNY COP CZK DKK EUR GBP HKD HUF IDR ILS INR ISK JPY KRW KWD MXN MYR NOK NZD PHP PLN "
+    "RON RSD RUB SAR SEK SGD THB TRY TWD UAH USD VND ZAR"
+)
+
+_MONEY: Final = "|".join(map(re.escape, [*sorted(_SYMBOLS, key=len, reverse=True), *sorted(_CODES)]))
+_GAP: Final = "[ \u00a0\u202f]"
+_NUMBER: Final = rf"\d{{1,12}}(?:(?:[.,'\u2019]|{_GAP}(?=\d{{3}}(?!\d)))\d{{1,3}}){{0,5}}"
+_AMOUNT: Final = re.compile(
+    rf"(?<![\w$])(?P<before>{_MONEY}){_GAP}?(?P<first>{_NUMBER})(?![\w])"
+    rf"|(?<![\w.,])(?P<last>{_NUMBER}){_GAP}?(?P<after>{_MONEY})(?![\w])"
+)
+
+
+def find_amounts(text: str, *, in_form: bool) -> list[SeenAmount]:
+    """In the order of the text. `$` alone is read as USD and `¥` as JPY: a page need not say whose they are."""
+    found = []
+    for match in _AMOUNT.finditer(text):
+        written = match["first"] or match["last"]
+        value = read_number(written)
+        if value is not None:
+            money = match["before"] or match["after"]
+            found.append(SeenAmount(value, _SYMBOLS.get(money, money), match[0], in_form))
+        if len(found) == MOST:
+            break
+    return found
+
+
+def read_number(written: str) -> Decimal | None:
+    """1,234.56 and 1.234,56 alike: the last separator, if one or two digits follow, is that of the decimals."""
+    plain = re.sub(rf"{_GAP}|['\u2019]", "", written)
+    separators = [character for character in plain if character in ".,"]
+    whole, decimals = plain, ""
+    if separators and len(plain) - 1 - plain.rindex(separators[-1]) in (1, 2):
+        whole, _, decimals = plain.rpartition(separators[-1])
+    digits = re.sub("[.,]", "", whole)
+    try:
+        return Decimal(f"{digits}.{decimals}" if decimals else digits)
+    except InvalidOperation:
+        return None

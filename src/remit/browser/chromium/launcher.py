@@ -1,0 +1,232 @@
+"""The program that becomes Chromium: it takes its network and our files away from itself first.
+
+Run by its path, as `python -I -S launcher.py SETTINGS ARGUMENT...`, by whoever thinks that it is Chromium. Standard
+library only, and all of it is loaded at the top: soon after, the folders it comes from may no longer be visible.
+
+In order: namespaces of its own (network, mounts; an ordinary user needs one of users as well), loopback up, listening
+sockets in there, sent to the host over a Unix socket; then the folders are hidden, the user is changed, what was
+inherited is closed, and Chromium is executed in this same process. What goes wrong before that is told to the host.
+"""
+
+import array
+import contextlib
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+from typing import Any, Final, NoReturn
+
+_NEW_MOUNTS: Final = 0x00020000
+_NEW_USERS: Final = 0x10000000
+_NEW_NETWORK: Final = 0x40000000
+_READ_ONLY, _NO_SETUID, _NO_DEVICES, _NO_PROGRAMS = 1, 2, 4, 8
+_RECURSIVE, _PRIVATE = 1 << 14, 1 << 18
+_GET_FLAGS, _SET_FLAGS = 0x8913, 0x8914
+_PARENT_DEATH, _NO_NEW_PRIVILEGES = 1, 38
+_DETACH: Final = 2
+
+PIPE: Final = (3, 4)
+"""Where Playwright speaks to Chromium, whose end is Chromium's end."""
+
+BACKLOG: Final = 128
+SCRATCH: Final = "/tmp"  # noqa: S108 - one of our own is mounted there
+_GENERAL: Final = (SCRATCH, "/var/tmp", "/run", "/dev/shm", "/home", "/root")  # noqa: S108
+"""Hidden as well, unless Chromium itself lies there: other people's files, and sockets that lead out of here."""
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """What could not be done, and what the kernel said."""
+
+    def __init__(self, what: str, code: int = 0) -> None:
+        super().__init__(what)
+        self.told = {"what": what, "errno": code}
+
+
+def main(settings_path: str, arguments: list[str]) -> NoReturn:
+    with open(settings_path, encoding="utf-8") as file:
+        settings = json.load(file)
+    door = _connect(settings["door"])
+    try:
+        listeners = _confine(settings) if settings["confined"] else []
+        ports = [listener.getsockname()[1] for listener in listeners]
+        message = json.dumps({"ports": ports}).encode()
+        descriptors = array.array("i", [listener.fileno() for listener in listeners])
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if listeners else []
+        door.sendmsg([message], rights)
+        _become(settings, arguments, door)
+    except (Failed, OSError) as problem:
+        told = problem.told if isinstance(problem, Failed) else {"what": str(problem), "errno": problem.errno or 0}
+        with contextlib.suppress(OSError):
+            door.send(json.dumps({"failed": told}).encode())
+    os._exit(1)
+
+
+def _connect(path: str) -> socket.socket:
+    """By way of its folder: the address of a Unix socket may have at most 107 bytes, and a folder's path has more."""
+    folder = os.open(os.path.dirname(path), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    door.connect(f"/proc/self/fd/{folder}/{os.path.basename(path)}")
+    os.close(folder)
+    return door
+
+
+# --- confinement -----------------------------------------------------------------------------------------------------
+
+
+def _confine(settings: dict[str, Any]) -> list[socket.socket]:
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        _require(_libc.unshare(_NEW_NETWORK | _NEW_MOUNTS), "make a network namespace")
+    else:
+        _require(_libc.unshare(_NEW_USERS | _NEW_NETWORK | _NEW_MOUNTS), "make a user and a network namespace")
+        _write("/proc/self/setgroups", "deny")
+        _write("/proc/self/uid_map", f"{user} {user} 1")
+        _write("/proc/self/gid_map", f"{group} {group} 1")
+    _bring_loopback_up()
+    listeners = [_listen() for _ in range(settings["listeners"])]
+    _hide_folders(settings)
+    return listeners
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+    except OSError as problem:
+        raise Failed(f"write {path}", problem.errno or 0) from problem
+
+
+def _bring_loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        asked = struct.pack("16sh22x", b"lo", 0)
+        flags = struct.unpack("16sh22x", fcntl.ioctl(control, _GET_FLAGS, asked))[1]
+        fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh22x", b"lo", flags | 1))
+
+
+def _listen() -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _hide_folders(settings: dict[str, Any]) -> None:
+    """An empty folder of memory over each. It takes rights from nobody else: only this process sees it."""
+    _mount(None, "/", None, _RECURSIVE | _PRIVATE, "")
+    program = os.path.realpath(settings["executable"])
+    needed = {program, settings["executable"]}
+    hidden = [os.path.realpath(folder) for folder in settings["hidden"]]
+    for folder in hidden:
+        if any(_lies_below(path, folder) for path in needed):
+            raise Failed(f"hide {folder}, in which Chromium itself lies", errno.EBUSY)
+    hidden += [folder for folder in _GENERAL if not any(_lies_below(path, folder) for path in needed)]
+    if SCRATCH not in hidden:
+        raise Failed(f"use a Chromium that lies below {SCRATCH}", errno.EBUSY)
+    secured = _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS
+    # The outermost first: what lies below is gone with it, and must not be there when its turn comes.
+    for folder in sorted({os.path.realpath(folder) for folder in hidden}):
+        if not os.path.isdir(folder):
+            continue
+        if folder in (SCRATCH, "/dev/shm"):  # noqa: S108
+            _mount("tmpfs", folder, "tmpfs", secured, "mode=1777,size=1g")
+        else:
+            _mount("tmpfs", folder, "tmpfs", secured | _READ_ONLY, "mode=0555,size=4k")
+
+
+def _lies_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str) -> None:
+    words = [None if word is None else os.fsencode(word) for word in (source, target, kind)]
+    result = _libc.mount(*words, ctypes.c_ulong(flags), data.encode())
+    _require(result, f"hide {target}")
+
+
+# --- becoming Chromium -----------------------------------------------------------------------------------------------
+
+
+def _become(settings: dict[str, Any], arguments: list[str], door: socket.socket) -> NoReturn:
+    if not settings["confined"]:
+        os.makedirs(settings["profile"], mode=0o700, exist_ok=True)
+    home = SCRATCH if settings["confined"] else settings["profile"]
+    if settings["user"] is not None:
+        user, group = settings["user"]
+        if not settings["confined"]:
+            os.chown(home, user, group)
+        os.setgroups([])
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+    profile = os.path.join(home, "profile")
+    os.umask(0o077)
+    os.makedirs(profile, exist_ok=True)
+    if _can_make_user_namespace():
+        # Else Chromium's own sandbox needs its set-user-ID helper, which this would switch off.
+        _require(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "give up new privileges")
+    # After the change of user, which would take it back. Kept by what is executed, unless that changes the user again.
+    _require(_libc.prctl(_PARENT_DEATH, int(signal.SIGKILL), 0, 0, 0), "die with its parent")
+    executable = settings["executable"]
+    if not os.access(executable, os.X_OK):
+        raise Failed(f"execute {executable} as user {os.geteuid()}", errno.EACCES)
+    environ = {
+        "PATH": os.defpath,
+        "HOME": home,
+        "TMPDIR": home,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "XDG_RUNTIME_DIR": home,
+    }
+    os.chdir("/")
+    words = [executable, *_own_arguments(arguments, profile)]
+    _close_all_but({0, 1, 2, *PIPE, door.fileno()})
+    for standard in PIPE:
+        os.set_inheritable(standard, True)
+    # The door closes with the exec: the host knows by that, and by no message, that this was the last step.
+    os.execve(executable, words, environ)  # noqa: S606 - that is what this program is for
+
+
+def _own_arguments(arguments: list[str], profile: str) -> list[str]:
+    """The profile is ours. Of an option that is given twice Chromium reads the last: lists of features are joined."""
+    kept: list[str] = []
+    features: dict[str, list[str]] = {}
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if name == "--user-data-dir":
+            kept.append(f"{name}={profile}")
+        elif name in ("--disable-features", "--enable-features"):
+            features.setdefault(name, []).extend(value.split(","))
+        else:
+            kept.append(argument)
+    # What is no option is an address to open, and comes last.
+    options = [f"{name}={','.join(dict.fromkeys(values))}" for name, values in features.items()]
+    return [*options, *kept]
+
+
+def _can_make_user_namespace() -> bool:
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if _libc.unshare(_NEW_USERS) == 0 else 1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _close_all_but(kept: set[int]) -> None:
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
+
+
+def _require(result: int, what: str) -> None:
+    if result < 0:
+        raise Failed(what, ctypes.get_errno())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,264 @@
+// What is looked at in a page, in a world of our own: the page's scripts cannot reach this code or change what it calls.
+// The document still can: an <input name="action"> hides form.action, an <img name="body"> hides document.body, in
+// every world. So nothing is read from a node by its name; all of it goes through the prototypes.
+function (method, argument) {
+  const reader = (prototype, name) => {
+    const get = Object.getOwnPropertyDescriptor(prototype, name).get;
+    return (node) => Reflect.apply(get, node, []);
+  };
+  const caller = (prototype, name) => {
+    const run = prototype[name];
+    return (node, ...words) => Reflect.apply(run, node, words);
+  };
+
+  const all = caller(Document.prototype, "querySelectorAll");
+  const rootElement = reader(Document.prototype, "documentElement");
+  const rootOf = caller(Node.prototype, "getRootNode");
+  const parentOf = reader(Node.prototype, "parentNode");
+  const isConnected = reader(Node.prototype, "isConnected");
+  const typeOf = reader(Node.prototype, "nodeType");
+  const tagOf = (node) => reader(Element.prototype, "localName")(node);
+  const attribute = caller(Element.prototype, "getAttribute");
+  const has = caller(Element.prototype, "hasAttribute");
+  const matches = caller(Element.prototype, "matches");
+  const boxOf = caller(Element.prototype, "getBoundingClientRect");
+  const boxesOf = caller(Element.prototype, "getClientRects");
+  const isVisible = caller(Element.prototype, "checkVisibility");
+  const slotOf = reader(Element.prototype, "assignedSlot");
+  const serialised = reader(Element.prototype, "outerHTML");
+  const isHtml = (node) => node instanceof HTMLElement;
+  const is = (node, ...tags) => isHtml(node) && tags.includes(tagOf(node));
+
+  const FORM_OF = { button: HTMLButtonElement, input: HTMLInputElement, select: HTMLSelectElement,
+    textarea: HTMLTextAreaElement, fieldset: HTMLFieldSetElement, output: HTMLOutputElement,
+    object: HTMLObjectElement };
+  const formOf = (node) => {
+    if (is(node, "form")) return node;
+    const kind = isHtml(node) ? FORM_OF[tagOf(node)] : undefined;
+    if (kind) return reader(kind.prototype, "form")(node);
+    for (let near = node; near; near = above(near)) if (is(near, "form")) return near;
+    return null;
+  };
+  const typeOfControl = (node) => is(node, "input") ? reader(HTMLInputElement.prototype, "type")(node)
+    : is(node, "button") ? reader(HTMLButtonElement.prototype, "type")(node) : "";
+  const isSubmitter = (node) => ["submit", "image"].includes(typeOfControl(node));
+
+  // The element around it as it is drawn: out of a slot, and out of a shadow root, open or closed.
+  const above = (node) => {
+    const slot = node instanceof Element ? slotOf(node) : null;
+    const parent = slot ?? parentOf(node);
+    return parent instanceof ShadowRoot ? reader(ShadowRoot.prototype, "host")(parent) : parent;
+  };
+  const isWithin = (node, outer) => {
+    for (let near = node; near; near = above(near)) if (near === outer) return true;
+    return false;
+  };
+  const shown = (node) => {
+    if (!(node instanceof Element)) return "nothing";
+    const id = attribute(node, "id");
+    return `<${tagOf(node)}${id ? ` id="${id.slice(0, 80)}"` : ""}>`;
+  };
+
+  // What a click on it sets off by itself, scripts apart: the nearest of these around it.
+  const activated = (node) => {
+    for (let near = node; near instanceof Element; near = above(near)) {
+      if (is(near, "button", "input", "summary") || (is(near, "a", "area") && has(near, "href"))) return near;
+      if (is(near, "label")) return reader(HTMLLabelElement.prototype, "control")(near) ?? near;
+    }
+    return node;
+  };
+
+  const submission = (form, button) => {
+    const own = (name) => button && has(button, `form${name}`);
+    const prototype = is(button, "button") ? HTMLButtonElement.prototype : HTMLInputElement.prototype;
+    const read = (name, label) => own(name) ? reader(prototype, label)(button)
+      : reader(HTMLFormElement.prototype, name)(form);
+    const elements = Array.from(reader(HTMLFormElement.prototype, "elements")(form)).slice(0, 500);
+    const fields = elements.filter((node) => is(node, "input", "select", "textarea", "button"))
+      .map((node) => attribute(node, "name") ?? "").filter((name) => name !== "");
+    return {
+      method: read("method", "formMethod").toUpperCase(),
+      action: read("action", "formAction") || document.URL,
+      target: (read("target", "formTarget") || "").slice(0, 200),
+      fields: Array.from(new Set(fields.map((name) => name.slice(0, 200)))),
+    };
+  };
+
+  const inside = (box) => {
+    const left = Math.max(box.left, 0), top = Math.max(box.top, 0);
+    const right = Math.min(box.right, innerWidth), bottom = Math.min(box.bottom, innerHeight);
+    return right - left >= 1 && bottom - top >= 1 ? { x: (left + right) / 2, y: (top + bottom) / 2 } : null;
+  };
+  const atPoint = (node, point) => {
+    const root = rootOf(node);
+    const prototype = root instanceof ShadowRoot ? ShadowRoot.prototype : Document.prototype;
+    return caller(prototype, "elementFromPoint")(root, point.x, point.y);
+  };
+  const asBox = (box) => ({ x: box.left, y: box.top, width: box.width, height: box.height });
+
+  const secretWords = (node) => [attribute(node, "name"), attribute(node, "id"), attribute(node, "aria-label"),
+    attribute(node, "placeholder"), attribute(node, "autocomplete")].filter(Boolean).map((word) => word.slice(0, 200));
+
+  const TEXT_TYPES = ["text", "search", "url", "tel", "email", "password"];
+  const SET_TYPES = ["number", "date", "datetime-local", "month", "time", "week", "color", "range"];
+  const howToType = (node) => {
+    if (is(node, "textarea")) return "insert";
+    if (is(node, "select")) return "choose";
+    if (is(node, "input")) {
+      const type = typeOfControl(node);
+      return TEXT_TYPES.includes(type) ? "insert" : SET_TYPES.includes(type) ? "set" : "never";
+    }
+    return isHtml(node) && reader(HTMLElement.prototype, "isContentEditable")(node) ? "insert" : "never";
+  };
+  const isReadOnly = (node) => is(node, "input", "textarea") && has(node, "readonly");
+
+  const dispatch = caller(EventTarget.prototype, "dispatchEvent");
+  const changed = (node) => {
+    dispatch(node, new Event("input", { bubbles: true, composed: true }));
+    dispatch(node, new Event("change", { bubbles: true }));
+  };
+
+  // By a symbol: a name could be that of an element, which the window offers under it.
+  const world = globalThis, GUARD = Symbol.for("remit");
+
+  const methods = {
+    find: (_, selector) => {
+      let found;
+      try { found = all(document, selector); } catch { return -1; }
+      return found.length === 1 ? found[0] : found.length;
+    },
+    isThere: (node) => typeOf(node) === 1 && isConnected(node),
+    scroll: (node) => {
+      caller(Element.prototype, "scrollIntoView")(node, { block: "center", inline: "center", behavior: "instant" });
+    },
+    // All that is needed before a press, in one look.
+    look: (node) => {
+      if (!methods.aim(node).point) methods.scroll(node);
+      return { ...methods.describe(node), aimed: methods.aim(node) };
+    },
+    describe: (node) => {
+      const acts = activated(node), form = formOf(node);
+      const button = isSubmitter(acts) && formOf(acts) ? acts : null;
+      const owner = button ? formOf(button) : form;
+      return {
+        tag: tagOf(node),
+        type: typeOfControl(node),
+        visible: isVisible(node, { opacityProperty: true, visibilityProperty: true }) && boxesOf(node).length > 0,
+        enabled: !matches(node, ":disabled") && !matches(acts, ":disabled") &&
+          attribute(node, "aria-disabled") !== "true",
+        isPassword: typeOfControl(node) === "password",
+        words: secretWords(node),
+        typing: howToType(node),
+        readOnly: isReadOnly(node),
+        submits: button !== null && !matches(button, ":disabled"),
+        isSubmitter: isSubmitter(node),
+        form: owner ? submission(owner, button) : null,
+        href: is(acts, "a", "area") ? (reader(is(acts, "a") ? HTMLAnchorElement.prototype :
+          HTMLAreaElement.prototype, "href")(acts) || null) : null,
+      };
+    },
+    // Where to press, in this frame's own coordinates; or what is in the way.
+    aim: (node) => {
+      for (const box of Array.from(boxesOf(node)).slice(0, 20)) {
+        const point = inside(box);
+        if (!point) continue;
+        const hit = atPoint(node, point);
+        return hit && isWithin(hit, node) ? { point, box: asBox(boxOf(node)) } : { covered: shown(hit) };
+      }
+      return { outside: true, box: asBox(boxOf(node)) };
+    },
+    box: (node) => asBox(boxOf(node)),
+    isAt: (node, point) => { const hit = atPoint(node, point); return hit !== null && isWithin(hit, node); },
+    // From now on, until the next click has passed, a press that does not hit the element does nothing by itself.
+    guard: (node) => {
+      world[GUARD]?.end();
+      const aimed = methods.aim(node);
+      if (!aimed.point) return aimed;
+      const names = ["pointerdown", "mousedown", "pointerup", "mouseup", "click", "auxclick", "dblclick"];
+      let say;
+      const verdict = new Promise((resolve) => { say = resolve; });
+      const look = (event) => {
+        if (!event.isTrusted) return;
+        const path = event.composedPath();
+        // Of a closed shadow root the path shows its host only.
+        const hit = path.includes(node) || (rootOf(node) instanceof ShadowRoot && isWithin(node, path[0]));
+        if (!hit) {
+          event.preventDefault();
+          event.stopImmediatePropagation();
+        }
+        if (event.type === "mousedown") say(hit ? "hit" : `missed ${shown(path[0])}`);
+        if (event.type === "click") setTimeout(end, 0);
+      };
+      const end = () => { names.forEach((name) => removeEventListener(name, look, true)); say("missed everything"); };
+      for (const name of names) addEventListener(name, look, { capture: true, passive: false });
+      world[GUARD] = { verdict, end };
+      return aimed;
+    },
+    // Asked before the press: once a click leads elsewhere, nobody can ask this document any more.
+    verdict: () => world[GUARD].verdict,
+    unguard: () => world[GUARD]?.end(),
+    select: (node) => {
+      caller(HTMLElement.prototype, "focus")(node, { preventScroll: true });
+      if (is(node, "input")) caller(HTMLInputElement.prototype, "select")(node);
+      else if (is(node, "textarea")) caller(HTMLTextAreaElement.prototype, "select")(node);
+      else getSelection().selectAllChildren(node);
+      const root = rootOf(node);
+      const prototype = root instanceof ShadowRoot ? ShadowRoot.prototype : Document.prototype;
+      const active = reader(prototype, "activeElement")(root);
+      return active === node || (active !== null && isWithin(node, active) && howToType(node) === "insert" &&
+        !is(node, "input", "textarea"));
+    },
+    set: (node, text) => {
+      Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(node, text);
+      changed(node);
+      return reader(HTMLInputElement.prototype, "value")(node) === text;
+    },
+    choose: (node, text) => {
+      const options = Array.from(reader(HTMLSelectElement.prototype, "options")(node));
+      const value = reader(HTMLOptionElement.prototype, "value"), label = reader(HTMLOptionElement.prototype, "label");
+      const found = options.filter((option) => value(option) === text || label(option) === text);
+      if (found.length !== 1 || matches(found[0], ":disabled")) return false;
+      Object.getOwnPropertyDescriptor(HTMLOptionElement.prototype, "selected").set.call(found[0], true);
+      changed(node);
+      return true;
+    },
+    submit: (node) => {
+      const form = formOf(node);
+      // Later, so that this answer is out before the page goes.
+      setTimeout(() => caller(HTMLFormElement.prototype, "requestSubmit")(form), 0);
+    },
+    fields: () => Array.from(all(document, "input, textarea")).slice(0, 2000).map((node) => ({
+      type: typeOfControl(node),
+      words: secretWords(node),
+      value: (is(node, "input") ? reader(HTMLInputElement.prototype, "value")(node)
+        : reader(HTMLTextAreaElement.prototype, "value")(node)).slice(0, 500),
+      box: asBox(boxOf(node)),
+    })).filter((field) => field.box.width > 0 && field.box.height > 0),
+    serialise: () => {
+      const root = rootElement(document);
+      return { url: document.URL, html: root ? serialised(root) : "" };
+    },
+    text: (node) => {
+      const form = node instanceof Element ? formOf(node) : null;
+      const read = reader(HTMLElement.prototype, "innerText");
+      const root = rootElement(document);
+      return {
+        form: form ? read(form).slice(0, 100000) : "",
+        page: root instanceof HTMLElement ? read(root).slice(0, 200000) : "",
+      };
+    },
+    owner: (node) => {
+      const style = getComputedStyle(node);
+      const edge = (name) => parseFloat(style.getPropertyValue(name)) || 0;
+      const box = boxOf(node);
+      const width = reader(HTMLElement.prototype, "offsetWidth")(node);
+      const height = reader(HTMLElement.prototype, "offsetHeight")(node);
+      return {
+        x: box.left + edge("border-left-width") + edge("padding-left"),
+        y: box.top + edge("border-top-width") + edge("padding-top"),
+        straight: Math.abs(box.width - width) < 1 && Math.abs(box.height - height) < 1,
+      };
+    },
+  };
+  return methods[method](this, argument);
+}

@@ -1,0 +1,220 @@
+"""One running Chromium: started confined, watched, and certainly ended."""
+
+import asyncio
+import contextlib
+import os
+import select
+import shutil
+import signal
+import socket
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from playwright.async_api import Browser as Driven
+from playwright.async_api import Playwright, async_playwright
+
+from remit.browser.chromium.failures import PlaywrightError
+from remit.browser.chromium.handover import LISTENERS, Handover, Received
+from remit.browser.chromium.painting import Painter
+from remit.browser.chromium.program import LEFT_OUT, find_program, find_user, options, require_version
+from remit.browser.chromium.session import Session, new_session
+from remit.contracts.browser_config import Browser
+from remit.durable import make_private_directory
+from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
+
+START_SECONDS: Final = 30.0
+END_SECONDS: Final = 5.0
+
+
+class Chromium:
+    """Its only way out are the listeners that `take_listener` hands out, unless `confined` is False.
+
+    `closed` is set when Chromium is gone, for whatever reason. All methods belong to the event loop it was made in.
+    """
+
+    def __init__(self, playwright: Playwright, *, confined: bool, profile: str | None) -> None:
+        self._playwright = playwright
+        self._profile = profile
+        self._driven: Driven | None = None
+        self._painter: Painter | None = None
+        self._listeners: dict[int, socket.socket] = {}
+        self._free: list[int] = []
+        self._watch = -1
+        self._pid = -1
+        self.confined = confined
+        self.closed = asyncio.Event()
+
+    @classmethod
+    async def launch(
+        cls,
+        config: Browser,
+        *,
+        run_folder: Path,
+        hidden: Sequence[Path],
+        spki: str,
+        unsafe: bool = False,
+        search_path: str | None = None,
+    ) -> Self:
+        """`run_folder` is made if it is not there; it must be nobody else's. `hidden` are folders kept from Chromium.
+
+        Raises EnvironmentFailed where there is no Chromium, where it does not start, or where it cannot be confined;
+        `unsafe` then starts it without.
+        """
+        executable = find_program(config, os.environ.get("PATH", os.defpath) if search_path is None else search_path)
+        user = find_user(config, os.geteuid())
+        make_private_directory(run_folder)
+        profile = None if not unsafe else tempfile.mkdtemp(prefix="remit-browser-")
+        handover = Handover(
+            run_folder,
+            {
+                "confined": not unsafe,
+                "executable": executable,
+                "hidden": [str(folder) for folder in hidden],
+                "user": user,
+                "profile": profile,
+            },
+        )
+        playwright = await async_playwright().start()
+        self = cls(playwright, confined=not unsafe, profile=profile)
+        try:
+            await self._start(handover, spki)
+        except BaseException:
+            await self.close()
+            raise
+        finally:
+            handover.close()
+        return self
+
+    async def _start(self, handover: Handover, spki: str) -> None:
+        launching = asyncio.ensure_future(
+            self._playwright.chromium.launch(
+                executable_path=handover.program,
+                args=options(spki),
+                ignore_default_args=list(LEFT_OUT),
+                chromium_sandbox=True,
+                handle_sigint=False,
+                handle_sigterm=False,
+                handle_sighup=False,
+                timeout=START_SECONDS * 1_000,
+                env={},
+            )
+        )
+        receiving = asyncio.ensure_future(handover.receive())
+        try:
+            await asyncio.wait({launching, receiving}, timeout=START_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
+            if receiving.done():
+                self._take_over(receiving.result())
+            self._driven = await launching
+            if not receiving.done():
+                raise EnvironmentFailed(Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium did not report")
+        except PlaywrightError as problem:
+            raise _did_not_start(problem) from problem
+        finally:
+            for task in (launching, receiving):
+                if not task.done():
+                    task.cancel()
+            await asyncio.gather(launching, receiving, return_exceptions=True)
+        self._driven.on("disconnected", lambda _: self.closed.set())
+        require_version(self._driven.version)
+
+    def _take_over(self, received: Received) -> None:
+        self._pid = received.pid
+        self._listeners = received.listeners
+        if not self.confined:
+            self._listeners = dict(_listen_here() for _ in range(LISTENERS))
+        self._free = list(self._listeners)
+        with contextlib.suppress(ProcessLookupError):
+            self._watch = os.pidfd_open(received.pid)
+            asyncio.get_running_loop().add_reader(self._watch, self._noticed_its_end)
+
+    def _noticed_its_end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._watch)
+        self.closed.set()
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    def take_listener(self) -> tuple[int, socket.socket]:
+        """A port for one session, and the socket on which its requests arrive: the caller's to close."""
+        if not self._free:
+            raise EnvironmentFailed(
+                Reason.RESOURCE_EXHAUSTED,
+                f"{len(self._listeners)} browser sessions are open, and no more can be",
+                next_step="End one of them, or wait until one has been idle for too long.",
+            )
+        port = self._free.pop(0)
+        return port, self._listeners[port].dup()
+
+    def give_back(self, port: int) -> None:
+        """When the session that used it is closed. What it had still asked for must not reach the next one."""
+        if port not in self._listeners or port in self._free:
+            raise Misuse(Reason.MISUSE, f"port {port} was not taken")
+        listener = self._listeners[port]
+        listener.setblocking(False)
+        with contextlib.suppress(OSError):
+            while True:
+                listener.accept()[0].close()
+        self._free.append(port)
+
+    async def open_session(self, port: int) -> Session:
+        if self._driven is None or self.closed.is_set():
+            raise EnvironmentFailed(Reason.EFFECT_FAILED, "the browser has ended", next_step="Begin again.")
+        if self._painter is None:
+            self._painter = Painter(self._driven)
+        return await new_session(self._driven, port, self._painter)
+
+    async def close(self) -> None:
+        """Whatever state it is in. No process and no folder of it is left."""
+        if self._driven is not None:
+            await _try(self._driven.close)
+        if self._watch >= 0:
+            with contextlib.suppress(ValueError, OSError):
+                asyncio.get_running_loop().remove_reader(self._watch)
+            await asyncio.to_thread(_end, self._pid, self._watch)
+            os.close(self._watch)
+            self._watch = -1
+        await _try(self._playwright.stop)
+        for listener in self._listeners.values():
+            listener.close()
+        self._listeners, self._free = {}, []
+        self.closed.set()
+        if self._profile is not None:
+            shutil.rmtree(self._profile, ignore_errors=True)
+
+
+def _listen_here() -> tuple[int, socket.socket]:
+    listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+    return listener.getsockname()[1], listener
+
+
+async def _try(end: Callable[[], Awaitable[None]]) -> None:
+    """An ending that fails or hangs is no reason not to go on ending."""
+    with contextlib.suppress(PlaywrightError, RemitError, TimeoutError):
+        async with asyncio.timeout(END_SECONDS):
+            await end()
+
+
+def _end(pid: int, watch: int) -> None:
+    """Its process group is its own, since the driver detaches it: whatever is left of it goes too."""
+    ended = select.poll()
+    ended.register(watch, select.POLLIN)
+    if not ended.poll(END_SECONDS * 1_000):
+        signal.pidfd_send_signal(watch, signal.SIGKILL)
+        ended.poll(END_SECONDS * 1_000)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _did_not_start(problem: PlaywrightError) -> EnvironmentFailed:
+    """Of its log, the lines that a person can do something about."""
+    lines = [line.strip(" -") for line in problem.message.splitlines()]
+    told = [line for line in lines if "[err]" in line or "sandbox" in line.lower()]
+    words = " ".join(told[:3]) or (lines[0] if lines else "no word from it")
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"Chromium did not start: {words}",
+        next_step="Start it by hand as the same user and see what it says; `remit doctor` tells more.",
+    )

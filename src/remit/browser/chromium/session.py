@@ -1,0 +1,367 @@
+"""One session: one context of Chromium, one page in it, and what an action may do there.
+
+Nothing is shared with another session. The page is never believed: it is looked at in a world of our own, dialogs are
+answered no, other windows are closed, downloads and file choosers come to nothing. Requests are not judged here: each
+of them has to pass the session's listener.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+from playwright.async_api import Browser, BrowserContext, CDPSession, Dialog, Download, FileChooser, Frame, Page
+
+from remit.browser.chromium.amounts import find_amounts
+from remit.browser.chromium.failures import CALL_SECONDS, PlaywrightError, within
+from remit.browser.chromium.frames import Documents, Found, ask, call
+from remit.browser.chromium.painting import Painter
+from remit.browser.chromium.picture import take_picture
+from remit.browser.chromium.pressing import Aimed, outline_of, place_of, press
+from remit.browser.chromium.program import VIEWPORT
+from remit.browser.chromium.secrecy import is_secret_field
+from remit.browser.chromium.snapshot import take_snapshot
+from remit.browser.chromium.words import Box, Described, Element, Form, Landed, Noted, SeenAmount
+from remit.errors import EnvironmentFailed, Reason, Refused
+
+START: Final = "about:blank"
+MOST_NOTED: Final = 100
+REASON_SECONDS: Final = 2.0
+CLOSE_SECONDS: Final = 5.0
+
+_MOST_NAVIGATIONS: Final = 500
+
+
+async def new_session(browser: Browser, port: int, painter: Painter) -> "Session":
+    async with within(CALL_SECONDS, "open a session"):
+        context = await browser.new_context(
+            proxy={"server": f"http://127.0.0.1:{port}", "bypass": "<-loopback>"},
+            accept_downloads=False,
+            bypass_csp=False,
+            ignore_https_errors=False,
+            java_script_enabled=True,
+            locale="en-US",
+            permissions=[],
+            service_workers="allow",
+            timezone_id="UTC",
+            viewport={"width": VIEWPORT[0], "height": VIEWPORT[1]},
+        )
+        page = await context.new_page()
+        cdp = await context.new_cdp_session(page)
+        session = Session(context, page, cdp, painter)
+        await session.prepare()
+    return session
+
+
+class _Looked(NamedTuple):
+    found: Found
+    described: Described
+    place: Aimed
+    typing: str
+    """How text is put in: insert, set, choose, or never."""
+
+
+class Session:
+    """All methods raise Refused(ELEMENT_MISSING) for an element that is not there once, in sight and free, and
+    EnvironmentFailed where the page or the browser does not answer in time, or died.
+    """
+
+    def __init__(self, context: BrowserContext, page: Page, cdp: CDPSession, painter: Painter) -> None:
+        self._context = context
+        self._page = page
+        self._painter = painter
+        listeners = {"Page.frameRequestedNavigation": self._noted_navigation}
+        self._documents = Documents(context, page, cdp, listeners)
+        self._navigations: deque[tuple[str, str]] = deque(maxlen=_MOST_NAVIGATIONS)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_dead = False
+        self.events: deque[Noted] = deque(maxlen=MOST_NOTED)
+        self.title = ""
+        context.on("page", self._close_popup)
+        page.on("dialog", self._answer)
+        page.on("download", self._cancel)
+        page.on("filechooser", self._leave_unanswered)
+        page.on("crash", lambda _: self._died("crash"))
+        page.on("close", lambda _: self._died("closed"))
+        page.on("frameattached", self._watch_frame)
+        page.on("framenavigated", self._watch_frame)
+
+    async def prepare(self) -> None:
+        await self._documents.prepare(self._documents.main)
+
+    @property
+    def url(self) -> str:
+        return self._page.url
+
+    # --- what an action does -----------------------------------------------------------------------------------------
+
+    async def navigate(self, url: str, timeout: float) -> Landed:  # noqa: ASYNC109 - each caller has its own
+        """To a page on the web; nothing else is one. Returns when it is loaded, or the time is over."""
+        if not url.lower().startswith(("http://", "https://")):
+            raise Refused(
+                Reason.CONSTRAINT_VIOLATED,
+                "only http and https addresses can be opened",
+                where=url,
+                next_step="Give the address of a page on the web.",
+            )
+        self._require_alive()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + timeout
+        try:
+            async with within(timeout, "open the page"):
+                response = await self._page.goto(url, wait_until="commit", timeout=0)
+        except EnvironmentFailed:
+            await self._stop_loading()
+            raise
+        loaded = await self.settle(max(ends - loop.time(), 0.1))
+        self._require_web()
+        title = self.title if loaded else await self._read_title()
+        return Landed(self._page.url, None if response is None else response.status, title, loaded)
+
+    async def describe(self, element: Element) -> Described:
+        return (await self._look(element)).described
+
+    async def click(self, element: Element) -> None:
+        looked = await self._look(element, spoken=False)
+        await press(self._page, self._documents, looked.found, element, looked.place)
+
+    async def type(self, element: Element, text: str) -> None:
+        """The text becomes what the field holds. Of a <select> it is the value or the label of an option."""
+        looked = await self._look(element, spoken=False)
+        found = looked.found
+        async with within(CALL_SECONDS, f"type into {element}"):
+            if looked.typing == "insert":
+                done = await call(found, "select")
+                if done and text:
+                    await found.document.cdp.send("Input.insertText", {"text": text})
+                elif done:
+                    await self._page.keyboard.press("Delete")
+            else:
+                done = looked.typing != "never" and await call(found, looked.typing, text)
+        if not done:
+            problem = "takes no text" if looked.typing == "never" else "did not take it"
+            raise Refused(
+                Reason.ELEMENT_MISSING,
+                f"{element} {problem}",
+                next_step="Name a text field that can be changed, or the value or label of one option of a list.",
+            )
+
+    async def submit(self, element: Element) -> None:
+        """By a press on it, if it submits a form by that; else the form it belongs to, as the Enter key would."""
+        looked = await self._look(element, spoken=False)
+        if looked.described.form is None:
+            raise Refused(
+                Reason.ELEMENT_MISSING, f"{element} belongs to no form", next_step="Name a form, or a field of one."
+            )
+        if looked.described.submits:
+            await press(self._page, self._documents, looked.found, element, looked.place)
+            return
+        async with within(CALL_SECONDS, f"submit {element}"):
+            await call(looked.found, "submit")
+
+    async def settle(self, timeout: float) -> bool:  # noqa: ASYNC109 - each caller has its own
+        """Until the page is loaded, or the time is over; whether it is. Call it after what may lead elsewhere."""
+        with contextlib.suppress(EnvironmentFailed):
+            async with within(timeout, "load the page"):
+                await self._round_trip()
+                await self._page.wait_for_load_state("load", timeout=0)
+            await self._read_title()
+            return True
+        return False
+
+    # --- what is looked at -------------------------------------------------------------------------------------------
+
+    async def screenshot(self, element: Element | None = None, outline: Box | None = None) -> bytes:
+        self._require_web()
+        part = None
+        if element is not None:
+            found = await self._find(element)
+            async with within(CALL_SECONDS, f"find the place of {element}"):
+                part = await outline_of(self._documents, found)
+        async with within(CALL_SECONDS, "take a picture"):
+            return await take_picture(self._documents, self._painter, part, outline)
+
+    async def snapshot(self, element: Element | None = None) -> dict[str, Any]:
+        self._require_web()
+        part = None if element is None else await self._find(element)
+        async with within(CALL_SECONDS, "read the page"):
+            return await take_snapshot(self._documents, part)
+
+    async def content_hash(self) -> str:
+        """Of the addresses and the markup of all documents of the page, in their order.
+
+        What stands in fields is no part of it: a short secret could be guessed from a digest. Nor are shadow roots.
+        """
+        self._require_alive()
+        total = hashlib.sha256()
+        async with within(CALL_SECONDS, "read the page"):
+            for document in await self._documents.all():
+                told = (await ask(document, "serialise")).get("value", {})
+                for part in (told.get("url", ""), told.get("html", "")):
+                    data = part.encode("utf-8", "surrogatepass")
+                    total.update(len(data).to_bytes(8, "big"))
+                    total.update(data)
+        return f"sha256:{total.hexdigest()}"
+
+    async def amounts(self, element: Element | None = None) -> list[SeenAmount]:
+        """Shown in the form of the element, if there is one, and then those of all documents of the page."""
+        self._require_web()
+        found: list[SeenAmount] = []
+        async with within(CALL_SECONDS, "read the page"):
+            if element is not None:
+                told = await call(await self._documents.find(element), "text")
+                found += find_amounts(told["form"], in_form=True)
+            for document in await self._documents.all():
+                told = (await ask(document, "text")).get("value", {})
+                found += find_amounts(told.get("page", ""), in_form=False)
+        return found
+
+    async def why_navigation(self, url: str) -> str | None:
+        """Why the page last asked to go there: formSubmissionGet, anchorClick, scriptInitiated and so on.
+
+        None: it did not ask, as after a redirect; or it is in a frame of another site that had only just begun. The
+        request may be here before its reason: the browser is asked for a sign of life first, on the same line.
+        """
+        wanted = url.partition("#")[0]
+        with contextlib.suppress(EnvironmentFailed):
+            async with within(REASON_SECONDS, "hear why"):
+                await self._documents.hear_out()
+        return next((reason for where, reason in reversed(self._navigations) if where == wanted), None)
+
+    async def close(self) -> None:
+        """Also if its page is stuck."""
+        self._is_dead = True
+        with contextlib.suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._context.close()
+        for task in self._tasks:
+            task.cancel()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    async def _look(self, element: Element, *, spoken: bool = True) -> _Looked:
+        """At one element, which can be used. `spoken`: with what a screen reader would say of it."""
+        found = await self._find(element)
+        async with within(CALL_SECONDS, f"look at {element}"):
+            told = await call(found, "look")
+            for problem, holds in (("is not visible", told["visible"]), ("is disabled", told["enabled"])):
+                if not holds:
+                    raise Refused(
+                        Reason.ELEMENT_MISSING,
+                        f"{element} {problem}",
+                        next_step="Take a snapshot, and name an element that can be used.",
+                    )
+            place = await place_of(self._documents, found, element, told["aimed"])
+            role, name = await _spoken(found) if spoken else ("", "")
+        typing = "never" if told["readOnly"] else told["typing"]
+        form = told["form"]
+        described = Described(
+            tag=told["tag"],
+            type=told["type"],
+            role=role,
+            name=name,
+            is_password=told["isPassword"],
+            is_secret=told["typing"] != "never" and is_secret_field(told["type"], [*told["words"], name]),
+            submits=told["submits"],
+            form=None if form is None else Form(**{**form, "fields": tuple(form["fields"])}),
+            href=told["href"],
+            outline=place.outline,
+            frame_url=found.document.url,
+        )
+        return _Looked(found, described, place, typing)
+
+    async def _find(self, element: Element) -> Found:
+        self._require_web()
+        return await self._documents.find(element)
+
+    def _require_alive(self) -> None:
+        if self._is_dead:
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED, "the session's page has died or was closed", next_step="Begin a new session."
+            )
+
+    def _require_web(self) -> None:
+        """A script may lead the page to an address that has no host, and so no rules: nothing is done there."""
+        self._require_alive()
+        if not self._page.url.startswith(("http://", "https://")):
+            raise Refused(
+                Reason.CONSTRAINT_VIOLATED, "the session is not at a page on the web", next_step="Navigate to one."
+            )
+
+    async def _round_trip(self) -> None:
+        for document in await self._documents.all():
+            await document.cdp.send("Runtime.evaluate", {"expression": "0", "silent": True})
+
+    async def _hear(self) -> None:
+        """What the browser had to tell so far has arrived. The page itself answers nothing while it waits to go."""
+        for session in self._documents.known:
+            with contextlib.suppress(PlaywrightError):
+                await session.send("Page.getNavigationHistory")
+
+    async def _read_title(self) -> str:
+        with contextlib.suppress(EnvironmentFailed):
+            async with within(CALL_SECONDS, "read the title"):
+                self.title = (await self._page.title())[:500]
+        return self.title
+
+    async def _stop_loading(self) -> None:
+        with contextlib.suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(1):
+                await self._documents.main.send("Page.stopLoading")
+
+    def _noted_navigation(self, event: dict[str, Any]) -> None:
+        self._navigations.append((str(event.get("url", "")).partition("#")[0], str(event.get("reason", ""))))
+
+    def _note(self, kind: Any, what: str) -> None:
+        self.events.append(Noted(kind, what[:500]))
+
+    def _later(self, work: Any) -> None:
+        """Work that an event asks for. That it fails because the page is gone is no news."""
+
+        async def quietly() -> None:
+            with contextlib.suppress(PlaywrightError):
+                await work
+
+        task = asyncio.ensure_future(quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _answer(self, dialog: Dialog) -> None:
+        self._note(dialog.type, dialog.message)
+        # Leaving a page is what was asked for; everything else a page asks is answered no.
+        self._later(dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
+
+    def _close_popup(self, page: Page) -> None:
+        if page is not self._page:
+            self._note("popup", page.url)
+            page.on("dialog", self._answer)
+            page.on("download", self._cancel)
+            self._later(page.close())
+
+    def _cancel(self, download: Download) -> None:
+        self._note("download", download.url)
+        self._later(download.cancel())
+
+    def _leave_unanswered(self, _: FileChooser) -> None:
+        # To listen is enough: no chooser is opened then, and this one never gets a file.
+        self._note("file_chooser", self._page.url)
+
+    def _watch_frame(self, frame: Frame) -> None:
+        if frame is not self._page.main_frame:
+            self._later(self._documents.attach(frame))
+
+    def _died(self, kind: str) -> None:
+        if not self._is_dead:
+            self._is_dead = True
+            self._note(kind, self._page.url)
+
+
+async def _spoken(found: Found) -> tuple[str, str]:
+    """Role and name as Chromium tells them to a screen reader."""
+    answer = await found.document.cdp.send(
+        "Accessibility.getPartialAXTree", {"objectId": found.handle, "fetchRelatives": False}
+    )
+    node: dict[str, Any] = next(iter(answer["nodes"]), {})
+    read = [str(node.get(name, {}).get("value", ""))[:500] for name in ("role", "name")]
+    return read[0], read[1]

@@ -1,0 +1,188 @@
+"""The accessibility tree of a page, frames included, as an agent reads it: roles, names, values and references.
+
+Roles and names are those that Chromium itself computes for a screen reader. What stands in a password field, or in any
+other that holds a secret, is never part of it. The tree is bounded: beyond that it says `truncated`.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from remit.browser.chromium.frames import Document, Documents, Found, Known
+from remit.browser.chromium.secrecy import is_secret_field
+from remit.errors import Reason, Refused
+
+MOST_NODES: Final = 3_000
+MOST_TEXT: Final = 500
+DEEPEST: Final = 9
+"""Deeper ones are lifted to this level: a result may be only so deep, and a page may be as deep as it likes."""
+MOST_FIELDS: Final = 500
+
+_TRANSPARENT: Final = frozenset({"generic", "none", "presentation", "InlineTextBox", "LineBreak", "LayoutTable"})
+_FIELDS: Final = frozenset(
+    {"textbox", "searchbox", "combobox", "spinbutton", "slider", "Date", "DateTime", "InputTime"}
+)
+_STATES: Final = ("checked", "disabled", "expanded", "selected", "pressed", "required")
+
+
+@dataclass
+class _Reading:
+    documents: Documents
+    inner: dict[tuple[str, int], Document]
+    """By the frame around and the <iframe> in it."""
+    left: int = MOST_NODES
+    truncated: bool = False
+    trees: dict[str, dict[str, Any]] = field(default_factory=dict)
+    secret: set[tuple[str, int]] = field(default_factory=set)
+
+
+async def take_snapshot(documents: Documents, part: Found | None) -> dict[str, Any]:
+    """Of the page, or of one element and what is in it."""
+    everything = await documents.all()
+    reading = _Reading(documents, await _owners(everything))
+    await asyncio.gather(*(_read(reading, document) for document in everything))
+    document, start = everything[0], None
+    if part is not None:
+        document = part.document
+        answer = await document.cdp.send("DOM.describeNode", {"objectId": part.handle})
+        start = int(answer["node"]["backendNodeId"])
+    nodes = reading.trees.get(document.frame_id, {})
+    root = next(
+        (node for node in nodes.values() if (start is None and "parentId" not in node) or _number(node) == start), None
+    )
+    if root is None:
+        raise Refused(
+            Reason.ELEMENT_MISSING,
+            "the accessibility tree of the page does not have this element",
+            next_step="Take a snapshot of the whole page.",
+        )
+    tree = _node(reading, document, nodes, root, 0)
+    top: dict[str, Any] = tree[0] if len(tree) == 1 else {"role": "group", "name": "", "children": tree}
+    return {**top, "truncated": True} if reading.truncated else top
+
+
+async def _owners(everything: list[Document]) -> dict[tuple[str, int], Document]:
+    async def owner(inner: Document) -> tuple[tuple[str, int], Document] | None:
+        around = next((other for other in everything if other.frame_id == inner.parent_id), None)
+        if around is None:
+            return None
+        answer = await around.cdp.send("DOM.getFrameOwner", {"frameId": inner.frame_id})
+        return (around.frame_id, answer["backendNodeId"]), inner
+
+    found = await asyncio.gather(*map(owner, everything))
+    return dict(pair for pair in found if pair is not None)
+
+
+async def _read(reading: _Reading, document: Document) -> None:
+    answer = await document.cdp.send("Accessibility.getFullAXTree", {"frameId": document.frame_id})
+    nodes = {node["nodeId"]: node for node in answer["nodes"]}
+    reading.trees[document.frame_id] = nodes
+    fields = [node for node in nodes.values() if _text(node, "role") in _FIELDS and _number(node) is not None]
+    # Beyond that many nobody looks at each: none of them shows its value.
+    reading.secret.update((document.frame_id, node["backendDOMNodeId"]) for node in fields[MOST_FIELDS:])
+    await asyncio.gather(*(_judge(reading, document, node) for node in fields[:MOST_FIELDS]))
+
+
+async def _judge(reading: _Reading, document: Document, node: dict[str, Any]) -> None:
+    """Whether a field is secret. Its attributes come from the browser, not from what scripts say of them."""
+    number = node["backendDOMNodeId"]
+    answer = await document.cdp.send("DOM.describeNode", {"backendNodeId": number})
+    listed = answer["node"].get("attributes", [])
+    attributes = dict(zip(listed[::2], listed[1::2], strict=True))
+    names = ("name", "id", "aria-label", "placeholder", "autocomplete")
+    words = [attributes[name] for name in names if attributes.get(name)] + [_text(node, "name")]
+    if is_secret_field(attributes.get("type", "").lower(), words, _text(node, "value")):
+        reading.secret.add((document.frame_id, number))
+
+
+def _node(
+    reading: _Reading, document: Document, nodes: dict[str, Any], node: dict[str, Any], depth: int
+) -> list[dict[str, Any]]:
+    """Usually one; those of its children where it says nothing itself."""
+    role = _text(node, "role")
+    inner = reading.inner.get((document.frame_id, _number(node) or -1))
+    is_kept = not node.get("ignored") and role not in _TRANSPARENT
+    if not is_kept and inner is None:
+        return _children(reading, document, nodes, node, depth)
+    if reading.left <= 0:
+        reading.truncated = True
+        return []
+    reading.left -= 1
+    told = _tell(reading, document, node, role)
+    if role == "StaticText":
+        return [told] if told["name"].strip() else []
+    deeper = min(depth + 1, DEEPEST)
+    if inner is not None:
+        told["url"] = inner.url[:MOST_TEXT]
+        children = _frame(reading, inner, deeper)
+    elif role in _FIELDS and not _is_list(role, node):
+        children = []  # what is in it is its value, once more
+    else:
+        children = _children(reading, document, nodes, node, deeper)
+    only = children[0] if len(children) == 1 else None
+    if only is not None and only["role"] == "text" and only["name"] == told["name"]:
+        children = []
+    if depth >= DEEPEST:
+        return [told, *children]
+    return [{**told, "children": children}] if children else [told]
+
+
+def _is_list(role: str, node: dict[str, Any]) -> bool:
+    """A <select>: its options are worth seeing, and no secret."""
+    return role == "combobox" and not any(prop["name"] == "editable" for prop in node.get("properties", []))
+
+
+def _frame(reading: _Reading, inner: Document, depth: int) -> list[dict[str, Any]]:
+    nodes = reading.trees.get(inner.frame_id, {})
+    root = next((node for node in nodes.values() if "parentId" not in node), None)
+    return [] if root is None else _children(reading, inner, nodes, root, depth)
+
+
+def _children(
+    reading: _Reading, document: Document, nodes: dict[str, Any], node: dict[str, Any], depth: int
+) -> list[dict[str, Any]]:
+    # Nothing is passed over by recursion: a page may be nested deeper than Python goes.
+    found: list[dict[str, Any]] = []
+    waiting = [nodes[child] for child in reversed(node.get("childIds", [])) if child in nodes]
+    while waiting:
+        child = waiting.pop()
+        passed = child.get("ignored") or _text(child, "role") in _TRANSPARENT
+        if passed and (document.frame_id, _number(child) or -1) not in reading.inner:
+            waiting.extend(nodes[below] for below in reversed(child.get("childIds", [])) if below in nodes)
+        elif depth >= DEEPEST and reading.left > 0:
+            told = _node(reading, document, {}, child, depth)
+            found.extend(told)
+            if not (_text(child, "role") in _FIELDS and not _is_list(_text(child, "role"), child)):
+                waiting.extend(nodes[below] for below in reversed(child.get("childIds", [])) if below in nodes)
+        else:
+            found.extend(_node(reading, document, nodes, child, depth))
+    return found
+
+
+def _tell(reading: _Reading, document: Document, node: dict[str, Any], role: str) -> dict[str, Any]:
+    name = _text(node, "name")[:MOST_TEXT]
+    if role == "StaticText":
+        return {"role": "text", "name": name}
+    told: dict[str, Any] = {"role": "document" if role == "RootWebArea" else role, "name": name}
+    number = _number(node)
+    if number is not None and role != "RootWebArea":
+        known = Known(document.frame_id, document.loader_id, number)
+        told["ref"] = reading.documents.references.of(known)
+    value = _text(node, "value")[:MOST_TEXT]
+    if value and (document.frame_id, number) not in reading.secret:
+        told["value"] = value
+    for prop in node.get("properties", []):
+        state = prop["value"].get("value")
+        if prop["name"] in _STATES and state not in (False, "false", None):
+            told[prop["name"]] = True if state == "true" else state
+    return told
+
+
+def _text(node: dict[str, Any], name: str) -> str:
+    value = node.get(name, {}).get("value", "")
+    return value if isinstance(value, str) else str(value)
+
+
+def _number(node: dict[str, Any]) -> int | None:
+    number: int | None = node.get("backendDOMNodeId")
+    return number

@@ -1,0 +1,52 @@
+"""Asking the gate about a request, and telling it how that ended."""
+
+import asyncio
+
+from remit.browser.egress.wire import Wire
+from remit.browser.requests import Answer, Ending, Gate, OutgoingRequest
+from remit.errors import render_line
+
+
+class Settlement:
+    """Tells the gate how a request that it let through ended: once, whatever happens."""
+
+    def __init__(self, gate: Gate, request: OutgoingRequest) -> None:
+        self._gate = gate
+        self._request = request
+        self._told = False
+        self.sent = False
+
+    def tell(self, status: int | None, problem: str = "") -> None:
+        if not self._told:
+            self._told = True
+            self._gate.ended(self._request, Ending(status, self.sent, render_line(problem)))
+
+
+def tell_refused(gate: Gate, method: str, url: str, why: str) -> None:
+    gate.refused(render_line(method), render_line(url), render_line(why))
+
+
+async def judge(gate: Gate, browser: Wire, request: OutgoingRequest) -> Answer | None:
+    """The gate's answer; None if the browser hung up before there was one."""
+    asked = asyncio.ensure_future(gate.judge(request))
+    try:
+        with browser.watched(asked.cancel):
+            answer = await asked
+    except asyncio.CancelledError:
+        if _is_being_cancelled():
+            raise
+        return None
+    except Exception as problem:  # noqa: BLE001 - whatever is wrong with the gate, what it did not allow is not sent
+        tell_refused(gate, request.method, request.url, f"it could not be judged: {type(problem).__name__}")
+        return Answer.DROP
+    if answer is Answer.SEND and (browser.is_gone or _is_being_cancelled()):
+        Settlement(gate, request).tell(None, "the browser gave it up")
+        if _is_being_cancelled():
+            raise asyncio.CancelledError
+        return None
+    return answer
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

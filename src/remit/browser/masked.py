@@ -1,0 +1,164 @@
+"""What people see of URLs, headers and fields: masked by name and by shape, on one line, of bounded length."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+from urllib.parse import quote, quote_plus, unquote, urlsplit
+
+from remit.browser.fields import Field, pairs_of
+from remit.masking import is_secret_name, mask_field, mask_text
+from remit.printable import printable
+
+MASK: Final = "********"
+LONGEST_VALUE: Final = 2_000
+LONGEST_NAME: Final = 200
+LONGEST_URL: Final = 4_000
+MOST_FIELDS: Final = 200
+MOST_SHOWN: Final = 40_000
+"""Characters of one preview, all its fields together: more than that nobody reads, and no record should hold."""
+
+SHORTEST_SECRET: Final = 4
+"""Shorter ones stand in any text by chance."""
+_FORGERY_WORDS: Final = ("csrf", "xsrf", "requestverification", "antiforgery", "authenticity")
+# Names that say nothing of a secret where the value is short, and everything where it is long and drawn at random.
+_TICKETS: Final = frozenset({"auth", "code", "sid", "session", "sig", "signature", "state", "nonce", "ticket", "sso"})
+_LONG_TICKET: Final = 12
+_ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_ADDRESSES: Final = frozenset({"referer", "origin", "location", "sec-websocket-origin"})
+
+
+def is_hidden_name(name: str) -> bool:
+    """Whether a field of this name is masked, whatever it holds."""
+    lowered = re.sub(r"[^a-z0-9]", "", name.lower())
+    return is_secret_name(name) or any(word in lowered for word in _FORGERY_WORDS)
+
+
+def mask_value(name: str, value: str) -> str:
+    """The value of a named field, uncut. The same value again: nothing in it needed a mask."""
+    shown = mask_field(name, value)
+    if shown == value and is_hidden_name(name) and value:
+        return MASK
+    if shown == value and _last_word(name) in _TICKETS and len(value) >= _LONG_TICKET:
+        return MASK
+    return _mask_encoded(name, value) if shown == value else shown
+
+
+def _last_word(name: str) -> str:
+    return re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().strip("_]. "))[-1]
+
+
+def _mask_encoded(name: str, value: str) -> str:
+    """A secret may hide behind percent signs, once or twice: then nothing of the value is shown."""
+    decoded = value
+    for _ in range(3):
+        if not _ENCODED.search(decoded):
+            return value
+        decoded = unquote(decoded, errors="replace")
+        if mask_field(name, decoded) != decoded:
+            return MASK
+    return value
+
+
+def mask_url(url: str) -> str:
+    """As it will be asked for, less its secrets: in the user, the path, the query and the fragment."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return printable(mask_text(url))[:LONGEST_URL]
+    place = f"{parts.scheme}://{mask_text(_without_user(parts.netloc))}" if parts.netloc else f"{parts.scheme}:"
+    path = "/".join(mask_value("", segment) for segment in parts.path.split("/"))
+    query = f"?{_mask_query(parts.query)}" if parts.query else ""
+    fragment = f"#{_mask_query(parts.fragment)}" if parts.fragment else ""
+    shown = printable(mask_text(place + path + query + fragment))
+    return shown if len(shown) <= LONGEST_URL else f"{shown[:LONGEST_URL]}... ({len(shown) - LONGEST_URL:,} more)"
+
+
+def host_of(url: str) -> str:
+    """As the browser wrote it; an IPv6 address in brackets. Empty where there is none."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+    return f"[{host}]" if ":" in host else host
+
+
+def _without_user(netloc: str) -> str:
+    user, at, host = netloc.rpartition("@")
+    return f"{MASK}@{host}" if at and user else host
+
+
+def _mask_query(query: str) -> str:
+    if "=" not in query:
+        return mask_value("", query)
+    shown = []
+    for raw, pair in zip((piece for piece in query.split("&") if piece), pairs_of(query), strict=True):
+        name, equals, _ = raw.partition("=")
+        masked = mask_value(pair.name, pair.value)
+        shown.append(raw if masked == pair.value else mask_text(name) + equals + masked)
+    return "&".join(shown)
+
+
+def mask_header(name: str, value: str) -> str:
+    if name.lower() in _ADDRESSES:
+        return mask_url(value)
+    return cut(mask_value(name, value))
+
+
+def cut(shown: str, longest: int = LONGEST_VALUE) -> str:
+    """Masked text, bounded, and saying so."""
+    text = printable(shown)
+    return text if len(text) <= longest else f"{text[:longest]}... ({len(text) - longest:,} more characters, not shown)"
+
+
+def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
+    """A function that takes known secrets out of a text, in the spellings in which a request may carry them."""
+    spellings = {
+        each: None
+        for secret in sorted(secrets, key=len, reverse=True)
+        if len(secret) >= SHORTEST_SECRET
+        for each in (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1])
+    }
+
+    def hide(text: str) -> str:
+        for spelling in spellings:
+            text = text.replace(spelling, MASK)
+        return text
+
+    return hide
+
+
+class Shown:
+    """Fields under names that are unique, within the bounds of one preview."""
+
+    def __init__(self) -> None:
+        self.masked: dict[str, str] = {}
+        self.plain: dict[str, str] = {}
+        self.left_out = 0
+        self._room = MOST_SHOWN
+
+    def add(self, fields: Iterable[Field], hide: Callable[[str], str]) -> None:
+        """`hide` takes out what is known to be secret whatever it looks like."""
+        for field in fields:
+            hidden = hide(_mask_of(field))
+            is_masked = hidden != field.value
+            name, value = cut(hide(mask_text(field.name)), LONGEST_NAME), cut(hidden)
+            if len(self.masked) + len(self.plain) >= MOST_FIELDS or len(name) + len(value) > self._room:
+                self.left_out += 1
+                continue
+            self._room -= len(name) + len(value)
+            (self.masked if is_masked else self.plain)[self._unused(name)] = value
+
+    def _unused(self, name: str) -> str:
+        taken = self.masked.keys() | self.plain.keys()
+        number = 1
+        unused = name
+        while unused in taken:
+            number += 1
+            unused = f"{name}#{number}"
+        return unused
+
+
+def _mask_of(field: Field) -> str:
+    by_place = field.value if field.masked is None else field.masked
+    return mask_value(field.name, field.value) if by_place == field.value else by_place

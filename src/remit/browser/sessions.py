@@ -1,0 +1,191 @@
+"""Sessions: one context of one Chromium for each agent, token and name, with one listener as its only way out."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from socket import socket
+from typing import Final, NamedTuple
+
+from remit.authority.tokens import Token
+from remit.browser.chromium.process import Chromium
+from remit.browser.chromium.session import Session
+from remit.browser.egress.proxy import Egress, Serving
+from remit.browser.gate import Held, SessionGate
+from remit.contracts.browser_config import Browser
+from remit.errors import Reason, Refused
+
+MOST_OF_ONE_TOKEN: Final = 8
+DEFAULT_NAME: Final = "default"
+
+
+class SessionKey(NamedTuple):
+    """Whose session it is. Another token of the same agent does not get into it."""
+
+    agent_id: str
+    token_jti: str
+    name: str
+
+
+@dataclass(eq=False)
+class Tab:
+    """One open session: its page, and the gate that all of its requests have to pass."""
+
+    key: SessionKey
+    token: Token
+    page: Session
+    gate: SessionGate
+    serving: Serving
+    listener: socket
+    port: int
+    chromium: Chromium
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """Held by the action that is at work in it."""
+    secrets: set[str] = field(default_factory=set)
+    """What was typed into fields that do not show it. Kept to be masked wherever it turns up."""
+    is_closed: bool = False
+
+
+class Sessions:
+    """All methods belong to one event loop. Chromium is started by the first session, and again after it died."""
+
+    def __init__(
+        self,
+        config: Browser,
+        folder: Path,
+        hidden: Sequence[Path],
+        why_dead: Callable[[Token], str],
+        hold: Callable[[Tab, Held], Awaitable[None]],
+        *,
+        unsafe: bool = False,
+    ) -> None:
+        self._config = config
+        self._folder = folder
+        self._hidden = hidden
+        self._why_dead = why_dead
+        self._hold = hold
+        self._unsafe = unsafe
+        self._egress = Egress(config)
+        self._chromium: Chromium | None = None
+        self._tabs: dict[SessionKey, Tab] = {}
+        self._opening = asyncio.Lock()
+        self._later: set[asyncio.Task[None]] = set()
+
+    @property
+    def tabs(self) -> tuple[Tab, ...]:
+        return tuple(self._tabs.values())
+
+    @property
+    def confined(self) -> bool:
+        return self._chromium is None or self._chromium.confined
+
+    async def find(self, key: SessionKey) -> Tab:
+        tab = self._tabs.get(key)
+        if tab is None or tab.is_closed:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "no page is open in this session",
+                where=f"session {key.name}",
+                next_step="Navigate first. A session ends with its token, and when the browser was idle for too long.",
+            )
+        return tab
+
+    async def open(self, key: SessionKey, token: Token) -> Tab:
+        """The session of that key, made if it is not there."""
+        async with self._opening:
+            tab = self._tabs.get(key)
+            if tab is not None and not tab.is_closed:
+                return tab
+            if sum(other.token_jti == key.token_jti for other in self._tabs) >= MOST_OF_ONE_TOKEN:
+                raise Refused(
+                    Reason.CONSTRAINT_VIOLATED,
+                    f"this token has {MOST_OF_ONE_TOKEN} sessions open already",
+                    where="session",
+                    next_step="Go on in one of them.",
+                )
+            return await self._open(key, token)
+
+    async def _open(self, key: SessionKey, token: Token) -> Tab:
+        chromium = await self._started()
+        port, listener = chromium.take_listener()
+        made: list[Tab] = []
+
+        async def hold(held: Held) -> None:
+            await self._hold(made[0], held)
+
+        async def why_navigation(url: str) -> str | None:
+            return await made[0].page.why_navigation(url)
+
+        gate = SessionGate(
+            token.constraints.domains or (),
+            lambda: self._why_dead(token),
+            hold,
+            why_navigation,
+            lambda: self._close_later(key),
+        )
+        try:
+            serving = await self._egress.serve(listener, gate)
+        except BaseException:
+            listener.close()
+            chromium.give_back(port)
+            raise
+        try:
+            page = await chromium.open_session(port)
+        except BaseException:
+            await serving.close()
+            listener.close()
+            chromium.give_back(port)
+            raise
+        tab = Tab(key, token, page, gate, serving, listener, port, chromium)
+        made.append(tab)
+        self._tabs[key] = tab
+        return tab
+
+    async def close(self, key: SessionKey) -> None:
+        """What it held is cancelled, and nothing more is sent."""
+        tab = self._tabs.pop(key, None)
+        if tab is None or tab.is_closed:
+            return
+        tab.is_closed = tab.gate.closed = True
+        await tab.serving.close()
+        tab.listener.close()
+        await tab.page.close()
+        if not tab.chromium.closed.is_set():
+            with contextlib.suppress(Exception):  # Chromium may have died just now
+                tab.chromium.give_back(tab.port)
+
+    async def close_all(self) -> None:
+        for key in list(self._tabs):
+            await self.close(key)
+        chromium, self._chromium = self._chromium, None
+        if chromium is not None:
+            await chromium.close()
+        for task in self._later:
+            task.cancel()
+
+    async def _started(self) -> Chromium:
+        if self._chromium is None or self._chromium.closed.is_set():
+            self._chromium = await Chromium.launch(
+                self._config, run_folder=self._folder, hidden=self._hidden, spki=self._egress.spki, unsafe=self._unsafe
+            )
+            self._do_later(self._watch(self._chromium))
+        return self._chromium
+
+    async def _watch(self, chromium: Chromium) -> None:
+        """A Chromium that died takes its sessions along: what they held is void, at once."""
+        await chromium.closed.wait()
+        for key in [key for key, tab in self._tabs.items() if tab.chromium is chromium]:
+            await self.close(key)
+        if self._chromium is chromium:
+            self._chromium = None
+            await chromium.close()
+
+    def _close_later(self, key: SessionKey) -> None:
+        self._do_later(self.close(key))
+
+    def _do_later(self, work: "Awaitable[None]") -> None:
+        task = asyncio.ensure_future(work)
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)

@@ -1,0 +1,188 @@
+"""The browser as the road sees it: plain calls that wait, from any thread, into the one event loop that drives it."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from remit.authority.tokens import Token
+from remit.browser.acting import Acted, Looked, act, element_of, hash_of, look
+from remit.browser.amounts import Found
+from remit.browser.gate import Fate, Held, Running
+from remit.browser.loop import LoopThread
+from remit.browser.previewing import Context
+from remit.browser.requests import Answer
+from remit.browser.sessions import DEFAULT_NAME, SessionKey, Sessions, Tab
+from remit.contracts.browser import Action
+from remit.contracts.browser_config import Browser
+from remit.durable import make_private_directory, write_durably
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+
+TURN_SECONDS: Final = 30.0
+"""How long an action waits for the one before it in its session."""
+START_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 60.0
+PICTURE_SECONDS: Final = 3.0
+CLOSE_SECONDS: Final = 30.0
+MOST_AT_ONCE: Final = 128
+PICTURES: Final = "screens"
+
+
+@dataclass(frozen=True)
+class WorldPlace:
+    """`folder` is the browser's own in the state directory; `hidden` are folders that Chromium must not see."""
+
+    folder: Path
+    hidden: Sequence[Path]
+
+    @property
+    def pictures(self) -> Path:
+        return self.folder / PICTURES
+
+
+class World:
+    """One Chromium and its sessions. `travel` takes a held request down the road, in a thread, and tells its fate."""
+
+    def __init__(
+        self,
+        config: Browser,
+        place: WorldPlace,
+        why_dead: Callable[[Token], str],
+        travel: Callable[[Tab, Held, Context, str | None], Fate],
+        void: Callable[[str, str], None],
+        *,
+        unsafe: bool = False,
+    ) -> None:
+        self._place = place
+        self._travel = travel
+        self._void = void
+        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="remit-held")
+        # Of its own: the others may all be waiting for what this one has to say.
+        self._voiding = ThreadPoolExecutor(2, thread_name_prefix="remit-void")
+        self._thread = LoopThread()
+        make_private_directory(place.folder)
+
+        async def made() -> Sessions:
+            return Sessions(config, place.folder / "run", place.hidden, why_dead, self._hold, unsafe=unsafe)
+
+        self._sessions = self._thread.run(made())
+
+    # --- what an action asks for -------------------------------------------------------------------------------------
+
+    def enter(self, token: Token, action: Action) -> Tab:
+        """The action's session; to navigate, one is opened if need be. It is this caller's until `leave`."""
+        key = SessionKey(token.agent_id, token.jti, action.session or DEFAULT_NAME)
+        opening = self._sessions.open(key, token) if action.type == "navigate" else self._sessions.find(key)
+        tab = self._thread.run(opening, START_SECONDS)
+        if not tab.turn.acquire(timeout=TURN_SECONDS):
+            raise Refused(
+                Reason.IN_PROGRESS,
+                "another action is at work in this session, or waits for a person",
+                where=f"session {key.name}",
+                next_step="Wait for it, see `remit approvals`; or use another session.",
+            )
+        if tab.is_closed:
+            tab.turn.release()
+            raise Refused(
+                Reason.STATE_MISSING, "the session has ended", where=f"session {key.name}", next_step="Navigate first."
+            )
+        return tab
+
+    def leave(self, tab: Tab) -> None:
+        tab.turn.release()
+
+    def look(self, tab: Tab, action: Action) -> Looked:
+        return self._thread.run(look(tab, action), LOOK_SECONDS)
+
+    def begin(self, tab: Tab, looked: Looked, running: Running) -> None:
+        """From here on what the session sends is this action's. What a person will be shown is looked at now."""
+        if running.submits:
+            running.picture = self.picture_of(tab, looked)
+        if running.action.type == "purchase":
+            with contextlib.suppress(RemitError):
+                seen = self._thread.run(tab.page.amounts(element_of(running.action)), LOOK_SECONDS)
+                running.on_page = tuple(Found("form", each.value, each.currency) for each in seen if each.in_form)
+        self._thread.loop.call_soon_threadsafe(tab.gate.begin, running)
+
+    def act(self, tab: Tab, looked: Looked, running: Running, token: Token) -> Acted:
+        """Done, and waited for: as long as a person may take to answer."""
+        return self._thread.run(act(tab, running.action, looked, running, token.constraints))
+
+    def hash_of(self, tab: Tab) -> str | None:
+        with contextlib.suppress(RemitError):
+            return self._thread.run(hash_of(tab), LOOK_SECONDS)
+        return None
+
+    def picture_of(self, tab: Tab, looked: Looked) -> str | None:
+        """A picture of the page with the element outlined, kept beside the question; None if none is to be had."""
+        box = looked.described.outline if looked.described is not None else None
+        with contextlib.suppress(RemitError):
+            return self.keep(self._thread.run(tab.page.screenshot(outline=box), LOOK_SECONDS))
+        return None
+
+    def keep(self, picture: bytes) -> str:
+        """Durably, under a name that says nothing of what is on it."""
+        make_private_directory(self._place.pictures)
+        path = self._place.pictures / f"{secrets.token_hex(16)}.png"
+        write_durably(path, picture)
+        return str(path)
+
+    # --- what goes on besides ----------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything waits for a person."""
+        return any(tab.gate.waiting for tab in self._sessions.tabs)
+
+    @property
+    def sessions(self) -> int:
+        return len(self._sessions.tabs)
+
+    def close(self) -> None:
+        """Nothing more is sent; what waited is void. No process is left."""
+        try:
+            self._thread.run(self._sessions.close_all(), CLOSE_SECONDS)
+        finally:
+            self._voiding.shutdown()
+            self._pool.shutdown()
+            self._thread.close()
+
+    async def _hold(self, tab: Tab, held: Held) -> None:
+        """One held request: seen as the person will see it, taken down the road, and its fate told. Never raises."""
+        loop = self._thread.loop
+        fate: Fate | None = None
+
+        def given_up() -> None:
+            if held.approval_id is not None:
+                loop.run_in_executor(self._voiding, self._void, held.approval_id, "the browser gave the request up")
+
+        held.on_given_up = given_up
+        try:
+            context, picture = await self._seen(tab, held)
+            fate = await loop.run_in_executor(self._pool, self._travel, tab, held, context, picture)
+        except Exception as problem:  # noqa: BLE001 - whatever it was: what nobody allowed is not sent
+            fate = Fate(problem=as_remit_error(problem))
+        finally:
+            if not held.answer.done():
+                held.answer.set_result(Answer.DROP)
+            if not held.done.done():
+                held.done.set_result(Fate(problem=_ended()) if fate is None else fate)
+
+    async def _seen(self, tab: Tab, held: Held) -> tuple[Context, str | None]:
+        """What the page shows while the request waits. A page that does not answer is no reason not to ask."""
+        cause, picture = held.cause, held.cause.picture
+        if held.by_itself or picture is None:
+            picture = None
+            if not held.request.is_navigation:
+                with contextlib.suppress(RemitError, TimeoutError):
+                    async with asyncio.timeout(PICTURE_SECONDS):
+                        picture = self.keep(await tab.page.screenshot())
+        return Context(cause.action, tab.page.url, held.by_itself, frozenset(tab.secrets), cause.on_page), picture
+
+
+def _ended() -> EnvironmentFailed:
+    return EnvironmentFailed(Reason.CANCELLED, "the session ended while the request was waiting; it was not sent")

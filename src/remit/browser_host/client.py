@@ -1,0 +1,166 @@
+"""Asking the browser host of a workspace; starting it first, if none is there."""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from remit.browser_host.frames import error_from_frame, receive_frame, send_frame
+from remit.browser_host.place import HostPlace
+from remit.contracts.browser import ActionResult
+from remit.errors import EnvironmentFailed, Reason
+
+START_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 30.0
+
+
+class Waiting(NamedTuple):
+    """A question that a person has to answer before the action can go on."""
+
+    approval_id: str
+    expires: str
+    what: str
+
+
+class Answered(NamedTuple):
+    result: ActionResult
+    refused: bool
+    """Nothing was claimed or done."""
+    stored: bool
+    """It is the result of an earlier call."""
+
+
+class HostClient:
+    """`root` is the workspace's folder; `environ`, what a host that has to be started is given."""
+
+    def __init__(self, root: Path, place: HostPlace, environ: Mapping[str, str]) -> None:
+        self._root = root
+        self._place = place
+        self._environ = environ
+
+    def browse(
+        self, action: bytes, token: str, *, on_waiting: Callable[[Waiting], bool] = lambda _: True
+    ) -> Answered | None:
+        """The result; None if `on_waiting` did not want to wait: then the action goes on being held in the host."""
+        with self._connected() as connection:
+            send_frame(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
+            while True:
+                told = _answer(connection)
+                if "waiting" in told:
+                    question = told["waiting"]
+                    if not on_waiting(Waiting(question["approval_id"], question["expires"], question["what"])):
+                        return None
+                    continue
+                result = ActionResult.from_tree(told["result"], source="the browser host's answer")
+                return Answered(result, bool(told["refused"]), bool(told["stored"]))
+
+    def status(self) -> dict[str, Any] | None:
+        """What the host is at; None if there is none."""
+        connection = self._place.connect() if self._place.folder.exists() else None
+        if connection is None:
+            return None
+        with connection:
+            send_frame(connection, {"do": "status"})
+            told = _answer(connection)["status"]
+            return dict(told)
+
+    def stop(self) -> bool:
+        """Whether there was a host. It is gone when this returns; what it held is void."""
+        connection = self._place.connect() if self._place.folder.exists() else None
+        if connection is None:
+            return False
+        with connection:
+            connection.settimeout(STOP_SECONDS)
+            send_frame(connection, {"do": "stop"})
+            with contextlib.suppress(ConnectionResetError):
+                while receive_frame(connection) is not None:
+                    pass
+        deadline = time.monotonic() + STOP_SECONDS
+        while (held := self._place.lock()) is None:  # it lets go of the lock as the very last
+            if time.monotonic() > deadline:
+                raise EnvironmentFailed(Reason.TIMED_OUT, "the browser host does not end", where=str(self._place.log))
+            time.sleep(0.01)
+        os.close(held)
+        return True
+
+    @contextlib.contextmanager
+    def _connected(self) -> Any:
+        self._place.make()
+        connection = self._place.connect()
+        if connection is None:
+            self._start()
+            connection = self._place.connect()
+        if connection is None:
+            raise _not_started("it ended as soon as it had begun", self._place.log)
+        with connection:
+            yield connection
+
+    def _start(self) -> None:
+        """A process of its own, in a session of its own: it outlives this command and its terminal."""
+        ready, told = os.pipe2(os.O_CLOEXEC)
+        log = self._place.open_log()
+        try:
+            subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-P", "-m", "remit.browser_host", str(self._root), str(told)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=dict(self._environ),
+                pass_fds=(told,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+            os.close(told)
+        with os.fdopen(ready, "rb", buffering=0) as stream:
+            word = _read_word(stream.fileno())
+        if word != {"ready": True}:
+            if "error" in word:
+                raise error_from_frame(word["error"])
+            raise _not_started("it did not say that it is ready", self._place.log)
+
+
+def _read_word(descriptor: int) -> dict[str, Any]:
+    """One line of JSON, or nothing if the process ended first or takes too long."""
+    deadline, line = time.monotonic() + START_SECONDS, b""
+    while not line.endswith(b"\n"):
+        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            break
+        piece = os.read(descriptor, 65_536)
+        if not piece:
+            break
+        line += piece
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return {}
+
+
+def _answer(connection: socket.socket) -> dict[str, Any]:
+    told = receive_frame(connection)
+    if not isinstance(told, dict):
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "the browser host ended before it had answered",
+            next_step="What it held is void. `remit recover` tells what came of the action.",
+        )
+    if "error" in told:
+        raise error_from_frame(told["error"])
+    return told
+
+
+def _not_started(why: str, log: Path) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"the browser host could not be started: {why}",
+        where=str(log),
+        next_step="Its log tells more.",
+    )

@@ -1,0 +1,276 @@
+"""The browser actions of one workspace: each down the road, each held request too, and what a crash left settled.
+
+The browser is started by the first action that needs it, in this process, and ends with it. One that lives on from one
+command to the next is `remit.browser_host`.
+"""
+
+import contextlib
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from remit.approval.approvals import Approvals
+from remit.authority.tokens import Token
+from remit.browser.gate import Fate, Held
+from remit.browser.previewing import Context
+from remit.canonical import digest_bytes
+from remit.contracts.browser import Action, ActionResult, Approval
+from remit.contracts.config import SystemConfig
+from remit.doors.browser import BrowserDoor, BrowserWorld, TokenBook, require_text
+from remit.doors.browser_papers import RequestOutcome
+from remit.doors.browser_request import HeldRequestDoor
+from remit.doors.browser_retry import Retries, Sleep
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.ids import DEFAULT_TENANT, Clock
+from remit.ledger.append import Ledger
+from remit.ledger.entry import Event
+from remit.observe.metrics import SUCCESS, Metrics
+from remit.recovery import Recovered, recover
+from remit.road import Preview, Site, travel
+from remit.state import StateDirectory
+from remit.store.owners import remove_stale_locks
+
+if TYPE_CHECKING:
+    from remit.browser.sessions import Tab
+    from remit.browser.world import World
+
+_LOG: Final = logging.getLogger("remit.browsing")
+
+
+@dataclass(frozen=True)
+class BrowseHooks:
+    """What a caller wants to hear of an action while it travels."""
+
+    on_refusal: Callable[[Refused], None] = lambda _: None
+    """Nothing was claimed or done."""
+    on_stored: Callable[[], None] = lambda: None
+    """The result is of an earlier call."""
+    on_waiting: Callable[[Approval], None] = lambda _: None
+    """A person has to answer this before the action can go on."""
+
+
+@dataclass(eq=False)
+class _Flight:
+    """An action at work, and everybody who waits for it: the same action again joins it."""
+
+    result: "Future[ActionResult]" = field(default_factory=Future)
+    hooks: list[BrowseHooks] = field(default_factory=list)
+    waiting: list[Approval] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, approval: Approval) -> None:
+        with self.lock:
+            self.waiting.append(approval)
+            listeners = list(self.hooks)
+        for each in listeners:
+            each.on_waiting(approval)
+
+    def join(self, hooks: BrowseHooks) -> None:
+        with self.lock:
+            self.hooks.append(hooks)
+            known = list(self.waiting)
+        for approval in known:
+            hooks.on_waiting(approval)
+
+
+class Browsing:
+    """Safe to use from several threads. Close it: a browser that is left behind ends with this process."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        config: Callable[[], SystemConfig],
+        tokens: Callable[[], TokenBook],
+        approvals: Callable[[], Approvals],
+        ledger: Callable[[], Ledger],
+        clock: Clock,
+        sleep: Sleep = time.sleep,
+    ) -> None:
+        self._state = state
+        self._config = config
+        self._tokens = tokens
+        self._approvals = approvals
+        self._ledger = ledger
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._world: World | None = None
+        self._flights: dict[tuple[str, str], _Flight] = {}
+        self._by_action: dict[str, _Flight] = {}
+        self._recovered = False
+
+    @functools.cached_property
+    def metrics(self) -> Metrics:
+        return Metrics(lambda: len(self._approvals().listed("PENDING")))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an action is at work, or a request waits for a person."""
+        return bool(self._flights) or (self._world is not None and self._world.is_busy)
+
+    @property
+    def sessions(self) -> int:
+        return 0 if self._world is None else self._world.sessions
+
+    def browse(self, action: bytes, token: str, hooks: BrowseHooks | None = None) -> ActionResult:
+        """One action, to its end. Bytes that are no action raise; all else comes back as a result, and is recorded.
+
+        The same action under the same token, while it is at work, is not begun again: both callers get its result.
+        """
+        hooks = hooks or BrowseHooks()
+        text = require_text(token)
+        key = (Action.parse(action).digest(), digest_bytes(text))
+        with self._lock:
+            flight = self._flights.get(key)
+            mine = flight is None
+            if flight is None:
+                flight = self._flights[key] = _Flight()
+        flight.join(hooks)
+        if not mine:
+            return flight.result.result()
+        try:
+            result = self._travelled(action, text, hooks, flight)
+        except BaseException as problem:
+            flight.result.set_exception(problem)
+            raise
+        else:
+            flight.result.set_result(result)
+            return result
+        finally:
+            with self._lock:
+                self._flights.pop(key, None)
+
+    def _travelled(self, action: bytes, token: bytes, hooks: BrowseHooks, flight: _Flight) -> ActionResult:
+        self._recover_once()
+        parsed = Action.parse(action)
+        started = time.monotonic()
+        self._by_action[parsed.action_id] = flight
+        door = self._door(parsed, flight)
+        try:
+            outcome = travel(
+                door, (action, token), self._site(), on_refusal=hooks.on_refusal, on_stored=hooks.on_stored
+            )
+        finally:
+            self._by_action.pop(parsed.action_id, None)
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        with contextlib.suppress(EnvironmentFailed):  # an extra: without it nothing is counted, and all else goes on
+            status = SUCCESS if outcome.error is None else outcome.error.code
+            self.metrics.count(parsed.type, status, time.monotonic() - started)
+        return outcome
+
+    def recover(
+        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[ActionResult] | Recovered[RequestOutcome]]:
+        """What processes that died had begun: questions are void, requests of unknown fate say so, actions failed."""
+        self._approvals().void_orphans()
+        named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
+        requests = recover(HeldRequestDoor(self._tokens(), self._approvals()), self._site(), **named)
+        actions = recover(self._door(None, _Flight()), self._site(), **named)
+        remove_stale_locks(self._state.hosts)
+        return [*requests, *actions]
+
+    def close(self) -> None:
+        with self._lock:
+            world, self._world = self._world, None
+        if world is not None:
+            world.close()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _door(self, action: Action | None, flight: _Flight) -> BrowserDoor:
+        return BrowserDoor(
+            self._tokens(),
+            self._approvals(),
+            self._started,
+            Retries(functools.partial(self._record_retry, action), self._sleep),
+            self._config().policies.currency,
+            self._clock,
+            on_waiting=flight.tell,
+        )
+
+    def _started(self) -> BrowserWorld:
+        with self._lock:
+            if self._world is None:
+                try:
+                    # Drives the browser: an extra, and heavy.
+                    from remit.browser.world import World, WorldPlace  # noqa: PLC0415 - see above
+                except ImportError as missing:
+                    raise EnvironmentFailed(
+                        Reason.EFFECT_FAILED,
+                        f"what drives the browser is not installed ({missing.name})",
+                        next_step="Install it with: pip install 'remit[browser]'",
+                    ) from None
+                config = self._config()
+                self._world = World(
+                    config.browser,
+                    WorldPlace(self._state.path / "browser", (self._state.path,)),
+                    self._why_dead,
+                    self._travel_held,
+                    self._void,
+                    unsafe=config.sandbox == "unsafe-none",
+                )
+            return self._world
+
+    def _travel_held(self, tab: "Tab", held: Held, context: Context, picture: str | None) -> Fate:
+        """One held request, down the road. In a thread of its own."""
+        flight = self._by_action.get(held.cause.action.action_id)
+        problems: list[RemitError] = []
+        door = HeldRequestDoor(
+            self._tokens(),
+            self._approvals(),
+            held,
+            tab.token,
+            context,
+            picture,
+            on_waiting=flight.tell if flight is not None else lambda _: None,
+            on_problem=problems.append,
+        )
+        outcome = travel(door, (b"",), self._site())
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        if outcome.state in {"ANSWERED", "SENT"}:
+            return Fate(outcome.status)
+        return Fate(problem=problems[-1] if problems else _told(outcome))
+
+    def _why_dead(self, token: Token) -> str:
+        try:
+            with self._ledger().store.glancing() as connection:
+                self._tokens().require_alive(connection, token, self._clock())
+        except RemitError as problem:
+            return problem.what
+        return ""
+
+    def _void(self, approval_id: str, why: str) -> None:
+        try:
+            self._approvals().void([approval_id], why)
+        except RemitError as problem:
+            _LOG.warning("a question could not be made void", extra={"approval_id": approval_id, "why": str(problem)})
+
+    def _record_retry(self, action: Action | None, number: int, problem: RemitError) -> None:
+        action_id = action.action_id if action is not None else "unknown"
+        kind = action.type if action is not None else "unknown"
+        payload: dict[str, Any] = {"retry": number, "why": problem.as_json()}
+        event = Event(DEFAULT_TENANT, "browser.retried", action_id, payload, capability_id=f"browser.{kind}")
+        self._ledger().append(event)
+
+    def _recover_once(self) -> None:
+        with self._lock:
+            if self._recovered:
+                return
+            self._recovered = True
+        for report in self.recover():
+            if report.problem is not None:
+                _LOG.warning("an action could not be settled", extra={"key": report.key, "why": str(report.problem)})
+
+    def _site(self) -> Site:
+        return Site(self._ledger(), self._clock, self._state.hosts)
+
+
+def _told(outcome: RequestOutcome) -> EnvironmentFailed:
+    return EnvironmentFailed(Reason(outcome.reason or Reason.EFFECT_FAILED.value), outcome.problem or "it was not sent")

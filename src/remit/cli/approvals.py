@@ -1,0 +1,170 @@
+"""`remit approvals`."""
+
+import contextlib
+import sys
+import termios
+from pathlib import Path
+from typing import Final
+
+import click
+
+from remit.approval.people import Person, person_at_terminal
+from remit.cli.approval_view import render_approval, render_left
+from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.contracts.browser import Approval
+from remit.errors import Reason, Refused
+from remit.printable import printable
+from remit.workspace import Workspace
+
+as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
+reason_option: Final = click.option("--reason", help="Why, for the record and for the agent.")
+
+
+@click.group(invoke_without_command=True)
+@click.option("--wait", is_flag=True, help="Stay here, show each question as it comes, and ask: y or N.")
+@as_option
+@workspace_option
+@json_option
+@click.pass_context
+def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path, as_json: bool) -> None:
+    """Answer the questions that the browser's held requests wait for.
+
+    Without a command: those that wait for an answer. Each is about one request, exactly as it will be sent; after ten
+    minutes without an answer nothing is sent. An agent cannot answer.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    with Workspace.open(directory) as workspace:
+        if wait:
+            _require_terminal(as_json=as_json)
+            _watch(workspace, person_at_terminal(workspace.environ, name))
+        else:
+            _list(workspace, everything=False, as_json=as_json)
+
+
+@approvals.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those that are closed, the last thousand.")
+@workspace_option
+@json_option
+def list_approvals(everything: bool, directory: Path, as_json: bool) -> None:
+    """Those that wait for an answer, the newest first."""
+    with Workspace.open(directory) as workspace:
+        _list(workspace, everything=everything, as_json=as_json)
+
+
+@approvals.command()
+@click.argument("approval_id", metavar="ID")
+@workspace_option
+@json_option
+def show(approval_id: str, directory: Path, as_json: bool) -> None:
+    """All of one question: the request as it will be sent, secrets masked. ID may be the beginning of one."""
+    with Workspace.open(directory) as workspace:
+        found = workspace.approvals.show(approval_id)
+        left = workspace.approvals.seconds_left(found)
+    if as_json:
+        show_json(found.tree())
+    else:
+        click.echo(render_approval(found, left))
+
+
+@approvals.command()
+@click.argument("approval_id", metavar="ID")
+@reason_option
+@as_option
+@workspace_option
+@json_option
+def approve(approval_id: str, reason: str | None, name: str | None, directory: Path, as_json: bool) -> None:
+    """Say yes: exactly this request is sent, once. ID may be the beginning of one."""
+    _decide(approval_id, approved=True, reason=reason, name=name, directory=directory, as_json=as_json)
+
+
+@approvals.command()
+@click.argument("approval_id", metavar="ID")
+@reason_option
+@as_option
+@workspace_option
+@json_option
+def deny(approval_id: str, reason: str | None, name: str | None, directory: Path, as_json: bool) -> None:
+    """Say no: nothing is sent. ID may be the beginning of one."""
+    _decide(approval_id, approved=False, reason=reason, name=name, directory=directory, as_json=as_json)
+
+
+def _decide(
+    approval_id: str, *, approved: bool, reason: str | None, name: str | None, directory: Path, as_json: bool
+) -> None:
+    with Workspace.open(directory) as workspace:
+        who = person_at_terminal(workspace.environ, name)
+        decided = workspace.approvals.decide(approval_id, approved=approved, who=who, reason=reason)
+    if as_json:
+        show_json(decided.tree())
+    else:
+        click.echo(_told(decided))
+
+
+def _list(workspace: Workspace, *, everything: bool, as_json: bool) -> None:
+    found = workspace.approvals.listed() if everything else workspace.approvals.listed("PENDING")
+    if as_json:
+        show_json([approval.tree() for approval in found])
+        return
+    if not found:
+        click.echo("There is no question." if everything else "No question waits for an answer.")
+        return
+    rows = [
+        (
+            approval.approval_id,
+            approval.agent_id,
+            _state(workspace, approval),
+            f"{approval.preview.method or 'no request'} {approval.preview.url}",
+            approval.preview.estimated_effect,
+        )
+        for approval in found
+    ]
+    show_table(("id", "agent", "state", "request", "effect"), rows, prose={"request", "effect"})
+
+
+def _state(workspace: Workspace, approval: Approval) -> str:
+    if approval.state == "PENDING":
+        return f"waits, {render_left(workspace.approvals.seconds_left(approval))} left"
+    return f"{approval.state.lower()} by {approval.decided_by}" if approval.decided_by else approval.state.lower()
+
+
+def _require_terminal(*, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise Refused(
+            Reason.MISUSE,
+            "--wait asks a person, so it needs a terminal",
+            next_step="Programs list the questions, and people answer: remit approvals list --json",
+        )
+
+
+def _watch(workspace: Workspace, who: Person) -> None:
+    """Until Ctrl-C. A question is asked once; whoever leaves one for later answers it by its id."""
+    click.echo(f"Questions come here as they are asked; answers count as {who.signature}. Ctrl-C ends.", err=True)
+    seen: set[str] = set()
+    with contextlib.suppress(KeyboardInterrupt, click.Abort), workspace.approvals.bell.listening() as listener:
+        while True:
+            for approval in reversed(workspace.approvals.listed("PENDING")):
+                if approval.approval_id not in seen:
+                    seen.add(approval.approval_id)
+                    _ask(workspace, approval, who)
+            listener.wait(float("inf"))
+
+
+def _ask(workspace: Workspace, approval: Approval, who: Person) -> None:
+    click.echo("\n" + render_approval(approval, workspace.approvals.seconds_left(approval)))
+    with contextlib.suppress(termios.error):  # what was typed before the question was there is no answer to it
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    answer = click.prompt("Send it? y: yes, N: no, s: later", default="N", show_default=False, err=True).strip().lower()
+    if answer in {"s", "later"}:
+        return
+    try:
+        decided = workspace.approvals.decide(approval.approval_id, approved=answer in {"y", "yes"}, who=who)
+    except Refused as problem:
+        click.echo(str(problem), err=True)
+    else:
+        click.echo(_told(decided))
+
+
+def _told(decided: Approval) -> str:
+    what = "is sent, once" if decided.state == "APPROVED" else "is not sent"
+    return f"{decided.state}: the request of {printable(decided.agent_id)} {what} ({decided.approval_id})"

@@ -1,0 +1,122 @@
+"""`remit browse`."""
+
+import os
+from pathlib import Path
+from typing import IO, Any, Final
+
+import click
+
+from remit.browser_host.client import Answered, HostClient, Waiting
+from remit.browser_host.place import HostPlace
+from remit.cli.shown import json_option, show_json, workspace_option
+from remit.contracts.browser import Action
+from remit.errors import Reason, Refused
+from remit.untrusted import read_bounded
+from remit.workspace import Workspace
+
+WAITING: Final = 3
+TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
+_LONGEST_TOKEN: Final = 20_000
+
+
+@click.command()
+@click.argument("action", type=click.File("rb"), required=False)
+@click.option(
+    "--token",
+    metavar="FILE",
+    help=f"The file with the capability token, or the token itself; else the variable {TOKEN_VARIABLE}.",
+)
+@click.option("--wait", is_flag=True, help="Wait for the person who has to answer.")
+@click.option("--stop", is_flag=True, help="End the browser that runs in the background, and its sessions.")
+@workspace_option
+@json_option
+@click.pass_context
+def browse(
+    ctx: click.Context,
+    action: IO[bytes] | None,
+    token: str | None,
+    wait: bool,
+    stop: bool,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Do one thing in the browser: ACTION is a JSON file, or - for standard input.
+
+    The browser runs in the background, so that sessions last from one command to the next. A request that changes
+    something is held there until a person has answered it (`remit approvals`). Exit code 0 when it succeeded; 1 when
+    it was tried and failed; 2 when it was refused and nothing was done; 3 while it waits for a person: the same command
+    again, or --wait, gives the result.
+    """
+    with Workspace.open(directory) as workspace:
+        client = HostClient(workspace.root, HostPlace.of(workspace.state), _environment())
+    if stop:
+        _tell_stopped(client.stop(), as_json=as_json)
+        return
+    if action is None:
+        raise click.UsageError("Name the file with the action, or --stop.", ctx)
+    raw = read_bounded(action, Action.bounds, source=action.name)
+    Action.parse(raw, source=action.name)  # here as well, so that a refusal names the file
+    questions: list[Waiting] = []
+
+    def on_waiting(question: Waiting) -> bool:
+        questions.append(question)
+        if wait:
+            _ask_for_patience(question)
+        return wait
+
+    answered = client.browse(raw, _read_token(token), on_waiting=on_waiting)
+    if answered is None:
+        _tell_waiting(questions[-1], as_json=as_json)
+        ctx.exit(WAITING)
+    _show(answered, as_json=as_json)
+    if not answered.result.success:
+        ctx.exit(2 if answered.refused else 1)
+
+
+def _environment() -> dict[str, str]:
+    """What a new host is given: the agent's token is for this one action, not for a process that lives on."""
+    return {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+
+
+def _read_token(given: str | None) -> str:
+    """A token in a command line can be seen by other users of the machine; a file is better."""
+    text = given or os.environ.get(TOKEN_VARIABLE, "")
+    if not text:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED,
+            "no capability token was given",
+            where="--token",
+            next_step="Have one issued: remit token issue -o FILE",
+        )
+    if text.count(".") == 2 and text.startswith("ey") and not os.path.exists(text):
+        return text.strip()
+    with Path(text).open("rb") as stream:
+        return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+
+
+def _show(answered: Answered, *, as_json: bool) -> None:
+    if answered.stored and not as_json:
+        click.echo("Already done before; nothing was done now. The stored result:", err=True)
+    show_json(answered.result.tree())
+
+
+def _ask_for_patience(question: Waiting) -> None:
+    click.echo(f"waiting for a person: remit approvals show {question.approval_id}", err=True)
+    click.echo(f"  {question.what}", err=True)
+
+
+def _tell_waiting(question: Waiting, *, as_json: bool) -> None:
+    told: dict[str, Any] = {"approval_id": question.approval_id, "expires": question.expires, "what": question.what}
+    if as_json:
+        show_json({"waiting": told})
+        return
+    click.echo(f"Waiting for a person, until {question.expires[:19]}Z: {question.what}")
+    click.echo(f"  answer:  remit approvals show {question.approval_id}")
+    click.echo("  result:  the same command again, or with --wait")
+
+
+def _tell_stopped(was_there: bool, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"stopped": was_there})
+    else:
+        click.echo("The browser has ended." if was_there else "No browser was running.")

@@ -1,0 +1,281 @@
+"""`remit token`."""
+
+import json
+import os
+import re
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from remit.approval.people import person_at_terminal
+from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option, written_output
+from remit.contracts.browser import TokenConstraints
+from remit.errors import Reason, Refused
+from remit.ids import parse_time, render_time
+from remit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from remit.authority.token_keys import TokenKey
+    from remit.store.tokens import TokenRow
+
+ACTIONS: Final = ("navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase")
+UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+MAX_PEM: Final = 64 * 1024
+PRIVATE: Final = 0o600
+_LIFE: Final = re.compile(r"([1-9][0-9]{0,6})([smhd])")
+
+
+class Life(click.ParamType[timedelta]):
+    """A number and a unit."""
+
+    name = "life"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        found = _LIFE.fullmatch(value)
+        if found is None:
+            self.fail("give a whole number and s, m, h or d, such as 90s, 30m, 1h or 7d", param, ctx)
+        return timedelta(seconds=int(found[1]) * UNITS[found[2]])
+
+
+class Moment(click.ParamType[datetime]):
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return value if isinstance(value, datetime) else parse_time(value)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
+
+
+@click.group()
+def token() -> None:
+    """Capability tokens: what an agent may do in the browser, where, and for how long."""
+
+
+@token.command()
+@click.option("--sub", "agent", required=True, metavar="AGENT", help="Whom the token is for.")
+@click.option("--cap", "caps", type=click.Choice(ACTIONS), multiple=True, required=True, help="What it allows; repeat.")
+@click.option("--domain", "domains", multiple=True, help="A host, or *.HOST for one label before it; repeat.")
+@click.option("--max-purchase", nargs=2, metavar="AMOUNT CURRENCY", help="The most that one purchase may cost: 50 USD.")
+@click.option("--max-actions", type=click.IntRange(1, 1_000_000), help="For how many actions it may be used.")
+@click.option("--life", type=Life(), default="1h", show_default=True, help="How long it counts: 90s, 30m, 1h, 7d.")
+@click.option("--not-before", type=Moment(), help="From when on: 2026-01-31T09:30:00Z.")
+@output_option
+@workspace_option
+@json_option
+def issue(  # noqa: PLR0913, PLR0917 - one for each option
+    agent: str,
+    caps: tuple[str, ...],
+    domains: tuple[str, ...],
+    max_purchase: tuple[str, str] | None,
+    max_actions: int | None,
+    life: timedelta,
+    not_before: datetime | None,
+    output: Path | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Sign a token and print it. Whoever has its text may act with it; Remit keeps no copy.
+
+    Without --domain it allows no place, without --max-purchase no purchase. The first token makes the policy key.
+    """
+    from remit.authority.tokens import Wish  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
+
+    limits = {"domains": list(domains) or None, "max_purchase": _amount(max_purchase), "max_actions": max_actions}
+    constraints = TokenConstraints.from_tree(limits, source="the token's constraints")
+    wish = Wish(agent, tuple(f"browser.{cap}" for cap in caps), constraints, life, not_before)  # type: ignore[misc]
+    with written_output(output) as out:
+        with Workspace.open(directory) as workspace:
+            who = person_at_terminal(workspace.environ)
+            issued = workspace.tokens.issue(wish, actor=who.id)
+        if output is not None:
+            _close_to_others(out)
+            out.write(issued.text.encode() + b"\n")
+    known = {"jti": issued.claims.jti, "sub": issued.claims.sub, "kid": issued.kid, "expires_at": _time(issued)}
+    if as_json:
+        show_json(known if output is not None else {**known, "token": issued.text})
+    elif output is None:
+        click.echo(issued.text)
+    else:
+        click.echo(f"Token {issued.claims.jti} for {issued.claims.sub} until {known['expires_at']}, in {output}")
+
+
+@token.command()
+@click.argument("jti")
+@click.option("--reason", help="Why, for the record.")
+@workspace_option
+@json_option
+def revoke(jti: str, reason: str | None, directory: Path, as_json: bool) -> None:
+    """Make a token void at once, everywhere this ledger is used. JTI is its id, or the beginning of one issued here.
+
+    Also for a token that was issued elsewhere and never seen here. Questions that wait on its behalf are void too.
+    """
+    with Workspace.open(directory) as workspace:
+        whole = workspace.tokens.revoke(jti, actor=person_at_terminal(workspace.environ).id, reason=reason)
+    if as_json:
+        show_json({"jti": whole, "state": "revoked"})
+    else:
+        click.echo(f"Token {whole} is revoked")
+
+
+@token.command("list")
+@workspace_option
+@json_option
+def list_tokens(directory: Path, as_json: bool) -> None:
+    """The tokens issued here, the newest first; and what was revoked of those issued elsewhere."""
+    with Workspace.open(directory) as workspace:
+        found, now = workspace.tokens.listed(), render_time(workspace.clock())
+        foreign = workspace.tokens.foreign_revocations()
+    if as_json:
+        show_json(
+            {
+                "tokens": [_tree(row, now) for row in found],
+                "revoked_elsewhere": [one._asdict() for one in foreign],
+            }
+        )
+        return
+    if not found and not foreign:
+        click.echo("No token was issued here. Issue one: remit token issue --sub AGENT --cap navigate --domain HOST")
+        return
+    rows = [(row.jti, row.sub, _state(row, now), _used(row), _short_caps(row), _places(row)) for row in found] + [
+        (one.jti, "", f"revoked {one.revoked_at[:19]}Z", "", "", "issued elsewhere") for one in foreign
+    ]
+    show_table(("jti", "agent", "state", "used", "may", "where"), rows, prose={"may", "where"})
+
+
+@token.command("keys")
+@workspace_option
+@json_option
+def list_keys(directory: Path, as_json: bool) -> None:
+    """The public keys that tokens are believed by: our own, and those of issuers that were trusted."""
+    from remit.authority.token_keys import render_rsa_pem  # noqa: PLC0415 - as above
+
+    with Workspace.open(directory) as workspace:
+        found = list(workspace.tokens.keys)
+    if as_json:
+        show_json(
+            [
+                {"kid": key.kid, "origin": key.origin, "state": _key_state(key), "pem": render_rsa_pem(key)}
+                for key in found
+            ]
+        )
+    elif found:
+        rows = [(key.kid, key.origin, key.public.key_size, _key_state(key), key.created_at[:19] + "Z") for key in found]
+        show_table(("kid", "origin", "bits", "state", "since"), rows)
+    else:
+        click.echo("There is no key yet: the first `remit token issue` makes one.")
+
+
+@token.command("rotate-key")
+@click.option("--revoke", "leaked", is_flag=True, help="The old key may have leaked: no token that it signed counts.")
+@workspace_option
+@json_option
+def rotate_key(leaked: bool, directory: Path, as_json: bool) -> None:
+    """A new key for our own tokens. Those that the old one signed still count, unless it is revoked."""
+    with Workspace.open(directory) as workspace:
+        person_at_terminal(workspace.environ)
+        old, new = workspace.tokens.rotate_key(revoke=leaked)
+    if as_json:
+        show_json({"old_kid": old.kid if old else None, "new_kid": new.kid, "old_state": old and _key_state(old)})
+        return
+    if old is not None:
+        click.echo(f"{old.kid} is {_key_state(old)}")
+    click.echo(f"{new.kid} signs from now on")
+
+
+@token.command()
+@click.argument("pem", type=click.File("rb"))
+@click.option("--kid", help="What its tokens call it; without, its RFC 7638 thumbprint.")
+@workspace_option
+@json_option
+def trust(pem: Any, kid: str | None, directory: Path, as_json: bool) -> None:
+    """Believe tokens of another issuer: PEM is its RSA public key, of 2048 bits or more."""
+    raw = pem.read(MAX_PEM)
+    with Workspace.open(directory) as workspace:
+        who = person_at_terminal(workspace.environ)
+        key = workspace.tokens.trust_key(raw, kid=kid, source=pem.name, actor=who.id)
+    if as_json:
+        show_json({"kid": key.kid, "state": _key_state(key)})
+    else:
+        click.echo(f"Tokens signed with {key.kid} are believed from now on")
+
+
+@token.command()
+@click.argument("kid")
+@workspace_option
+@json_option
+def distrust(kid: str, directory: Path, as_json: bool) -> None:
+    """Believe no token that this key ever signed. Our own: rotate-key --revoke."""
+    with Workspace.open(directory) as workspace:
+        key = workspace.tokens.revoke_key(kid, actor=person_at_terminal(workspace.environ).id)
+    if as_json:
+        show_json({"kid": key.kid, "state": _key_state(key)})
+    else:
+        click.echo(f"{key.kid} is {_key_state(key)}")
+
+
+def _amount(given: tuple[str, str] | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    try:
+        return {"value": float(given[0]), "currency": given[1]}
+    except ValueError:
+        raise Refused(
+            Reason.MALFORMED, "an amount is a number", where="--max-purchase", next_step="Such as: 49.90 EUR"
+        ) from None
+
+
+def _close_to_others(out: Any) -> None:
+    """A token is as good as a password: the file is for its owner alone. Nothing to be done about a pipe."""
+    if stat.S_ISREG(os.fstat(out.fileno()).st_mode):
+        os.fchmod(out.fileno(), PRIVATE)
+
+
+def _time(issued: Any) -> str:
+    return f"{datetime.fromtimestamp(issued.claims.exp, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _tree(row: "TokenRow", now: str) -> dict[str, Any]:
+    return {
+        **row._asdict(),
+        "caps": json.loads(row.caps),
+        "constraints": json.loads(row.constraints),
+        "state": _state(row, now),
+    }
+
+
+def _state(row: "TokenRow", now: str) -> str:
+    if row.revoked_at:
+        return f"revoked {row.revoked_at[:19]}Z"
+    if row.expires_at <= now:
+        return f"expired {row.expires_at[:19]}Z"
+    if row.not_before > now:
+        return f"from {row.not_before[:19]}Z"
+    return f"until {row.expires_at[:19]}Z"
+
+
+def _used(row: "TokenRow") -> str:
+    most = json.loads(row.constraints).get("max_actions")
+    return f"{row.uses:,} of {most:,}" if most else f"{row.uses:,}"
+
+
+def _short_caps(row: "TokenRow") -> str:
+    return " ".join(cap.removeprefix("browser.") for cap in json.loads(row.caps))
+
+
+def _places(row: "TokenRow") -> str:
+    constraints = json.loads(row.constraints)
+    limit = constraints.get("max_purchase")
+    spends = f"; at most {limit['value']:g} {limit['currency']}" if isinstance(limit, dict) else ""
+    return (" ".join(constraints.get("domains") or ()) or "nowhere") + spends
+
+
+def _key_state(key: "TokenKey") -> str:
+    if key.revoked_at:
+        return f"revoked {key.revoked_at[:19]}Z"
+    return f"retired {key.retired_at[:19]}Z" if key.retired_at else "active"

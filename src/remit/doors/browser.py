@@ -1,0 +1,306 @@
+"""The browser door: one action under a capability token, done in a page, answered with a result.
+
+Whatever the action causes the page to send has to pass the session's gate; a request that changes something travels the
+road by itself (`remit.doors.browser_request`), and the action waits for it.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol
+
+from remit.approval.approvals import Approvals, Question
+from remit.authority.tokens import Token, require_in_time
+from remit.browser.acting import SUBMITTING, Acted, Looked, require_unchanged, vars_of
+from remit.browser.gate import Running
+from remit.browser.masked import cut
+from remit.browser.previewing import preview_typing
+from remit.canonical import digest
+from remit.contracts.browser import Action, ActionResult, Approval
+from remit.doors.browser_asking import OnWaiting, ask
+from remit.doors.browser_papers import (
+    BegunAction,
+    Seen,
+    audit_event,
+    masked_action,
+    parse_begun_action,
+    render_begun_action,
+    render_element,
+    render_summary,
+)
+from remit.doors.browser_retry import Retries
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.ids import DEFAULT_TENANT, Clock
+from remit.journal import Trace
+from remit.ledger.append import Batch
+from remit.ledger.entry import Event
+from remit.masking import mask_text
+from remit.policy.browser import browser_error, browser_reason, decide_browser
+from remit.policy.decision import Decision
+from remit.road import Door, Note, Notes, Preview
+from remit.store.connection import Connection
+
+if TYPE_CHECKING:
+    from remit.browser.sessions import Tab  # which loads the browser's driver
+
+_CLICKING = frozenset({"click", *SUBMITTING})
+
+
+class BrowserWorld(Protocol):
+    """The browser, as far as this door asks for it: `remit.browser.world.World`."""
+
+    def enter(self, token: Token, action: Action) -> "Tab": ...
+    def leave(self, tab: "Tab") -> None: ...
+    def look(self, tab: "Tab", action: Action) -> Looked: ...
+    def begin(self, tab: "Tab", looked: Looked, running: Running) -> None: ...
+    def act(self, tab: "Tab", looked: Looked, running: Running, token: Token) -> Acted: ...
+    def hash_of(self, tab: "Tab") -> str | None: ...
+    def picture_of(self, tab: "Tab", looked: Looked) -> str | None: ...
+    def keep(self, picture: bytes) -> str: ...
+
+
+class TokenBook(Protocol):
+    """The tokens of the workspace: `remit.tokens.Tokens`."""
+
+    def verify(self, text: str, now: datetime | None = None) -> Token: ...
+    def require_alive(self, connection: Connection, token: Token, now: datetime) -> None: ...
+    def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None: ...
+
+
+@dataclass(frozen=True)
+class BrowserRequest:
+    """Nobody has vouched for any of it, until `verified` holds the token."""
+
+    action: Action
+    token: str = field(repr=False)
+    digest: str
+    seen: Seen = field(default_factory=Seen, compare=False)
+    verified: list[Token] = field(default_factory=list, compare=False)
+
+
+@dataclass(frozen=True)
+class GrantedAction:
+    """An action whose token was verified, and how far it has come."""
+
+    request: BrowserRequest
+    token: Token
+    tabs: list["Tab"] = field(default_factory=list, compare=False)
+    looked: list[Looked] = field(default_factory=list, compare=False)
+    approvals: list[Approval] = field(default_factory=list, compare=False)
+
+    @property
+    def action(self) -> Action:
+        return self.request.action
+
+
+@dataclass(frozen=True)
+class CutShort:
+    """What a process that died leaves of an action: its session is gone, and nothing of it is tried again."""
+
+    problem: RemitError
+
+
+Made = Acted | CutShort
+
+
+@dataclass(frozen=True)
+class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionResult]):
+    """`world` is asked for when an action gets that far: what is refused before starts no browser."""
+
+    tokens: TokenBook
+    approvals: Approvals
+    world: Callable[[], BrowserWorld]
+    retries: Retries
+    currency: str
+    clock: Clock
+    on_waiting: OnWaiting = lambda _: None
+    name: str = field(default="browser", init=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> BrowserRequest:
+        action, token = raw
+        parsed = Action.parse(action)
+        return BrowserRequest(parsed, token.decode("utf-8", "replace"), parsed.digest())
+
+    def trace(self, request: BrowserRequest) -> Trace:
+        action = request.action
+        return Trace(
+            tenant_id=DEFAULT_TENANT,
+            correlation_id=action.action_id,
+            door=self.name,
+            key=action.action_id,
+            request_digest=request.digest,
+            capability_id=f"browser.{action.type}",
+        )
+
+    def verify_authority(self, request: BrowserRequest, now: datetime) -> GrantedAction:
+        token = self.tokens.verify(request.token, now)
+        request.verified[:] = [token]
+        request.seen.agent_id, request.seen.jti = token.agent_id, token.jti
+        return GrantedAction(request, token)
+
+    def decide(self, request: BrowserRequest) -> Decision:
+        if not request.verified:  # recalled after a crash: nothing will be done, only told
+            return Decision(("it was begun under a token, and is only brought to an end",))
+        return decide_browser(request.verified[0], request.action, self.currency)
+
+    def preview(self, granted: GrantedAction) -> Preview:
+        action = granted.action
+        if not granted.tabs:
+            granted.tabs.append(self.world().enter(granted.token, action))
+        tab = granted.tabs[0]
+        looked = self.retries.run(lambda: self.world().look(tab, action))
+        granted.looked[:] = [looked]
+        granted.request.seen.before = looked.content_hash
+        summary = mask_text(render_summary(action, looked.url, looked.described))
+        met = {"action": granted.request.digest, "url": looked.url, "element": repr(looked.described)}
+        return Preview(cut(summary), digest(met))
+
+    def consent(self, granted: GrantedAction, preview: Preview, now: datetime) -> str:
+        """The token's, for what only looks or may be judged by its requests. A password is a person's to give."""
+        described = granted.looked[0].described
+        if granted.action.type != "type" or described is None or not described.is_password:
+            return f"token {granted.token.jti}"
+        looked, tab = granted.looked[0], granted.tabs[0]
+        question = Question(
+            agent_id=granted.token.agent_id,
+            token_jti=granted.token.jti,
+            action_id=granted.action.action_id,
+            action_digest=granted.request.digest,
+            request_digest=preview.digest,
+            preview=preview_typing(granted.action, looked.url, render_element(described)),
+            screenshot=self.world().picture_of(tab, looked),
+        )
+        approval = ask(self.approvals, question, self.on_waiting, lambda: tab.is_closed)
+        granted.approvals[:] = [approval]
+        return f"approval {approval.approval_id} by {approval.decided_by}"
+
+    def checkpoint(self, granted: GrantedAction, preview: Preview) -> str:
+        begun = BegunAction(
+            masked_action(granted.action),
+            granted.request.digest,
+            granted.token.agent_id,
+            granted.token.jti,
+            granted.request.seen.before,
+        )
+        return render_begun_action(begun)
+
+    def stand_down(self, granted: GrantedAction) -> None:
+        while granted.tabs:
+            self.world().leave(granted.tabs.pop())
+
+    def require_alive(self, granted: GrantedAction, now: datetime) -> None:
+        require_in_time(granted.token, now)
+
+    def spend(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
+        self.tokens.use(batch.store, granted.token, granted.action.action_id, now)
+        for approval in granted.approvals:
+            self.approvals.use(
+                batch,
+                approval.approval_id,
+                request_digest=approval.request_digest,
+                action_digest=granted.request.digest,
+                token_jti=granted.token.jti,
+            )
+
+    def recall(self, checkpoint: str) -> tuple[BrowserRequest, BegunAction]:
+        begun = parse_begun_action(checkpoint)
+        return BrowserRequest(begun.action, "", begun.digest, Seen(begun.agent_id, begun.jti, begun.before)), begun
+
+    def effect(self, granted: GrantedAction, begun: BegunAction, note: Note) -> Made:
+        tab, looked, action = granted.tabs[0], granted.looked[0], granted.action
+        if granted.approvals:
+            require_unchanged(looked, self.world().look(tab, action))
+        submits = looked.submits or action.type in SUBMITTING
+        running = Running(action, granted.request.digest, submits=submits)
+        self.world().begin(tab, looked, running)
+
+        def is_safe(problem: RemitError) -> bool:
+            """Nothing was sent, nobody was asked; and what presses something was stopped before it did."""
+            if running.held or running.may_have_sent:
+                return False
+            return action.type not in _CLICKING or problem.reason is Reason.ELEMENT_MISSING
+
+        seen = granted.request.seen
+        try:
+            made = self.retries.run(lambda: self.world().act(tab, looked, running, granted.token), is_safe)
+        except RemitError:
+            seen.after = self.world().hash_of(tab)
+            raise
+        finally:
+            running.finished = True
+            seen.turned_away = [vars_of(each) for each in running.turned_away]
+        seen.after = made.content_hash
+        if made.picture is not None:
+            made.output["screenshot"] = {
+                "path": self.world().keep(made.picture),
+                "sha256": sha256(made.picture).hexdigest(),
+            }
+        return made
+
+    def settle(self, begun: BegunAction, notes: Notes, note: Note) -> Made | None:
+        return CutShort(
+            EnvironmentFailed(
+                Reason.FATE_UNKNOWN,
+                "the process that ran the browser ended while this action was at work; it is not tried again",
+                where=begun.action.action_id,
+                next_step=(
+                    "Its session is gone. Whether it had sent anything is told by the entries of its requests:"
+                    f" remit ledger show --correlation {begun.action.action_id}"
+                ),
+            )
+        )
+
+    def undo(self, begun: BegunAction, notes: Notes, note: Note) -> None:
+        """What was sent cannot be called back; each request was a person's to allow."""
+
+    def verify_effect(self, begun: BegunAction, made: Made) -> None:
+        """The hashes before and after are the evidence; a page is as it is."""
+
+    def succeed(self, request: BrowserRequest, begun: BegunAction, made: Made) -> ActionResult:
+        if isinstance(made, CutShort):
+            return self.fail(request, made.problem, begun)
+        return ActionResult(
+            action_id=request.action.action_id,
+            success=True,
+            output=made.output,
+            contentHashBefore=begun.before,
+            contentHashAfter=made.content_hash,
+        )
+
+    def fail(self, request: BrowserRequest, problem: RemitError, begun: BegunAction | None = None) -> ActionResult:
+        named = request.action.selector or request.action.ref or ""
+        return ActionResult(
+            action_id=request.action.action_id,
+            success=False,
+            reason=browser_reason(problem) or "failed",
+            error=browser_error(problem, selector=named),
+            contentHashBefore=request.seen.before,
+            contentHashAfter=request.seen.after,
+        )
+
+    def store_outcome(self, outcome: ActionResult) -> str:
+        return outcome.canonical().decode()
+
+    def show_outcome(self, outcome: ActionResult, stored: str) -> Mapping[str, Any]:
+        """Of what a page says, its digest: the ledger is for ever, and small."""
+        shown = json.loads(stored)
+        snapshot = (shown["output"] or {}).pop("snapshot", None)
+        if snapshot is not None:
+            shown["output"]["snapshot_digest"] = digest(snapshot)
+        return {"outcome": shown}
+
+    def load_outcome(self, stored: str, recorded_at: str) -> ActionResult:
+        return ActionResult.parse(stored.encode(), source="stored result")
+
+    def also_record(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[Event]:
+        return (audit_event(request.action, request.seen, outcome, self.clock()),)
+
+
+def require_text(token: str) -> bytes:
+    """A token as it was handed over. One that is no text is no token."""
+    try:
+        return token.encode()
+    except UnicodeEncodeError:
+        raise Refused(Reason.AUTHORITY_MALFORMED, "a token is plain text", where="token") from None

@@ -1,0 +1,165 @@
+"""What the browser doors write down: sentences for people, checkpoints for whoever takes over, the audit record.
+
+Nothing here holds a value that was typed, or an address with its secrets: a checkpoint stays in the database for ever.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from remit.browser.masked import cut, mask_url
+from remit.canonical import canonical_bytes
+from remit.contracts.base import Contract, Count, Digest, Identifier, ShortText, Text, Uuid
+from remit.contracts.browser import Action, ActionResult, AuditRecord
+from remit.doors.checkpoint_text import read_checkpoint
+from remit.ids import DEFAULT_TENANT, render_time
+from remit.ledger.entry import Event
+from remit.masking import mask_text
+
+UNKNOWN: Final = "unknown"
+"""Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
+
+
+@dataclass
+class Seen:
+    """What became known of an action on its way, for the record of it."""
+
+    agent_id: str = UNKNOWN
+    jti: str = UNKNOWN
+    before: str | None = None
+    after: str | None = None
+    turned_away: list[dict[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class BegunAction:
+    """An action as its checkpoint knows it, masked."""
+
+    action: Action
+    digest: str
+    """Of the action as it was asked for."""
+    agent_id: str
+    jti: str
+    before: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRequest:
+    """A held request as its checkpoint knows it. What it says is in the approval, by its digests here."""
+
+    request_id: str
+    digest: str
+    request_digest: str
+    action_id: str
+    agent_id: str
+    jti: str
+    approval_id: str
+    what: str
+
+
+class RequestOutcome(Contract):
+    """What became of a held request."""
+
+    request_id: Identifier
+    action_id: Identifier
+    request_digest: Digest
+    state: Literal["ANSWERED", "SENT", "NOT_SENT", "UNKNOWN", "REFUSED"]
+    status: Count | None = None
+    approval_id: Uuid | None = None
+    reason: ShortText | None = None
+    """Of a problem: the word for it, and what is said about it."""
+    problem: Text | None = None
+
+
+def masked_action(action: Action) -> Action:
+    """The same action, without what nobody may read: what is typed, and secrets in its address or selector."""
+    return action.model_copy(
+        update={
+            "target": mask_url(action.target)[:8_192],
+            "selector": None if action.selector is None else mask_text(action.selector)[:1_000],
+            "value": None if action.value is None else "********",
+        }
+    )
+
+
+def render_begun_action(begun: BegunAction) -> str:
+    tree = {
+        "action": begun.action.tree(),
+        "digest": begun.digest,
+        "agent_id": begun.agent_id,
+        "jti": begun.jti,
+        "before": begun.before,
+    }
+    return canonical_bytes(tree).decode()
+
+
+def parse_begun_action(text: str) -> BegunAction:
+    return read_checkpoint(
+        text,
+        lambda tree: BegunAction(
+            Action.from_tree(tree["action"]), tree["digest"], tree["agent_id"], tree["jti"], tree["before"]
+        ),
+        "browser action",
+    )
+
+
+def render_begun_request(begun: BegunRequest) -> str:
+    return canonical_bytes({name: getattr(begun, name) for name in BegunRequest.__slots__}).decode()
+
+
+def parse_begun_request(text: str) -> BegunRequest:
+    return read_checkpoint(text, lambda tree: BegunRequest(**tree), "held request")
+
+
+def render_element(described: Any) -> str:
+    """`the button 'Pay now'`: of what the browser itself says about it, masked."""
+    role = cut(mask_text(described.role or described.tag), 40)
+    name = cut(mask_text(described.name), 120)
+    return f"the {role} {name!r}" if name else f"a {role} without a name"
+
+
+def render_summary(action: Action, here: str, described: Any) -> str:
+    """One masked sentence: what will be done, where, and to which form it leads."""
+    verb = {
+        "navigate": "Go to",
+        "click": "Click",
+        "type": "Type into",
+        "screenshot": "Take a picture of",
+        "snapshot": "Read",
+        "submit": "Submit",
+        "purchase": "Buy with",
+    }[action.type]
+    if action.type == "navigate":
+        return f"{verb} {mask_url(action.target)}"
+    what = render_element(described) if described is not None else "the page"
+    form = described.form if described is not None and (described.submits or action.type != "click") else None
+    leads = f" of the form {cut(form.method.upper(), 10)} {mask_url(form.action)}" if form is not None else ""
+    price = f" for {action.amount.value:.2f} {action.amount.currency}" if action.amount is not None else ""
+    return f"{verb} {what}{leads}{price}, at {mask_url(here)}"
+
+
+def audit_event(action: Action, seen: Seen, result: ActionResult, now: datetime) -> Event:
+    """The audit record of one action, allowed or not."""
+    record = AuditRecord(
+        timestamp=render_time(now),
+        agentId=seen.agent_id,
+        action=action.type,
+        target=mask_url(action.target)[:8_192],
+        tokenJti=seen.jti,
+        success=result.success,
+        contentHashBefore=result.content_hash_before,
+        contentHashAfter=result.content_hash_after,
+    )
+    more: dict[str, Any] = {"action_id": action.action_id}
+    if result.error is not None:
+        more["code"] = result.error.code
+    if seen.turned_away:
+        more["turned_away"] = seen.turned_away
+    return Event(
+        DEFAULT_TENANT,
+        "browser.action",
+        action.action_id,
+        {**record.tree(), **more},
+        capability_id=f"browser.{action.type}",
+        actor=seen.agent_id,
+    )

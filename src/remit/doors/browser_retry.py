@@ -1,0 +1,55 @@
+"""Trying again: at most three times, later and later, and never what may have been sent."""
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from remit.contracts.browser_errors import (
+    BACKOFF_INITIAL_MS,
+    BACKOFF_MAX_MS,
+    BACKOFF_MULTIPLIER,
+    MAX_RETRIES,
+    RETRYABLE_CODES,
+)
+from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.policy.browser import browser_error
+
+T = TypeVar("T")
+Sleep = Callable[[float], None]
+
+# A KERNEL_ERROR that will be the same the next time, or of which nobody knows what it did.
+_FINAL: Final = frozenset({Reason.FATE_UNKNOWN, Reason.SANDBOX_UNAVAILABLE, Reason.CANCELLED, Reason.INTERNAL})
+
+
+class Retries:
+    """Of one action, all its steps together. `record` is told before each further try."""
+
+    def __init__(self, record: Callable[[int, RemitError], None], sleep: Sleep = time.sleep) -> None:
+        self._record = record
+        self._sleep = sleep
+        self.made = 0
+
+    def run(self, work: Callable[[], T], is_safe: Callable[[RemitError], bool] = lambda _: True) -> T:
+        """`is_safe` says whether what failed like this did nothing that must not be done twice."""
+        while True:
+            try:
+                return work()
+            except RemitError as problem:
+                if self.made >= MAX_RETRIES or not is_retryable(problem) or not is_safe(problem):
+                    raise
+                self.made += 1
+                self._record(self.made, problem)
+                self._sleep(pause_before(self.made))
+
+
+def is_retryable(problem: RemitError) -> bool:
+    """By its code; and a refusal of data is the same however often it is asked for, save for an element."""
+    if browser_error(problem).code not in RETRYABLE_CODES or problem.reason in _FINAL:
+        return False
+    return isinstance(problem, EnvironmentFailed) or problem.reason is Reason.ELEMENT_MISSING
+
+
+def pause_before(retry: int) -> float:
+    """Seconds before the first, second, third further try."""
+    milliseconds: int = min(BACKOFF_INITIAL_MS * BACKOFF_MULTIPLIER ** (retry - 1), BACKOFF_MAX_MS)
+    return milliseconds / 1_000

@@ -1,0 +1,118 @@
+"""Rows about capability tokens: which were issued, which were revoked, and for how many actions each was used.
+
+The functions take a connection, so that they can be asked inside somebody else's transaction: what they say then holds
+until it commits, since nobody else writes meanwhile.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from remit.errors import Reason, Refused
+from remit.store.connection import Connection
+
+REVOKED_KIND: Final = "token.revoked"
+_INSERT: Final = """INSERT INTO browser_tokens (tenant_id, jti, sub, kid, issued_at, not_before, expires_at, caps,
+  constraints, token_digest, entry_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_REVOKE: Final = """INSERT INTO browser_token_revocations (tenant_id, jti, revoked_at, actor, reason, entry_seq)
+  VALUES (?, ?, ?, ?, ?, ?)"""
+# Two witnesses: whoever removes the row of a revocation would have to rewrite the ledger too.
+_REVOKED: Final = """SELECT revoked_at FROM browser_token_revocations WHERE tenant_id = ? AND jti = ?
+  UNION ALL SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ? LIMIT 1"""
+_USED_FOR: Final = "SELECT 1 FROM browser_token_uses WHERE tenant_id = ? AND jti = ? AND action_id = ?"
+_USES: Final = "SELECT count(*) FROM browser_token_uses WHERE tenant_id = ? AND jti = ?"
+_USE: Final = "INSERT INTO browser_token_uses (tenant_id, jti, action_id, used_at) VALUES (?, ?, ?, ?)"
+_LIST: Final = """SELECT t.jti, t.sub, t.kid, t.issued_at, t.not_before, t.expires_at, t.caps, t.constraints,
+    t.token_digest, t.entry_seq, r.revoked_at, r.reason,
+    (SELECT count(*) FROM browser_token_uses u WHERE u.tenant_id = t.tenant_id AND u.jti = t.jti)
+  FROM browser_tokens t
+    LEFT JOIN browser_token_revocations r ON r.tenant_id = t.tenant_id AND r.jti = t.jti
+  WHERE t.tenant_id = ? ORDER BY t.issued_at DESC, t.jti DESC"""
+_FOREIGN: Final = """SELECT r.jti, r.revoked_at, r.reason FROM browser_token_revocations r
+  WHERE r.tenant_id = ? AND NOT EXISTS (
+    SELECT 1 FROM browser_tokens t WHERE t.tenant_id = r.tenant_id AND t.jti = r.jti)
+  ORDER BY r.revoked_at DESC, r.jti DESC"""
+
+
+class TokenRow(NamedTuple):
+    """A token that was issued here."""
+
+    jti: str
+    sub: str
+    kid: str
+    issued_at: str
+    not_before: str
+    expires_at: str
+    caps: str
+    """A JSON list."""
+    constraints: str
+    """A JSON object."""
+    token_digest: str
+    entry_seq: int
+    revoked_at: str | None = None
+    revoked_why: str | None = None
+    uses: int = 0
+
+
+class ForeignRevocation(NamedTuple):
+    """A token that was revoked here and issued elsewhere, or never."""
+
+    jti: str
+    revoked_at: str
+    reason: str | None
+
+
+def insert_token(connection: Connection, tenant_id: str, row: TokenRow) -> None:
+    connection.execute(_INSERT, (tenant_id, *row[:10]))
+
+
+def insert_revocation(
+    connection: Connection, tenant_id: str, jti: str, at: str, actor: str, reason: str | None, entry_seq: int
+) -> None:
+    connection.execute(_REVOKE, (tenant_id, jti, at, actor, reason, entry_seq))
+
+
+def revoked_since(connection: Connection, tenant_id: str, jti: str) -> str | None:
+    """When it was revoked; None if it was not."""
+    row = connection.one(_REVOKED, (tenant_id, jti, tenant_id, jti, REVOKED_KIND))
+    return row[0] if row else None
+
+
+def require_not_revoked(connection: Connection, tenant_id: str, jti: str) -> None:
+    since = revoked_since(connection, tenant_id, jti)
+    if since is not None:
+        raise Refused(
+            Reason.REVOKED,
+            f"the token was revoked at {since}",
+            where="token, jti",
+            next_step="Have a new one issued: remit token issue",
+        )
+
+
+def count_use(
+    connection: Connection, tenant_id: str, jti: str, action_id: str, at: str, most: int | None = None
+) -> None:
+    """Count this action, once, however often it is begun; refuse it if the token was used `most` times already.
+
+    To be called in the transaction that records the intent: then no two actions can be the last one.
+    """
+    if connection.one(_USED_FOR, (tenant_id, jti, action_id)):
+        return
+    row = connection.one(_USES, (tenant_id, jti)) or (0,)
+    if most is not None and row[0] >= most:
+        raise Refused(
+            Reason.CONSTRAINT_VIOLATED,
+            f"the token was used for {most:,} actions, and allows no more",
+            where="constraints.max_actions",
+            next_step="Have a new one issued: remit token issue",
+        )
+    connection.execute(_USE, (tenant_id, jti, action_id, at))
+
+
+def listed_tokens(connection: Connection, tenant_id: str) -> Iterator[TokenRow]:
+    for row in connection.rows(_LIST, (tenant_id,)):
+        yield TokenRow(*row)
+
+
+def foreign_revocations(connection: Connection, tenant_id: str) -> Iterator[ForeignRevocation]:
+    for row in connection.rows(_FOREIGN, (tenant_id,)):
+        yield ForeignRevocation(*row)

@@ -1,0 +1,80 @@
+"""One Chromium for each module of tests, and a session with pages of its own for each test."""
+
+import asyncio
+import tempfile
+from collections.abc import Coroutine, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from remit.browser.chromium.process import Chromium
+from remit.browser.chromium.session import Session
+from remit.contracts.browser_config import Browser
+from tests.browser_chromium.site import Site
+
+T = TypeVar("T")
+
+SPKI = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+
+
+class Running:
+    """A browser and the event loop it lives in."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self._runner = asyncio.Runner()
+        self.chromium = self.run(Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki=SPKI))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def close(self) -> None:
+        self.run(self.chromium.close())
+        self._runner.close()
+
+
+class Stage:
+    """A session whose every request ends at `site`."""
+
+    def __init__(self, running: Running) -> None:
+        self.running = running
+        self.chromium = running.chromium
+        self.site = Site()
+        self.session = self.run(self._open())
+
+    async def _open(self) -> Session:
+        self.port, listener = self.chromium.take_listener()
+        await self.site.serve(listener)
+        return await self.chromium.open_session(self.port)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.running.run(work)
+
+    def show(self, body: str, **more: str) -> None:
+        """The session's page, from now on."""
+        self.site.put("a.test/", body, **more)
+        self.run(self.session.navigate("http://a.test/", 10))
+
+    def close(self) -> None:
+        self.run(self._close())
+
+    async def _close(self) -> None:
+        await self.session.close()
+        await self.site.close()
+        self.chromium.give_back(self.port)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    with tempfile.TemporaryDirectory(prefix="remit-chromium-", dir="/var/tmp") as folder:
+        running = Running(Path(folder) / "state")
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def stage(running: Running) -> Iterator[Stage]:
+    stage = Stage(running)
+    yield stage
+    stage.close()

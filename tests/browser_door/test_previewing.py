@@ -1,0 +1,315 @@
+"""What a person is shown of a held request: all of it, in order, and none of its secrets."""
+
+import json
+import string
+from decimal import Decimal
+from hashlib import sha256
+from urllib.parse import quote, urlencode
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remit.browser.amounts import Found, amounts_in, judge_amounts, parse_amount
+from remit.browser.fields import Field, fields_of
+from remit.browser.masked import mask_url
+from remit.browser.previewing import Context, preview_request, preview_typing, read_request, require_showable
+from remit.browser.requests import OutgoingRequest, RequestKind
+from remit.contracts.browser import Action, Amount, HTTPPreview
+from remit.errors import Reason, Refused
+
+FORM = "application/x-www-form-urlencoded"
+URL = "https://shop.test/pay"
+
+
+def outgoing(
+    body: bytes = b"",
+    content_type: str = FORM,
+    *,
+    method: str = "POST",
+    url: str = URL,
+    kind: RequestKind = "request",
+    headers: tuple[tuple[str, str], ...] = (),
+) -> OutgoingRequest:
+    typed = (("Content-Type", content_type),) if body else ()
+    return OutgoingRequest("r1", kind, method, url, (("Host", "shop.test"), *typed, *headers), body)
+
+
+def shown(request: OutgoingRequest, context: Context | None = None) -> HTTPPreview:
+    return preview_request(read_request(request), context or Context())
+
+
+@pytest.mark.req("VX-07")
+def test_a_form_is_shown_field_by_field_in_two_parts() -> None:
+    preview = shown(outgoing(b"item=42&note=two+words&password=hunter2&email=jane%40example.com&item=43"))
+    assert preview.method == "POST"
+    assert preview.url == URL
+    assert preview.body.preview == {"item": "42", "note": "two words", "item#2": "43"}
+    assert preview.body.masked == {"password": "********", "email": "j***@example.com"}
+    assert preview.estimated_effect == "Sends 5 fields at shop.test: POST /pay."
+
+
+@pytest.mark.req("VX-08")
+@pytest.mark.parametrize(
+    "name, value, mask",
+    [
+        ("password", "hunter2", "********"),
+        ("card", "4111 1111 1111 1111", "****-****-****-1111"),
+        ("number", "078-05-1120", "***-**-1120"),
+        ("ssn", "078051120", "***-**-1120"),
+        ("key", "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "sk_...p7dc"),
+        ("contact", "jane@example.com", "j***@example.com"),
+        ("_csrf", "c2VjcmV0LXZhbHVl", "********"),
+        ("authenticity_token", "abc", "********"),
+        ("code", "4/0AX4XfWh-long-code", "********"),
+    ],
+)
+def test_the_masking_table_holds_in_every_kind_of_body(name: str, value: str, mask: str) -> None:
+    boundary = "XyZ"
+    bodies = {
+        FORM: urlencode({name: value}).encode(),
+        "application/json": json.dumps({"order": {name: value}}).encode(),
+        f"multipart/form-data; boundary={boundary}": (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n--{boundary}--\r\n'
+        ).encode(),
+    }
+    for content_type, body in bodies.items():
+        preview = shown(outgoing(body, content_type))
+        assert list(preview.body.masked.values()) == [mask], content_type
+        assert preview.body.preview == {}
+    assert shown(outgoing(method="GET", url=f"{URL}?{urlencode({name: value})}")).body.masked == {name: mask}
+
+
+def test_json_is_flattened_and_a_secret_named_by_its_sibling_is_masked() -> None:
+    tree = {"a": [1, {"b": None}], "fields": [{"name": "password", "value": "hunter2"}], "empty": {}, "ok": True}
+    preview = shown(outgoing(json.dumps(tree).encode(), "application/json"))
+    assert preview.body.preview == {
+        "a[0]": "1",
+        "a[1].b": "null",
+        "fields[0].name": "password",
+        "empty": "{}",
+        "ok": "true",
+    }
+    assert preview.body.masked == {"fields[0].value": "********"}
+
+
+def test_json_that_two_readers_read_differently_is_shown_as_text() -> None:
+    body = b'{"amount": 1, "amount": 1000}'
+    assert fields_of("application/json", "", body) == (Field("(text)", body.decode()),)
+
+
+def test_a_file_in_a_form_is_shown_by_name_size_and_digest() -> None:
+    content = bytes(range(256))
+    body = b'--B\r\nContent-Disposition: form-data; name="f"; filename="a.bin"\r\nContent-Type: application/x\r\n\r\n'
+    preview = shown(outgoing(body + content + b"\r\n--B--\r\n", "multipart/form-data; boundary=B"))
+    assert preview.body.preview == {
+        "f": f"file 'a.bin', application/x, 256 bytes, sha256:{sha256(content).hexdigest()}"
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no border at all",
+        b'--B\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n',
+        b'junk\r\n--B\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--B--\r\n',
+        b'--B\r\nContent-Disposition: form-data; name="a"; name="b"\r\n\r\n1\r\n--B--\r\n',
+        b'--B\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--B--\r\nmore',
+    ],
+)
+def test_parts_that_are_not_plainly_parted_are_shown_whole(body: bytes) -> None:
+    assert fields_of("multipart/form-data; boundary=B", "", body) == (Field("(text)", body.decode()),)
+
+
+def test_bytes_and_encoded_bodies_are_shown_by_size_and_digest() -> None:
+    body = b"\xff\xfe\x00"
+    told = f"3 bytes, sha256:{sha256(body).hexdigest()}"
+    assert fields_of("application/octet-stream", "", body) == (Field("(bytes)", told),)
+    assert fields_of(FORM, "gzip", body) == (Field("(gzip)", told),)
+
+
+def test_what_is_not_shown_says_so() -> None:
+    body = urlencode({f"f{n}": "x" * 300 for n in range(400)}).encode()
+    preview = shown(outgoing(body))
+    kept = len(preview.body.preview) - 1
+    assert 50 < kept < 400
+    assert preview.body.preview["(not shown)"] == (
+        f"{400 - kept} more fields; the whole body: {len(body):,} bytes, sha256:{sha256(body).hexdigest()}"
+    )
+    long = shown(outgoing(b"text=" + b"a" * 5_000)).body.preview["text"]
+    assert long.endswith("... (3,000 more characters, not shown)")
+
+
+def test_headers_are_masked_and_repeated_ones_are_all_there() -> None:
+    preview = shown(
+        outgoing(
+            b"a=1",
+            headers=(
+                ("Cookie", "sid=abcdef; theme=dark"),
+                ("Authorization", "Bearer abcdefghijklmnop"),
+                ("X-CSRF-Token", "1234"),
+                ("Referer", "https://shop.test/cart?token=abcdefghijklmnopqrstuvwxyz"),
+                ("X-Note", "one"),
+                ("X-Note", "two"),
+            ),
+        )
+    )
+    assert preview.headers["Cookie"] == "********"
+    assert preview.headers["Authorization"] == "Bearer ********"
+    assert preview.headers["X-CSRF-Token"] == "********"
+    assert preview.headers["Referer"] == "https://shop.test/cart?token=...wxyz"
+    assert (preview.headers["X-Note"], preview.headers["X-Note#2"]) == ("one", "two")
+
+
+def test_what_was_typed_into_a_password_field_is_masked_whatever_carries_it() -> None:
+    secret = "open sesame/1"
+    request = outgoing(
+        urlencode({"x1": secret, "x2": "fine", "x3": f"<{secret}>"}).encode(),
+        url=f"{URL}/{quote(secret)}?q={quote(secret, safe='')}",
+        headers=(("X-Odd", secret),),
+    )
+    preview = shown(request, Context(secrets=frozenset({secret})))
+    assert preview.body.masked == {"x1": "********", "x3": "<********>"}
+    assert preview.body.preview == {"x2": "fine"}
+    assert preview.headers["X-Odd"] == "********"
+    assert not survives(secret, preview)
+
+
+def test_the_effect_is_told_from_the_request_and_not_from_what_somebody_says() -> None:
+    action = Action(action_id="a", type="purchase", target=URL, selector="#b", amount=Amount(value=5.0, currency="EUR"))
+    told = shown(
+        outgoing(b"amount=5.00", url="http://pay.test/x"),
+        Context(action=action, page="https://shop.test/cart", by_itself=True),
+    ).estimated_effect
+    assert told == (
+        "Sends 1 field at pay.test: POST /x. It is not encrypted on its way. It goes to another host than the page that"
+        " is shown, shop.test. No action was running: the page sent it by itself. The agent declares a price of 5.00"
+        " EUR. The request agrees: amount = 5.00."
+    )
+    silent = shown(outgoing(b"a=1"), Context(action=action, page=URL)).estimated_effect
+    assert silent.endswith("Neither the request nor the page names one that could be compared: look closely.")
+    socket = outgoing(method="GET", kind="websocket", url="wss://shop.test/live")
+    assert shown(socket).estimated_effect.startswith("Opens a WebSocket to shop.test /live.")
+    message = shown(outgoing(b"hello", "", method="", kind="message", url="wss://shop.test/live"))
+    assert (message.method, message.body.preview) == (None, {"(text)": "hello"})
+    assert shown(outgoing(method="DELETE")).estimated_effect == "Asks shop.test to delete /pay."
+
+
+@pytest.mark.req("VX-07")
+def test_typing_a_password_is_previewed_without_a_method_and_without_the_password() -> None:
+    action = Action(action_id="a", type="type", target=URL, selector="#p", value="correct horse")
+    preview = preview_typing(action, URL, "the text field 'Password'")
+    assert preview.method is None
+    assert "horse" not in preview.canonical().decode()
+    assert "13 characters" in preview.estimated_effect
+
+
+def test_what_cannot_be_shown_is_refused() -> None:
+    for request in (outgoing(method="PROPFIND"), outgoing(url=URL + "?" + "a" * 9_000)):
+        with pytest.raises(Refused) as refused:
+            require_showable(request)
+        assert refused.value.reason is Reason.CONSTRAINT_VIOLATED
+    require_showable(outgoing())
+
+
+# --- no secret survives ---------------------------------------------------------------------------------------------
+
+secrets = st.text(string.ascii_letters + string.digits + "!$*+-._~ äß", max_size=40).map(lambda text: f"Zq7X{text}w9Y")
+plain_names = st.text(string.ascii_lowercase, min_size=3, max_size=8).filter(lambda name: name not in {"pass", "pin"})
+secret_names = st.sampled_from(
+    ["password", "userPassword", "api_key", "client_secret", "csrf_token", "cvv", "user[pin]"]
+)
+
+
+def survives(secret: str, preview: HTTPPreview) -> bool:
+    text = json.dumps(preview.tree(), ensure_ascii=False)
+    return secret in text or quote(secret) in text or secret[:-4] in text
+
+
+@settings(deadline=None, max_examples=80)
+@given(name=secret_names, secret=secrets, other=plain_names, place=st.integers(0, 7))
+def test_no_secret_under_a_secret_name_survives_anywhere(name: str, secret: str, other: str, place: int) -> None:
+    form = urlencode({other: "1", name: secret})
+    tree = {other: {"list": [{name: secret}]}}
+    multipart = f'--B\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{secret}\r\n--B--\r\n'
+    requests = [
+        outgoing(form.encode()),
+        outgoing(json.dumps(tree).encode(), "application/json"),
+        outgoing(json.dumps(tree, ensure_ascii=False).encode(), "text/plain"),
+        outgoing(form.encode(), "text/plain"),
+        outgoing(multipart.encode(), "multipart/form-data; boundary=B"),
+        outgoing(method="GET", url=f"{URL}?{form}"),
+        outgoing(b"a=1", url=f"{URL}?{form}#{urlencode({name: secret})}"),
+        outgoing(json.dumps({other: f"{URL}?{form}"}).encode(), "application/json"),
+    ]
+    preview = shown(requests[place])
+    assert not survives(secret, preview), preview
+
+
+@settings(deadline=None, max_examples=60)
+@given(tail=st.text(string.ascii_letters + string.digits, min_size=24, max_size=24), name=plain_names)
+def test_a_key_is_found_by_its_shape_in_every_place(tail: str, name: str) -> None:
+    key = f"sk_live_{tail}"
+    request = outgoing(
+        urlencode({name: f"my key is {key}"}).encode(),
+        url=f"https://shop.test/{key}/pay?{name}={key}#{key}",
+        headers=(("X-Thing", key), ("Referer", f"https://shop.test/?q={key}")),
+    )
+    assert not survives(key, shown(request)), shown(request)
+
+
+def test_a_secret_behind_percent_signs_is_masked() -> None:
+    twice = quote(quote("password=hunter2secret"))
+    assert "hunter2secret" not in mask_url(f"https://shop.test/?next={twice}")
+    assert mask_url("https://user:pass@shop.test/a?b=c") == "https://********@shop.test/a?b=c"
+    assert mask_url("https://shop.test/a?b=c&d=%20e#f") == "https://shop.test/a?b=c&d=%20e#f"
+
+
+# --- money ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("49.99", "49.99"),
+        ("$49.99", "49.99"),
+        ("49,99 €", "49.99"),
+        ("1,234.50", "1234.50"),
+        ("1.234,50", "1234.50"),
+        ("1 234", "1234"),
+        ("EUR 1'234.00", "1234.00"),
+        ("4999", "4999"),
+        ("twelve", None),
+        ("1.2.3", None),
+        ("", None),
+    ],
+)
+def test_prices_are_read_as_people_write_them(text: str, value: str | None) -> None:
+    assert parse_amount(text) == (None if value is None else Decimal(value))
+
+
+@pytest.mark.req("VX-04")
+@pytest.mark.parametrize(
+    "fields, is_too_much",
+    [
+        ({"amount": "49.99"}, False),
+        ({"total_price": "50.00"}, True),
+        ({"order.totalAmount": "49.98"}, False),
+        ({"amount_cents": "4999"}, False),
+        ({"amount_cents": "5000"}, True),
+        ({"amount": "4999"}, False),
+        ({"amount": "4998"}, True),
+        ({"amount": "10.00", "total": "1,000.00"}, True),
+        ({"payment_method": "3", "price_id": "900", "quantity": "70"}, False),
+    ],
+)
+def test_a_request_that_costs_more_than_declared_is_found(fields: dict[str, str], is_too_much: bool) -> None:  # noqa: FBT001
+    found = amounts_in(Field(*pair) for pair in fields.items())
+    judged = judge_amounts(Amount(value=49.99, currency="EUR"), found)
+    assert (judged.too_much is not None) is is_too_much
+
+
+def test_a_price_in_another_currency_is_too_much() -> None:
+    declared = Amount(value=49.99, currency="EUR")
+    assert judge_amounts(declared, [Found("page", Decimal(1), "USD")]).too_much is not None
+    assert judge_amounts(declared, [Found("page", Decimal(1), "EUR")]).too_much is None

@@ -1,0 +1,185 @@
+"""Whatever a page sends, and by whatever means: nothing arrives before a yes, exactly what was shown arrives after it,
+and nothing after a no. The site's own log is the evidence.
+"""
+
+from typing import Any
+
+import pytest
+
+from remit.contracts.browser import ActionResult
+from tests.browser_road.place import Answer, Place, approve, deny, let_it_expire
+from tests.browser_site import Reply, redirect
+
+pytestmark = [pytest.mark.req("VX-05", "VX-06", "VX-07", "VX-09")]
+
+BUTTON = '<button id="go" type="button" onclick="{}">go</button>'
+FORM = '<form method="{}" action="/act"{}><input name="item" value="42"><button id="go">Pay now</button></form>'
+
+
+def script(code: str) -> str:
+    return f"<script>function act() {{ {code} }}</script>" + BUTTON.format("act()")
+
+
+# What the page does when #go is clicked, and how many requests of it a person is asked about.
+WAYS: dict[str, tuple[str, int]] = {
+    "form POST": (FORM.format("post", ""), 1),
+    "form POST of text": (FORM.format("post", ' enctype="text/plain"'), 1),
+    "form POST of parts": (FORM.format("post", ' enctype="multipart/form-data"'), 1),
+    "GET form": (FORM.format("get", ""), 1),
+    "fetch": (script("fetch('/act', {method: 'POST', body: 'a=1'})"), 1),
+    "fetch PUT": (script("fetch('/act', {method: 'PUT', body: JSON.stringify({a: [1, 2]})})"), 1),
+    "fetch DELETE": (script("fetch('/act', {method: 'DELETE'})"), 1),
+    "fetch PATCH, kept alive": (script("fetch('/act', {method: 'PATCH', body: 'x', keepalive: true})"), 1),
+    "XHR": (script("const x = new XMLHttpRequest(); x.open('POST', '/act'); x.send('plain text')"), 1),
+    "synchronous XHR": (script("const x = new XMLHttpRequest(); x.open('POST', '/act', false); x.send('now')"), 1),
+    "sendBeacon": (script("navigator.sendBeacon('/act', 'seen')"), 1),
+    "ping of a link": ('<a id="go" href="#here" ping="/act">go</a>', 1),
+    "upload of bytes": (
+        script(
+            "const f = new FormData(); f.append('note', 'hi');"
+            "f.append('file', new Blob([new Uint8Array([0, 255, 10])]), 'a.bin');"
+            "fetch('/act', {method: 'POST', body: f})"
+        ),
+        1,
+    ),
+    "WebSocket": (
+        script("const s = new WebSocket(location.href.replace('http', 'ws') + 'ws'); s.onopen = () => s.send('hello')"),
+        2,
+    ),
+    "script submits": (
+        '<form id="f" method="post" action="/act"><input name="a" value="1"></form>'
+        + script("document.getElementById('f').submit()"),
+        1,
+    ),
+    "script submits a GET form": (
+        '<form id="f" action="/act"><input name="a" value="1"></form>'
+        + script("document.getElementById('f').submit()"),
+        1,
+    ),
+    "form in a frame": (
+        "<iframe srcdoc='<form id=f method=post action=/act><input name=a value=1></form>'></iframe>"
+        + script("frames[0].document.getElementById('f').submit()"),
+        1,
+    ),
+    "form into a frame": (
+        '<iframe name="inner"></iframe>' + FORM.format("post", ' target="inner"'),
+        1,
+    ),
+    "worker": (script("new Worker('/worker.js')"), 1),
+    "shared worker": (script("new SharedWorker('/worker.js')"), 1),
+}
+
+
+def held_of(result: ActionResult) -> list[dict[str, Any]]:
+    output: Any = result.output
+    return list(output["held"])
+
+
+def prepared(place: Place, way: str) -> int:
+    html, questions = WAYS[way]
+    place.site.routes |= {"/act": "<title>done</title>", "/worker.js": "fetch('/act', {method: 'POST', body: 'w'})"}
+    place.open(html)
+    return questions
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_exactly_what_was_shown_arrives_and_nothing_before_a_yes(place: Place, way: str) -> None:
+    questions = prepared(place, way)
+    result = place.click()
+    assert [question.arrived for question in place.asked] == list(range(questions)), "it arrived before the answer"
+    assert result.success, result
+    place.site.wait_until(lambda _: place.arrived == questions)
+    shown = [question.approval.request_digest for question in place.asked]
+    assert sorted(place.arrived_digests()) == sorted(shown), "something else arrived than was shown"
+    first, seen = place.asked[0].approval.preview, place.changing[0]
+    assert (first.method, first.url.partition(":")[2]) == (seen.method, place.site.url(seen.target).partition(":")[2])
+    assert first.headers == dict(seen.headers)
+    assert [held["state"] for held in held_of(result)] == ["answered"] * questions
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_arrives_after_a_no(place: Place, way: str) -> None:
+    prepared(place, way)
+    result = place.click(answer=deny)
+    assert len(place.asked) == 1
+    assert result.error is not None
+    assert (result.error.code, result.reason) == ("APPROVAL_DENIED", "User denied")
+    place.do(place.action("snapshot", "/"))  # and the page is still there, and can be asked
+    assert place.arrived == 0
+
+
+@pytest.mark.parametrize("way", ["form POST", "fetch", "WebSocket", "GET form"])
+def test_nothing_arrives_when_nobody_answers(place: Place, way: str) -> None:
+    prepared(place, way)
+    result = place.click(answer=let_it_expire)
+    assert result.error is not None
+    assert result.error.code == "APPROVAL_TIMEOUT"
+    place.do(place.action("snapshot", "/"))
+    assert place.arrived == 0
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_repeated_post_after_a_redirect_is_a_question_of_its_own(place: Place, status: int) -> None:
+    answers: list[Answer] = [approve, deny]
+
+    def one_yes(place: Place, approval: object) -> None:
+        answers.pop(0)(place, approval)  # type: ignore[arg-type]
+
+    place.site.routes |= {"/act": redirect(status, "/elsewhere"), "/elsewhere": "<title>done</title>"}
+    place.open(FORM.format("post", ""))
+    result = place.click(answer=one_yes)
+    assert result.error is not None
+    assert result.error.code == "APPROVAL_DENIED"
+    assert [question.approval.preview.url for question in place.asked] == [
+        place.site.url("/act"),
+        place.site.url("/elsewhere"),
+    ]
+    assert [seen.path for seen in place.site.posts()] == ["/act"]
+
+
+def test_a_redirect_that_only_reads_is_followed(place: Place) -> None:
+    place.site.routes |= {"/act": redirect(302, "/thanks"), "/thanks": "<title>Thanks</title>"}
+    place.open(FORM.format("post", ""))
+    result = place.click()
+    assert result.success, result
+    assert (result.output or {})["title"] == "Thanks"
+    assert [seen.path for seen in place.site.posts()] == ["/act"]
+
+
+def test_a_popup_is_closed_and_what_it_wanted_to_send_never_leaves(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(FORM.format("post", ' target="_blank"'))
+    place.click()
+    place.do(place.action("snapshot", "/"))
+    assert place.site.posts() == []
+
+
+def test_a_service_worker_is_asked_about_like_anybody(place: Place) -> None:
+    worker = "onmessage = () => fetch('/act', {method: 'POST', body: 'from the worker'})"
+    page = (
+        "<title>starting</title><script>navigator.serviceWorker.register('/sw.js').then(async () => {"
+        "window.worker = (await navigator.serviceWorker.ready).active; document.title = 'ready'})</script>"
+        + BUTTON.format("worker.postMessage(1)")
+    )
+    place.site.routes |= {"/sw.js": Reply(200, worker.encode(), content_type="text/javascript"), "/act": "done"}
+    place.open(page, tls=True)
+    place.site.wait_until(lambda site: any(seen.path == "/sw.js" for seen in site.log))
+    result = place.click(tls=True)
+    if not place.asked:  # the worker was not ready yet
+        result = place.click(tls=True)
+    assert result.success, result
+    assert [question.arrived for question in place.asked] == [0]
+    assert [seen.body for seen in place.site.posts()] == [b"from the worker"]
+
+
+def test_what_a_page_sends_by_itself_is_asked_about_in_the_name_of_the_last_action(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open("<script>setTimeout(() => fetch('/act', {method: 'POST', body: 'later'}), 300)</script>")
+    approvals = place.workspace.approvals
+    while not (waiting := approvals.listed("PENDING")):
+        pass
+    assert "the page sent it by itself" in waiting[0].preview.estimated_effect
+    assert place.arrived == 0
+    approve(place, waiting[0])
+    place.site.wait_until(lambda site: site.posts())
+    assert [seen.body for seen in place.site.posts()] == [b"later"]

@@ -1,0 +1,38 @@
+"""Tokens and approvals on either database. The policy key is made once: making one takes half a second."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from remit.approval.approvals import Approvals
+from remit.approval.bell import Bell
+from remit.authority.keys import create_keys
+from remit.authority.token_key_files import create_policy_key
+from remit.contracts.browser_config import Browser
+from remit.ids import system_clock
+from remit.tokens import Tokens
+from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
+
+__all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]
+
+
+@pytest.fixture(scope="session")
+def policy_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("policy") / "keys"
+    create_keys(folder, system_clock)
+    create_policy_key(folder, system_clock)
+    return folder
+
+
+def made_tokens(world: World, policy_key: Path) -> Tokens:
+    shutil.copytree(policy_key / "policy", world.keys / "policy", dirs_exist_ok=True)
+    shutil.copy2(policy_key / "policy.json", world.keys / "policy.json")
+    bell = Bell(world.keys.parent / "approvals.bell")
+    approvals = Approvals(lambda: world.ledger, bell, world.clock)
+    return Tokens(world.keys, Browser, lambda: world.ledger, lambda: approvals, world.clock)
+
+
+@pytest.fixture
+def tokens(world: World, policy_key: Path) -> Tokens:
+    return made_tokens(world, policy_key)
