@@ -4,6 +4,7 @@ The browser is started by the first action that needs it, in this process, and e
 command to the next is `remit.browser_host`.
 """
 
+import concurrent.futures
 import contextlib
 import functools
 import logging
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from remit.browser.sessions import Tab
     from remit.browser.world import World
 
+END_SECONDS: Final = 15.0
 _LOG: Final = logging.getLogger("remit.browsing")
 
 
@@ -103,6 +105,7 @@ class Browsing:
         self._flights: dict[tuple[str, str], _Flight] = {}
         self._by_action: dict[str, _Flight] = {}
         self._recovered = False
+        self._is_closing = False
 
     @functools.cached_property
     def metrics(self) -> Metrics:
@@ -176,9 +179,18 @@ class Browsing:
         return [*requests, *actions]
 
     def close(self) -> None:
+        """What waits for a person is void; every action that is at work gets its outcome recorded."""
         with self._lock:
-            world, self._world = self._world, None
-        if world is not None:
+            self._is_closing = True
+            world = self._world
+            flights = [flight.result for flight in self._flights.values()]
+        if world is None:
+            return
+        try:
+            world.end_sessions()
+            concurrent.futures.wait(flights, END_SECONDS)
+        finally:
+            self._world = None
             world.close()
 
     # --- inside ------------------------------------------------------------------------------------------------------
@@ -196,6 +208,8 @@ class Browsing:
 
     def _started(self) -> BrowserWorld:
         with self._lock:
+            if self._world is None and self._is_closing:
+                raise EnvironmentFailed(Reason.CANCELLED, "the browser is being ended", next_step="Begin again.")
             if self._world is None:
                 try:
                     # Drives the browser: an extra, and heavy.

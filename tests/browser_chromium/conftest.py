@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from tests.browser_chromium.site import Site
 
 T = TypeVar("T")
 
+CACHE = Path(__file__).parents[2] / ".cache"
 SPKI = "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
 
 
@@ -65,9 +66,18 @@ class Stage:
         self.chromium.give_back(self.port)
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    """What an event brings about, which comes when it comes."""
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await asyncio.sleep(0.01)
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[Running]:
-    with tempfile.TemporaryDirectory(prefix="remit-chromium-", dir="/var/tmp") as folder:
+    # Where Chromium could see it, were it not hidden: folders for temporary files are kept from it anyway.
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="remit-chromium-", dir=CACHE) as folder:
         running = Running(Path(folder) / "state")
         yield running
         running.close()

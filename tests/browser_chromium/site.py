@@ -19,7 +19,9 @@ class Site:
     def __init__(self) -> None:
         self.pages: dict[str, tuple[str, bytes, str]] = {}
         self.asked: list[Request] = []
+        self.connections = 0
         self.held: set[str] = set()
+        self.empty: set[str] = set()
         self.release = asyncio.Event()
         self._servers: list[asyncio.Server] = []
 
@@ -41,6 +43,7 @@ class Site:
             server.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         try:
             await self._answer_one(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -61,6 +64,8 @@ class Site:
             await self.release.wait()
         kind, data, more = self.pages.get(place, ("text/html", b"<title>nothing</title>", ""))
         status = "200 OK" if place in self.pages else "404 Not Found"
+        if place in self.empty:
+            status, data = "204 No Content", b""
         if method == "CONNECT":
             status, data = "403 Forbidden", b""
         writer.write(

@@ -8,6 +8,7 @@ import pytest
 from remit.browser.chromium.words import Element
 from remit.errors import EnvironmentFailed, Reason, Refused
 from tests.browser_chromium.conftest import Stage
+from tests.browser_chromium.tree import ref_of
 
 FORM = """<title>Order</title><form method=post action=/order>
 <label>Item <input name=item value=old></label><label>Note <textarea name=note></textarea></label>
@@ -152,10 +153,22 @@ def test_the_reason_of_a_navigation_is_known_while_its_request_is_held(
     assert stage.run(stage.session.why_navigation("http://a.test/other")) is None
 
 
+@pytest.mark.parametrize(
+    "href", ["#part", "mailto:a@b.test", "javascript:void(0)", "/empty", "/file", "about:blank", "tel:1"]
+)
+def test_what_leads_nowhere_is_not_waited_for(stage: Stage, href: str) -> None:
+    stage.site.put("a.test/file", b"x", "application/octet-stream")
+    stage.site.empty.add("a.test/empty")
+    stage.show(f"<title>here</title><a id=x href='{href}'>go</a><iframe srcdoc='<a href=/x>in</a>'></iframe>")
+    stage.run(stage.session.click(Element("#x")))
+    assert stage.run(stage.session.settle(4))
+    assert not stage.session.is_on_the_way
+
+
 def test_a_form_in_a_frame_of_another_site_has_its_reason_too(stage: Stage) -> None:
     stage.site.put("b.test/f", "<form action=/get><input name=q value=1><button>Go</button></form>")
     stage.show("<iframe src=http://b.test/f></iframe>")
-    ref = _ref(stage.run(stage.session.snapshot()), "Go")
+    ref = ref_of(stage.run(stage.session.snapshot()), "Go")
     stage.run(stage.session.click(Element(ref=ref)))
     assert stage.run(stage.session.why_navigation("http://b.test/get?q=1")) == "formSubmissionGet"
 
@@ -190,18 +203,6 @@ def test_a_picture_is_png_of_the_page_or_of_a_part(stage: Stage) -> None:
     stage.show("<body style='margin:0'><div id=part style='width:200px;height:100px;background:#00f'></div>")
     assert _size(stage.run(stage.session.screenshot())) == (1280, 800)
     assert _size(stage.run(stage.session.screenshot(Element("#part")))) == (200, 100)
-
-
-def _ref(tree: dict[str, object], name: str) -> str:
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if node["name"] == name and "ref" in node:
-            return str(node["ref"])
-        children = node.get("children", [])
-        assert isinstance(children, list)
-        waiting.extend(children)
-    raise AssertionError(f"no {name} in {tree}")
 
 
 def _size(picture: bytes) -> tuple[int, int]:

@@ -154,8 +154,10 @@ class Way:
         self.clients.append(client)
         return client
 
-    async def tunnel(self, authority: str | None = None, *, tls: bool = True, name: str = "shop.test") -> Client:
-        """Through CONNECT, as for https and WebSockets."""
+    async def tunnel(
+        self, authority: str | None = None, *, tls: bool = True, name: str = "shop.test", careful: bool = True
+    ) -> Client:
+        """Through CONNECT, as for https and WebSockets. A careless client takes a certificate for another name."""
         port = self.site.https_port if tls else self.site.http_port
         authority = authority or f"shop.test:{port}"
         client = await self.connect()
@@ -164,6 +166,7 @@ class Way:
             raise ConnectionResetError(f"no tunnel: {got.status}")
         if tls:
             trust = ssl.create_default_context(cadata=self.authority.certificate.decode())
+            trust.check_hostname = careful
             trust.set_alpn_protocols(["h2", "http/1.1"])
             await client.writer.start_tls(trust, server_hostname=name)
         return client

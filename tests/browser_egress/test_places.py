@@ -306,3 +306,17 @@ def test_names_of_this_machine_are_looked_up_and_refused(site: Site) -> None:
             assert (got.status, way.gate.judged) == (403, [])
 
     asyncio.run(scenario())
+
+
+def test_lookup_that_takes_too_long_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remit.browser.egress.lookups.LOOKUP_SECONDS", 0.05)
+
+    async def endless(_host: str) -> list[str]:
+        await asyncio.Event().wait()
+        return [LOOPBACK]
+
+    async def scenario() -> None:
+        async with open_way(site, resolve=endless, hosts={}) as way:
+            assert (await (await way.connect()).ask(way.plain("GET", "/"))).status == 502
+
+    asyncio.run(scenario())

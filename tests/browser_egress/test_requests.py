@@ -76,13 +76,19 @@ def test_dropped_request_never_arrives_and_a_navigation_leaves_the_page(
 
 
 @pytest.mark.req("VX-07")
+@pytest.mark.parametrize("size", [1, 300_000])
 @pytest.mark.parametrize("tls", [False, True])
-def test_request_that_the_browser_gives_up_while_it_is_held_is_not_sent(site: Site, *, tls: bool) -> None:
+def test_request_that_the_browser_gives_up_while_it_is_held_is_not_sent(
+    site: Site, size: int, monkeypatch: pytest.MonkeyPatch, *, tls: bool
+) -> None:
+    # So low that reading pauses: it must go on before the body's end, or the hanging up would not be noticed.
+    monkeypatch.setattr("remit.browser.egress.wire.HIGH_WATER", 1_000)
+
     async def scenario() -> None:
         holding = Holding()
         async with open_way(site, RecordingGate(holding)) as way:
             client = await way.tunnel() if tls else await way.connect()
-            client.write((way.tunnelled if tls else way.plain)("POST", "/pay", body=b"x"))
+            client.write((way.tunnelled if tls else way.plain)("POST", "/pay", body=b"x" * size))
             await way.gate.until(lambda gate: gate.judged)
             await client.close()
             await way.gate.until(lambda gate: gate.cancelled)

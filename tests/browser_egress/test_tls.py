@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -43,6 +44,18 @@ def test_context_is_made_once_for_a_host_and_leaves_no_descriptor_behind() -> No
     assert len(sorted(Path("/proc/self/fd").iterdir())) == len(open_now)
 
 
+def test_certificates_are_renewed_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority()
+    first = authority.context_for("shop.test")
+    monkeypatch.setattr("remit.browser.egress.certificates.RENEWED_AFTER", timedelta(0))
+    renewed = authority.context_for("shop.test")
+    assert renewed is not first
+    monkeypatch.setattr("remit.browser.egress.certificates.RENEWED_AFTER", timedelta(days=1))
+    monkeypatch.setattr("remit.browser.egress.certificates.MOST_HOSTS", 1)
+    authority.context_for("evil.test")
+    assert authority.context_for("shop.test") is not renewed
+
+
 def test_client_sees_a_short_lived_certificate_for_its_host_and_http_1_1_only(site: Site) -> None:
     async def scenario() -> None:
         async with open_way(site) as way:
@@ -63,7 +76,7 @@ def test_client_that_asks_for_another_name_gets_no_connection(site: Site, author
     async def scenario() -> None:
         async with open_way(site) as way:
             with pytest.raises((ssl.SSLError, ConnectionError)):
-                await way.tunnel(authority, name=name)
+                await way.tunnel(authority, name=name, careful=False)
             assert way.gate.places == []
 
     asyncio.run(scenario())

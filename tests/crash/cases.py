@@ -68,6 +68,7 @@ _BY_OTHERS: Final = (
     "sql.",
     "elsewhere.",
     "pipeline.",
+    "browser.",
 )
 EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(_BY_OTHERS))
 COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
@@ -84,7 +85,7 @@ COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
         "road.outcome_recorded",
     }
 )
-"""Killed by the tests of the road, of making a workspace, of the effects, of snapshots and of plans."""
+"""Killed by the tests of the road, of making a workspace, of the effects, of snapshots, of plans and of the browser."""
 
 TABLES: Final = (APPEND_POINTS, ANCHOR_POINTS, MIGRATION_POINTS, CLAIM_POINTS, KEY_POINTS, ROTATION_POINTS)
 

@@ -7,6 +7,7 @@ import atexit
 import os
 import secrets
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,14 @@ class OnServer(PlanScenario):
         _ask(_TABLES)
         super().work(ground, acknowledge)
 
+    def keep_elsewhere(self) -> None:
+        _wait_until_alone()
+        _ask("DROP TABLE IF EXISTS kept; CREATE TABLE kept AS TABLE orders;")
+
+    def bring_back_elsewhere(self) -> None:
+        _wait_until_alone()
+        _ask("BEGIN; DELETE FROM orders; INSERT INTO orders TABLE kept; COMMIT;")
+
     def judge(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
         due = "before" if not self.differences(ground, "before", "recovered") else "after"
         wrong = _misplaced(due, "recovered")
@@ -58,6 +67,16 @@ class OnServer(PlanScenario):
 def _misplaced(due: str, said: str) -> list[str]:
     found = _ask(_LOOK)
     return [] if found == _ROWS[due] else [f"{said}, the files are as {due}, and the rows are {found}"]
+
+
+def _wait_until_alone() -> None:
+    """The server notices a moment later that a client was killed; until then its transaction is in progress."""
+    others = "SELECT count(*), 0 FROM pg_stat_activity WHERE usename = current_user AND pid <> pg_backend_pid()"
+    deadline = time.monotonic() + 30
+    while _ask(others) != (0, 0):
+        if time.monotonic() > deadline:
+            raise RuntimeError("a client of the server that was killed is still there")
+        time.sleep(0.02)
 
 
 def _ask(query: str) -> tuple[int, int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, runtime_checkable
 
 from remit.testing.crash_points import Acknowledge, Decide, Ended, proceed, run_apart, run_watched
 from tests.crash_tasks.images import Device, copy_image, enter_namespace, make_image, pretend_reboot, unmount
@@ -52,6 +52,17 @@ class Scenario(Protocol):
 
     def judge(self, ground: Ground, acknowledged: Sequence[str]) -> list[str]:
         """What is wrong after the recovery. May change the world: it is the last to see it."""
+
+
+@runtime_checkable
+class ChangesElsewhere(Protocol):
+    """A scenario that also changes what is on no disk of the laboratory."""
+
+    def keep_elsewhere(self) -> None:
+        """Remember how it is there, once nobody is at work any more."""
+
+    def bring_back_elsewhere(self) -> None:
+        """Make it so again."""
 
 
 class Laboratory:

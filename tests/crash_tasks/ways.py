@@ -10,7 +10,7 @@ from typing import Final
 
 from remit.testing.crash_points import PROCEED, Action, Decide, Ended, Fail, Kill, Point, Pretend, Shorten
 from remit.testing.short_writes import WRITES
-from tests.crash_tasks.laboratory import Laboratory
+from tests.crash_tasks.laboratory import ChangesElsewhere, Laboratory
 
 Acknowledged = Callable[[], tuple[str, ...]]
 Sabotage = Callable[[Point], bool]
@@ -164,8 +164,13 @@ def nested(lab: Laboratory, choice: Choice) -> Findings:
         if not stopped:
             return findings
         lab.rename_kept("first")
+        elsewhere = lab.scenario if isinstance(lab.scenario, ChangesElsewhere) else None
+        if elsewhere:
+            elsewhere.keep_elsewhere()
         for second in choice.seconds(number):
             lab.fresh("first")
+            if elsewhere:
+                elsewhere.bring_back_elsewhere()
             again = lab.recover(_at(second, Kill()))
             if not _stopped(again, killed=True):
                 lab.clear()

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from remit.approval.bell import Bell
 from remit.approval.people import Person
 from remit.approval.refusals import answered, not_approved, overdue, require_other_than_agent, unusable
-from remit.approval.steps import KIND_OF, event_of, shown_of, take_step
+from remit.approval.steps import event_of, shown_of, take_step
 from remit.canonical import canonical_bytes
 from remit.contracts.browser import APPROVAL_SECONDS, Approval, ApprovalState, HTTPPreview
 from remit.errors import EnvironmentFailed, Reason, Refused
@@ -23,6 +23,7 @@ from remit.ledger.append import Batch, Ledger
 from remit.ledger.covered import require_covered
 from remit.masking import mask_json, mask_text
 from remit.store.approvals import (
+    KIND_OF,
     ApprovalRow,
     find_row,
     insert_row,
@@ -163,6 +164,13 @@ class Approvals:
             else:
                 rows = newest_rows(connection, self._tenant_id, states, MOST_LISTED)
         return [row.as_approval() for row in rows]
+
+    def pending(self) -> frozenset[str]:
+        """The ids of those that wait for an answer: a short look, for those who wait with them."""
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            rows = open_rows(connection, self._tenant_id)
+            return frozenset(row.approval_id for row in rows if row.state == "PENDING")
 
     def show(self, approval_id: str) -> Approval:
         """By its id, or by the beginning of it where that is no other's too."""

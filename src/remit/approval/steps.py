@@ -1,21 +1,12 @@
 """One step in the life of a question: the entry of the ledger, and the row with it."""
 
-from typing import Any, Final
+from typing import Any
 
 from remit.approval.refusals import answered
 from remit.contracts.browser import ApprovalState
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
-from remit.store.approvals import ApprovalRow, move_row
-
-KIND_OF: Final[dict[ApprovalState, str]] = {
-    "PENDING": "approval.requested",
-    "APPROVED": "approval.approved",
-    "DENIED": "approval.denied",
-    "EXPIRED": "approval.expired",
-    "VOID": "approval.voided",
-    "USED": "approval.used",
-}
+from remit.store.approvals import KIND_OF, ApprovalRow, move_row
 
 
 def take_step(

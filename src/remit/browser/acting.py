@@ -23,8 +23,9 @@ NAVIGATE_SECONDS: Final = 30.0
 LOAD_SECONDS: Final = 10.0
 SUBMIT_SECONDS: Final = 5.0
 """How long a form that was submitted may take to send something."""
-GRACE_SECONDS: Final = 0.03
-"""How long something that a click sets off may take to send something, and still be waited for."""
+MOMENT: Final = 0.1
+RESTLESS_SECONDS: Final = 2.0
+"""How long an action waits for a page that goes on asking for things."""
 MOST_HELD_TOLD: Final = 20
 
 ON_ELEMENTS: Final = frozenset({"click", "type", "submit", "purchase"})
@@ -52,6 +53,18 @@ class Acted:
     output: dict[str, Any]
     content_hash: str | None
     picture: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """How many requests the page had made, and how many had come by, before the action; and whether one must come."""
+
+    sent_out: int
+    seen: int
+    submits: bool
+
+    def has_come(self, tab: "Tab") -> bool:
+        return tab.page.sent_out - self.sent_out <= tab.gate.seen - self.seen
 
 
 def element_of(action: Action) -> Element | None:
@@ -115,8 +128,9 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, doma
     elif action.type == "snapshot":
         output["snapshot"] = mask_json(await tab.page.snapshot(element_of(action)))
     else:
+        expected = Expected(tab.page.sent_out, tab.gate.seen, submits=action.type in SUBMITTING)
         await _do(tab, action, looked)
-        await _await_consequences(tab, running, looked.submits or action.type in SUBMITTING)
+        await _await_consequences(tab, running, expected)
         _require_good_end(action, running)
     events = [{"kind": event.kind, "what": cut(mask_text(event.what), 200)} for event in list(tab.page.events)[seen:]]
     output |= {
@@ -143,14 +157,25 @@ async def _do(tab: "Tab", action: Action, looked: Looked) -> None:
     await doing[action.type]()
 
 
-async def _await_consequences(tab: "Tab", running: Running, submits: bool) -> None:  # noqa: FBT001 - one caller
-    """Until nothing that it caused is held, and nothing new came for a moment."""
-    patience = SUBMIT_SECONDS if submits else GRACE_SECONDS
-    while await tab.gate.stirred(patience):
-        patience = GRACE_SECONDS
-        while pending := [held.done for held in running.held if not held.done.done()]:
+async def _await_consequences(tab: "Tab", running: Running, expected: Expected) -> None:
+    """Until nothing that it caused is held, and the page has come to rest. A restless page is not waited for."""
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    while True:
+        # When the page rests, what it did at once is known, and only that it arrives here may take a moment more.
+        rests = await tab.page.settle(MOMENT)
+        pending = [held.done for held in running.held if not held.done.done()]
+        if pending:
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-        await tab.page.settle(LOAD_SECONDS)
+            started = loop.time()
+            continue
+        is_waiting = expected.submits and not running.held and not running.turned_away
+        if rests and not is_waiting and tab.gate.is_quiet and expected.has_come(tab):
+            return
+        patience = SUBMIT_SECONDS if is_waiting else LOAD_SECONDS if running.navigations else RESTLESS_SECONDS
+        if loop.time() > started + patience:
+            return
+        await tab.gate.stirred(MOMENT)
 
 
 def _require_good_end(action: Action, running: Running) -> None:

@@ -125,10 +125,12 @@ class SessionGate:
         self._hold = hold
         self._why_navigation = why_navigation
         self._on_dead = on_dead
-        self._navigating: set[str] = set()
+        self._under_way: set[str] = set()
         self._stirred = asyncio.Event()
         self._held: dict[str, Held] = {}
         self.closed = False
+        self.seen = 0
+        """How many requests that may change something, or lead elsewhere, have come by, whatever became of them."""
         self.running: Running | None = None
         """The action at work, or the last one: what the page does later is asked for in its name."""
 
@@ -143,11 +145,12 @@ class SessionGate:
         return tuple(self._held.values())
 
     @property
-    def is_navigating(self) -> bool:
-        return bool(self._navigating)
+    def is_quiet(self) -> bool:
+        """Whether every request that was sent has been answered, or never will be."""
+        return not self._under_way
 
     async def stirred(self, seconds: float) -> bool:
-        """Whether any request that is not a plain look came within that time, since the action began or last asked."""
+        """Whether any request came within that time, since the action began or since this was last asked."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stirred.wait()
@@ -170,26 +173,26 @@ class SessionGate:
         running = self.running
         if running is None:  # nothing was asked of this session yet, so nothing has a reason to be sent
             return self._turn_away(request, "no action has begun")
+        self._stirred.set()
+        self.seen += request.is_navigation or request.kind == "websocket" or request.method not in READING
         if request.is_navigation:
             running.navigations += 1
-            self._stirred.set()
             if running.navigations > MOST_NAVIGATIONS:
                 return self._turn_away(request, f"more than {MOST_NAVIGATIONS} navigations in one action")
         if not await self._changes_something(request, running):
-            if request.is_navigation:
-                self._navigating.add(request.request_id)
+            self._under_way.add(request.request_id)
             return Answer.SEND
         return await self._ask(request, running)
 
     def ended(self, request: OutgoingRequest, ending: Ending) -> None:
-        self._navigating.discard(request.request_id)
+        self._under_way.discard(request.request_id)
         held = self._held.get(request.request_id)
         if held is not None and not held.ending.done():
             held.ending.set_result(ending)
 
     def refused(self, method: str, url: str, why: str) -> None:
-        if self.running is not None and len(self.running.turned_away) < MOST_NOTED:
-            self.running.turned_away.append(TurnedAway(method[:20], mask_url(url), mask_text(why)[:500]))
+        self.seen += 1
+        self._note(method, url, why)
 
     # --- how it decides ----------------------------------------------------------------------------------------------
 
@@ -211,7 +214,6 @@ class SessionGate:
         held = Held(request, running, running.finished, loop.create_future(), loop.create_future())
         self._held[request.request_id] = held
         running.held.append(held)
-        self._stirred.set()
         waiting = asyncio.ensure_future(self._hold(held))
         waiting.add_done_callback(lambda _: self._held.pop(request.request_id, None))
         try:
@@ -225,8 +227,12 @@ class SessionGate:
             raise
 
     def _turn_away(self, request: OutgoingRequest, why: str) -> Answer:
-        self.refused(request.method, request.url, why)
+        self._note(request.method, request.url, why)
         return Answer.DROP
+
+    def _note(self, method: str, url: str, why: str) -> None:
+        if self.running is not None and len(self.running.turned_away) < MOST_NOTED:
+            self.running.turned_away.append(TurnedAway(method[:20], mask_url(url), mask_text(why)[:500]))
 
     def _dead(self) -> str:
         if self.closed:

@@ -30,6 +30,10 @@ class LoopThread:
             raise EnvironmentFailed(
                 Reason.TIMED_OUT, f"the browser did not answer within {seconds:g} seconds", next_step="Begin again."
             ) from None
+        except concurrent.futures.CancelledError:
+            raise EnvironmentFailed(
+                Reason.CANCELLED, "the browser was ended meanwhile", next_step="Begin again, under another id."
+            ) from None
         except BaseException:
             future.cancel()
             raise

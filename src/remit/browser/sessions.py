@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from remit.contracts.browser_config import Browser
 from remit.errors import Reason, Refused
 
 MOST_OF_ONE_TOKEN: Final = 8
+MOST_SESSIONS: Final = 24
+"""At a time, all tokens together. Chromium has a few more ways out than that."""
 DEFAULT_NAME: Final = "default"
 
 
@@ -46,6 +49,12 @@ class Tab:
     secrets: set[str] = field(default_factory=set)
     """What was typed into fields that do not show it. Kept to be masked wherever it turns up."""
     is_closed: bool = False
+    used_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_idle(self) -> bool:
+        """No action is at work in it, and nothing of it waits for a person."""
+        return not self.turn.locked() and not self.gate.waiting
 
 
 class Sessions:
@@ -90,6 +99,7 @@ class Sessions:
                 where=f"session {key.name}",
                 next_step="Navigate first. A session ends with its token, and when the browser was idle for too long.",
             )
+        tab.used_at = time.monotonic()
         return tab
 
     async def open(self, key: SessionKey, token: Token) -> Tab:
@@ -97,6 +107,7 @@ class Sessions:
         async with self._opening:
             tab = self._tabs.get(key)
             if tab is not None and not tab.is_closed:
+                tab.used_at = time.monotonic()
                 return tab
             if sum(other.token_jti == key.token_jti for other in self._tabs) >= MOST_OF_ONE_TOKEN:
                 raise Refused(
@@ -105,7 +116,16 @@ class Sessions:
                     where="session",
                     next_step="Go on in one of them.",
                 )
+            await self._make_room()
             return await self._open(key, token)
+
+    async def _make_room(self) -> None:
+        """The session that nobody used for the longest time makes room for a new one."""
+        while len(self._tabs) >= MOST_SESSIONS:
+            idle = [tab for tab in self._tabs.values() if tab.is_idle]
+            if not idle:
+                return  # and Chromium will say so
+            await self.close(min(idle, key=lambda tab: tab.used_at).key)
 
     async def _open(self, key: SessionKey, token: Token) -> Tab:
         chromium = await self._started()

@@ -74,7 +74,7 @@ class World:
     # --- what an action asks for -------------------------------------------------------------------------------------
 
     def enter(self, token: Token, action: Action) -> Tab:
-        """The action's session; to navigate, one is opened if need be. It is this caller's until `leave`."""
+        """The action's session, opened if need be to navigate. It is this caller's until its turn is released."""
         key = SessionKey(token.agent_id, token.jti, action.session or DEFAULT_NAME)
         opening = self._sessions.open(key, token) if action.type == "navigate" else self._sessions.find(key)
         tab = self._thread.run(opening, START_SECONDS)
@@ -91,9 +91,6 @@ class World:
                 Reason.STATE_MISSING, "the session has ended", where=f"session {key.name}", next_step="Navigate first."
             )
         return tab
-
-    def leave(self, tab: Tab) -> None:
-        tab.turn.release()
 
     def look(self, tab: Tab, action: Action) -> Looked:
         return self._thread.run(look(tab, action), LOOK_SECONDS)
@@ -142,10 +139,14 @@ class World:
     def sessions(self) -> int:
         return len(self._sessions.tabs)
 
+    def end_sessions(self) -> None:
+        """Nothing more is sent; what waited is void, and the actions that waited for it come to their end."""
+        self._thread.run(self._sessions.close_all(), CLOSE_SECONDS)
+
     def close(self) -> None:
-        """Nothing more is sent; what waited is void. No process is left."""
+        """No process and no thread is left."""
         try:
-            self._thread.run(self._sessions.close_all(), CLOSE_SECONDS)
+            self.end_sessions()
         finally:
             self._voiding.shutdown()
             self._pool.shutdown()

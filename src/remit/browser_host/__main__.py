@@ -10,15 +10,19 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from remit.browser_host.frames import error_to_frame
 from remit.browser_host.place import HostPlace
 from remit.browser_host.server import HostServer, listen_on
-from remit.errors import as_remit_error
+from remit.errors import EnvironmentFailed, Reason, as_remit_error
 from remit.observe.logs import configure_logging
 from remit.workspace import Workspace
+
+PATIENCE_SECONDS: Final = 25.0
+PAUSE_SECONDS: Final = 0.02
 
 
 def main(root: str, descriptor: int) -> int:
@@ -28,7 +32,7 @@ def main(root: str, descriptor: int) -> int:
             workspace = stack.enter_context(Workspace.open(Path(root)))
             place = HostPlace.of(workspace.state)
             place.make()
-            lock = place.lock()
+            lock = _lock_unless_served(place)
             if lock is None:
                 _say(descriptor, {"ready": True})
                 return 0
@@ -52,6 +56,27 @@ def main(root: str, descriptor: int) -> int:
         place.clear()
         workspace.browsing.close()
     return 0
+
+
+def _lock_unless_served(place: HostPlace) -> int | None:
+    """The lock; None once another host answers. One that is about to begin, or to end, is waited for."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        lock = place.lock()
+        if lock is not None:
+            return lock
+        connection = place.connect()
+        if connection is not None:
+            connection.close()
+            return None
+        if time.monotonic() > deadline:
+            raise EnvironmentFailed(
+                Reason.IN_PROGRESS,
+                "another browser host has the lock and does not answer",
+                where=str(place.folder),
+                next_step="End that process; its log is beside its socket.",
+            )
+        time.sleep(PAUSE_SECONDS)
 
 
 def _say(descriptor: int, word: dict[str, Any]) -> None:

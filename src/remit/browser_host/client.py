@@ -107,7 +107,7 @@ class HostClient:
         ready, told = os.pipe2(os.O_CLOEXEC)
         log = self._place.open_log()
         try:
-            subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            host = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 [sys.executable, "-P", "-m", "remit.browser_host", str(self._root), str(told)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -117,6 +117,7 @@ class HostClient:
                 pass_fds=(told,),
                 start_new_session=True,
             )
+            host.returncode = 0  # nobody waits for it: it outlives us
         finally:
             os.close(log)
             os.close(told)

@@ -15,7 +15,9 @@ HOW: Final = {"resumed": "taken over from a process that died", "noted": "what i
 def render_meaning(entry: Entry) -> str:
     """By the kind of the entry, or the payload, cut, where the kind or the payload's shape is not known."""
     payload = read_payload(entry)
-    meaning = _plan_meaning(entry.kind, payload) or _meaning(entry, payload) if isinstance(payload, dict) else ""
+    meaning = ""
+    if isinstance(payload, dict):
+        meaning = _plan_meaning(entry.kind, payload) or _browser_meaning(entry, payload) or _meaning(entry, payload)
     # With spaces, so that it can be wrapped.
     shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(shown, MOST)
@@ -68,6 +70,27 @@ def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
             return "void from now on; what runs under it is taken back"
         case "plan.pruned":
             return _joined(payload.get("folder"), "backups removed")
+        case _:
+            return ""
+
+
+def _browser_meaning(entry: Entry, payload: dict[str, Any]) -> str:
+    """Of tokens, and of questions to a person."""
+    match entry.kind:
+        case "token.issued":
+            return _joined(f"for {payload.get('sub')}", _until(payload))
+        case "token.revoked":
+            return _joined(f"by {entry.actor}", payload.get("reason"))
+        case "key.trusted":
+            return _key_change(payload)
+        case "approval.requested":
+            request = _joined(payload.get("method"), payload.get("url"), by=" ")
+            return _joined(request, _until(payload))
+        case "approval.approved" | "approval.denied":
+            return _joined(f"by {entry.actor}", payload.get("reason"))
+        case "approval.voided" | "approval.expired" | "approval.used":
+            name = payload.get("approval_id")
+            return _joined(payload.get("reason"), f"approval {shortened(str(name), ID_SHOWN)}")
         case _:
             return ""
 

@@ -9,17 +9,24 @@ import click
 from remit.cli.plan_summary import left_as
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.base import Contract
+from remit.contracts.browser import ActionResult
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.report import ExecutionReport
 from remit.contracts.result import ExecutionResult
 from remit.doors.abandoned import is_of_unknown_effect
+from remit.doors.browser_papers import RequestOutcome
 from remit.errors import Reason, Refused
 from remit.recovery import Recovered
 from remit.store.claims import unfinished
 from remit.workspace import Workspace
 
-SCOPES: Final = ("task", "plan", "rollback")
-_ID_FIELDS: Final = {"plan": "envelope_id", "rollback": "order_id"}
+SCOPES: Final = ("task", "plan", "rollback", "browser", "browser_request")
+_ID_FIELDS: Final = {
+    "plan": "envelope_id",
+    "rollback": "order_id",
+    "browser": "action_id",
+    "browser_request": "request_id",
+}
 
 
 @click.command()
@@ -48,8 +55,8 @@ def recover(
 ) -> None:
     """Finish or clear away what a crash left, and record what came of it.
 
-    Tasks, plans and rollbacks alike. What a living process is at work on is left alone. Exit code 0 when nothing is
-    left, 1 when something could not be settled: the table says what to do.
+    Tasks, plans, rollbacks and browser actions alike. What a living process is at work on is left alone. Exit code 0
+    when nothing is left, 1 when something could not be settled: the table says what to do.
     """
     with Workspace.open(directory) as workspace:
         kinds = _unfinished(workspace)
@@ -91,6 +98,8 @@ def _state(report: Recovered[Any]) -> str:
         return "unsettled"
     if report.unknown:
         return "abandoned"
+    if isinstance(report.outcome, ActionResult | RequestOutcome):
+        return "unknown"
     return "finished" if report.took_effect else "cleared"
 
 
@@ -107,6 +116,10 @@ def _what(report: Recovered[Any]) -> str:
             return _of_plan(outcome.report)
         case RollbackOutcome():
             return f"{outcome.envelope_id}: {outcome.status}"
+        case ActionResult(reason=reason):
+            return reason or ""
+        case RequestOutcome(problem=problem):
+            return problem or ""
         case _:
             return ""
 

@@ -54,7 +54,10 @@ class Moment(click.ParamType[datetime]):
 
 @click.group()
 def token() -> None:
-    """Capability tokens: what an agent may do in the browser, where, and for how long."""
+    """Issue, revoke and list capability tokens for the browser.
+
+    A token says what an agent may do there, at which hosts, and for how long. Other issuers can be trusted too.
+    """
 
 
 @token.command()
@@ -89,6 +92,8 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     limits = {"domains": list(domains) or None, "max_purchase": _amount(max_purchase), "max_actions": max_actions}
     constraints = TokenConstraints.from_tree(limits, source="the token's constraints")
     wish = Wish(agent, tuple(f"browser.{cap}" for cap in caps), constraints, life, not_before)  # type: ignore[misc]
+    if not domains:
+        click.echo("note: without --domain the token allows no place at all", err=True)
     with written_output(output) as out:
         with Workspace.open(directory) as workspace:
             who = person_at_terminal(workspace.environ)

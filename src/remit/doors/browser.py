@@ -52,7 +52,6 @@ class BrowserWorld(Protocol):
     """The browser, as far as this door asks for it: `remit.browser.world.World`."""
 
     def enter(self, token: Token, action: Action) -> "Tab": ...
-    def leave(self, tab: "Tab") -> None: ...
     def look(self, tab: "Tab", action: Action) -> Looked: ...
     def begin(self, tab: "Tab", looked: Looked, running: Running) -> None: ...
     def act(self, tab: "Tab", looked: Looked, running: Running, token: Token) -> Acted: ...
@@ -188,7 +187,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
 
     def stand_down(self, granted: GrantedAction) -> None:
         while granted.tabs:
-            self.world().leave(granted.tabs.pop())
+            granted.tabs.pop().turn.release()
 
     def require_alive(self, granted: GrantedAction, now: datetime) -> None:
         require_in_time(granted.token, now)

@@ -8,6 +8,7 @@ from remit.authority.signing import Keyring
 from remit.contracts.ledger import LedgerHead
 from remit.errors import EnvironmentFailed, Reason
 from remit.ledger.agent_rows import KIND_OF, AgentRowsCheck
+from remit.ledger.browser_rows import BrowserRowsCheck
 from remit.ledger.chain import ChainWalk, Link, Suspects
 from remit.ledger.claims_check import ClaimsCheck
 from remit.ledger.entry import COLUMNS, Entry
@@ -114,6 +115,7 @@ def _verify_chain(
     walk = ChainWalk(verdict, tenant_id)
     rows = AgentRowsCheck(connection, tenant_id, verdict)
     claims = ClaimsCheck(connection, tenant_id, verdict)
+    browser = BrowserRowsCheck(connection, tenant_id, verdict)
     for row in connection.stream(_ENTRIES, (tenant_id,)):
         entry = _entry(row)
         intact = entry.is_intact()
@@ -123,9 +125,11 @@ def _verify_chain(
         heads.pass_entry(entry.seq, entry.hash, entry.created_at)
         rows.pass_entry(entry)
         claims.pass_entry(entry)
+        browser.pass_entry(entry)
     heads.finish(walk.length)
     rows.finish()
     claims.finish()
+    browser.finish()
 
 
 def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:

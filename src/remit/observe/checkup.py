@@ -15,6 +15,7 @@ from typing import Any
 
 from remit.contracts.config import SystemConfig
 from remit.ids import Clock
+from remit.observe import browser_checks as browser
 from remit.observe import disk_checks as disk
 from remit.observe import machine_checks as machine
 from remit.observe import workspace_checks as workspace
@@ -50,12 +51,15 @@ class Checkup:
 
 def check_machine(environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]:
     """What every workspace on this machine stands on."""
+    search_path = environ.get("PATH", os.defpath)
     return (
         machine.PYTHON.ask(lambda: machine.check_python(sys.version_info[:3], wide=sys.maxsize > 2**32)),
         *_several(machine.SYSTEM.ask, lambda: machine.check_kernel(probe_kernel())),
         machine.SQLITE.ask(lambda: machine.check_sqlite(sqlite3.sqlite_version_info)),
         machine.POSTGRES_DRIVER.ask(lambda: machine.check_postgres_driver(_installed_version("psycopg"))),
-        machine.CHROMIUM.ask(lambda: _look_for_browser(environ.get("PATH", os.defpath))),
+        machine.CHROMIUM.ask(lambda: _look_for_browser(search_path)),
+        browser.DRIVER.ask(lambda: browser.check_driver(_installed_version("playwright"))),
+        browser.CONFINEMENT.ask(lambda: browser.check_confinement(machine.find_browser(search_path))),
         machine.CLOCK.ask(lambda: machine.check_clock(clock(), clock_is_synchronised())),
         machine.UMASK.ask(lambda: machine.check_umask(machine.read_umask())),
         machine.USER.ask(lambda: machine.check_user(os.geteuid())),

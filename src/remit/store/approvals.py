@@ -73,9 +73,19 @@ class ApprovalRow(NamedTuple):
         }
 
 
+KIND_OF: Final[dict[ApprovalState, str]] = {
+    "PENDING": "approval.requested",
+    "APPROVED": "approval.approved",
+    "DENIED": "approval.denied",
+    "EXPIRED": "approval.expired",
+    "VOID": "approval.voided",
+    "USED": "approval.used",
+}
+"""Which entry of the ledger each step has."""
 OPEN: Final[frozenset[ApprovalState]] = frozenset({"PENDING", "APPROVED"})
 """States that something can still come of."""
 _BOUND: Final = ApprovalRow._fields[: ApprovalRow._fields.index("requested_seq")]
+"""What was asked: it never changes."""
 _COLUMNS: Final = ", ".join(ApprovalRow._fields)
 _INSERT: Final = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({', '.join('?' * len(ApprovalRow._fields))})"
 _FIND: Final = f"SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ? AND approval_id = ?"

@@ -22,9 +22,10 @@ _CODES: Final = vocabulary(
 _MONEY: Final = "|".join(map(re.escape, [*sorted(_SYMBOLS, key=len, reverse=True), *sorted(_CODES)]))
 _GAP: Final = "[ \u00a0\u202f]"
 _NUMBER: Final = rf"\d{{1,12}}(?:(?:[.,'\u2019]|{_GAP}(?=\d{{3}}(?!\d)))\d{{1,3}}){{0,5}}"
+# Words of two elements may stand without a space between them ("12 EURBuy"), so a word may follow at once.
 _AMOUNT: Final = re.compile(
-    rf"(?<![\w$])(?P<before>{_MONEY}){_GAP}?(?P<first>{_NUMBER})(?![\w])"
-    rf"|(?<![\w.,])(?P<last>{_NUMBER}){_GAP}?(?P<after>{_MONEY})(?![\w])"
+    rf"(?<![A-Z0-9$])(?P<before>{_MONEY}){_GAP}?(?P<first>{_NUMBER})(?!\d)"
+    rf"|(?<![\w.,])(?P<last>{_NUMBER}){_GAP}?(?P<after>{_MONEY})"
 )
 
 

@@ -5,16 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from remit.errors import EnvironmentFailed, Reason, RemitError
+from playwright.async_api import Error as PlaywrightError
 
-try:
-    from playwright.async_api import Error as PlaywrightError
-except ImportError as missing:
-    raise EnvironmentFailed(
-        Reason.EFFECT_FAILED,
-        "what drives the browser is not installed",
-        next_step="pip install 'remit[browser]'",
-    ) from missing
+from remit.errors import EnvironmentFailed, Reason, RemitError
 
 CALL_SECONDS: Final = 10.0
 """What one look at a page, or one act in it, may take. An endless loop in a page is cut off by it."""

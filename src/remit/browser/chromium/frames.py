@@ -40,6 +40,8 @@ class Document:
     loader_id: str
     url: str
     parent_id: str | None
+    worlds: list[int] = field(default_factory=list, compare=False)
+    """Our world in it, once it was asked for. A world ends with its document, and its number is not used again."""
 
 
 class Found(NamedTuple):
@@ -86,6 +88,7 @@ class Documents:
         self._page = page
         self.main = main
         self._own: dict[Frame, CDPSession] = {}
+        self._top: Document | None = None
         self.references = References()
 
     @property
@@ -115,14 +118,22 @@ class Documents:
         return [document for tree in trees for document in tree][:MOST_FRAMES]
 
     async def top(self) -> Document:
-        return (await self._tree(self.main))[0]
+        """The page's own. Remembered until it goes: two questions less for each element that is looked for."""
+        if self._top is None:
+            self._top = (await self._tree(self.main))[0]
+        return self._top
+
+    def forget_top(self) -> None:
+        self._top = None
 
     async def hear_out(self) -> None:
         """When this returns, all that Chromium had told before has been heard.
 
         Asked of Chromium's own process: it holds back what is for a page's process while that page goes elsewhere.
         """
-        await asyncio.gather(*(session.send("Target.getTargetInfo") for session in [self.main, *self._own.values()]))
+        sessions = [self.main, *self._own.values()]
+        asked = (session.send("Target.getTargetInfo") for session in sessions)
+        await asyncio.gather(*asked, return_exceptions=True)  # one that is gone has nothing to say
 
     async def _sessions(self) -> list[CDPSession]:
         frames = [frame for frame in self._page.frames[1:MOST_FRAMES] if not frame.is_detached()]
@@ -152,8 +163,16 @@ class Documents:
             return await self._by_selector(element.selector or "")
 
     async def _by_selector(self, selector: str) -> Found:
+        remembered = self._top
         document = await self.top()
-        answer = await ask(document, "find", selector, by_value=False)
+        try:
+            answer = await ask(document, "find", selector, by_value=False)
+        except Refused:
+            if remembered is None:
+                raise
+            self.forget_top()  # it went, and we have not heard of it yet
+            document = await self.top()
+            answer = await ask(document, "find", selector, by_value=False)
         if answer.get("subtype") == "node":
             return Found(document, answer["objectId"])
         count = answer.get("value", 0)
@@ -244,17 +263,17 @@ async def _run(document: Document, on: dict[str, Any], method: str, argument: An
 
 
 async def _world(document: Document) -> int:
-    """The same for the same document: making it again finds it."""
-    try:
-        answer = await document.cdp.send(
-            "Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD}
-        )
-    except PlaywrightError as problem:
-        if _is_gone(problem):
-            raise _changed() from problem
-        raise
-    context: int = answer["executionContextId"]
-    return context
+    if not document.worlds:
+        try:
+            answer = await document.cdp.send(
+                "Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD}
+            )
+        except PlaywrightError as problem:
+            if _is_gone(problem):
+                raise _changed() from problem
+            raise
+        document.worlds.append(answer["executionContextId"])
+    return document.worlds[0]
 
 
 def _documents(session: CDPSession, tree: dict[str, Any]) -> list[Document]:

@@ -1,17 +1,15 @@
 """The host's side of the launcher: what it is told, and the listening sockets it hands out of its namespace."""
 
 import asyncio
-import errno
 import json
 import os
 import shlex
 import socket
 import struct
-import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from remit.browser.chromium import launcher
+from remit.browser.chromium.confining import LAUNCHER, raise_failure
 from remit.errors import EnvironmentFailed, Reason
 
 LISTENERS: Final = 32
@@ -36,12 +34,13 @@ class Handover:
         paper = run_folder / "launch.json"
         paper.write_text(json.dumps({**settings, "door": str(run_folder / _DOOR), "listeners": LISTENERS}), "utf-8")
         # A shell is between, because a `#!` line has a length that the path of an interpreter may exceed.
-        words = [sys.executable, "-I", "-S", launcher.__file__, str(paper)]
+        words = [*LAUNCHER, str(paper)]
         self.program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
         self.program.chmod(0o700)
         self._door = self._open_door()
 
     def _open_door(self) -> socket.socket:
+        (self._folder / _DOOR).unlink(missing_ok=True)  # of a host that was killed while it started
         door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -64,8 +63,8 @@ class Handover:
             first, descriptors = await _next_message(peer)
             sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
             try:
-                _raise_failure(first)
-                _raise_failure((await _next_message(peer))[0] or b"{}")
+                raise_failure(first)
+                raise_failure((await _next_message(peer))[0] or b"{}")
             except BaseException:
                 for listener in sockets:
                     listener.close()
@@ -93,30 +92,3 @@ async def _next_message(peer: socket.socket) -> tuple[bytes, list[int]]:
     except ConnectionResetError:
         return b"", []
     return message, descriptors
-
-
-def _raise_failure(message: bytes) -> None:
-    if not message:
-        raise EnvironmentFailed(
-            Reason.SANDBOX_UNAVAILABLE,
-            "the launcher of Chromium died",
-            next_step="See `remit doctor`; run again with REMIT_DEBUG=1.",
-        )
-    told = json.loads(message).get("failed")
-    if told is None:
-        return
-    what, code = str(told["what"]), int(told["errno"])
-    why = f": {os.strerror(code)}" if code else ""
-    advice = "Set browser.executable, browser.user or the rights of the files so that it can be done."
-    if "namespace" in what or "uid_map" in what:
-        advice = (
-            "Let this user make namespaces (sysctl user.max_user_namespaces; kernel.apparmor_restrict_unprivileged"
-            "_userns=0; in a container: a seccomp profile that allows unshare), or run Remit as root."
-        )
-    if code == errno.ENOSPC and "namespace" in what:
-        advice = "sysctl -w user.max_net_namespaces=1000 user.max_user_namespaces=1000"
-    raise EnvironmentFailed(
-        Reason.SANDBOX_UNAVAILABLE,
-        f"Chromium cannot be confined here: could not {what}{why}",
-        next_step=f"{advice} `sandbox: unsafe-none` in remit.yaml runs it without, and says so in every result.",
-    )

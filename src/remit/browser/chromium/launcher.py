@@ -1,6 +1,7 @@
 """The program that becomes Chromium: it takes its network and our files away from itself first.
 
-Run by its path, as `python -I -S launcher.py SETTINGS ARGUMENT...`, by whoever thinks that it is Chromium. Standard
+Run by its path, as `python -I -S launcher.py SETTINGS ARGUMENT...`, by whoever thinks that it is Chromium. (With
+`--probe` it goes no further than that it could be done, which is what a check-up wants to know.) Standard
 library only, and all of it is loaded at the top: soon after, the folders it comes from may no longer be visible.
 
 In order: namespaces of its own (network, mounts; an ordinary user needs one of users as well), loopback up, listening
@@ -62,10 +63,28 @@ def main(settings_path: str, arguments: list[str]) -> NoReturn:
         door.sendmsg([message], rights)
         _become(settings, arguments, door)
     except (Failed, OSError) as problem:
-        told = problem.told if isinstance(problem, Failed) else {"what": str(problem), "errno": problem.errno or 0}
         with contextlib.suppress(OSError):
-            door.send(json.dumps({"failed": told}).encode())
+            door.send(json.dumps({"failed": _told(problem)}).encode())
     os._exit(1)
+
+
+def probe(text: str) -> NoReturn:
+    """As far as the last step before Chromium, and no further. Says on its standard output what came of it."""
+    settings = json.loads(text)
+    told: dict[str, Any] = {}
+    try:
+        _confine(settings)
+        _change_user(settings)
+        _require_program(settings["executable"])
+        told = {"own_sandbox": _can_make_user_namespace()}
+    except (Failed, OSError) as problem:
+        told = {"failed": _told(problem)}
+    print(json.dumps(told), flush=True)  # noqa: T201 - that is how it answers
+    os._exit(0)
+
+
+def _told(problem: Failed | OSError) -> dict[str, Any]:
+    return problem.told if isinstance(problem, Failed) else {"what": str(problem), "errno": problem.errno or 0}
 
 
 def _connect(path: str) -> socket.socket:
@@ -157,13 +176,9 @@ def _become(settings: dict[str, Any], arguments: list[str], door: socket.socket)
     if not settings["confined"]:
         os.makedirs(settings["profile"], mode=0o700, exist_ok=True)
     home = SCRATCH if settings["confined"] else settings["profile"]
-    if settings["user"] is not None:
-        user, group = settings["user"]
-        if not settings["confined"]:
-            os.chown(home, user, group)
-        os.setgroups([])
-        os.setresgid(group, group, group)
-        os.setresuid(user, user, user)
+    if settings["user"] is not None and not settings["confined"]:
+        os.chown(home, *settings["user"])
+    _change_user(settings)
     profile = os.path.join(home, "profile")
     os.umask(0o077)
     os.makedirs(profile, exist_ok=True)
@@ -173,8 +188,7 @@ def _become(settings: dict[str, Any], arguments: list[str], door: socket.socket)
     # After the change of user, which would take it back. Kept by what is executed, unless that changes the user again.
     _require(_libc.prctl(_PARENT_DEATH, int(signal.SIGKILL), 0, 0, 0), "die with its parent")
     executable = settings["executable"]
-    if not os.access(executable, os.X_OK):
-        raise Failed(f"execute {executable} as user {os.geteuid()}", errno.EACCES)
+    _require_program(executable)
     environ = {
         "PATH": os.defpath,
         "HOME": home,
@@ -190,6 +204,19 @@ def _become(settings: dict[str, Any], arguments: list[str], door: socket.socket)
         os.set_inheritable(standard, True)
     # The door closes with the exec: the host knows by that, and by no message, that this was the last step.
     os.execve(executable, words, environ)  # noqa: S606 - that is what this program is for
+
+
+def _change_user(settings: dict[str, Any]) -> None:
+    if settings["user"] is not None:
+        user, group = settings["user"]
+        os.setgroups([])
+        os.setresgid(group, group, group)
+        os.setresuid(user, user, user)
+
+
+def _require_program(executable: str) -> None:
+    if not os.access(executable, os.X_OK):
+        raise Failed(f"execute {executable} as user {os.geteuid()}", errno.EACCES)
 
 
 def _own_arguments(arguments: list[str], profile: str) -> list[str]:
@@ -229,4 +256,6 @@ def _require(result: int, what: str) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "--probe":
+        probe(sys.argv[2])
     main(sys.argv[1], sys.argv[2:])

@@ -24,6 +24,7 @@ function (method, argument) {
   const boxOf = caller(Element.prototype, "getBoundingClientRect");
   const boxesOf = caller(Element.prototype, "getClientRects");
   const isVisible = caller(Element.prototype, "checkVisibility");
+  const shadowOf = reader(Element.prototype, "shadowRoot");
   const slotOf = reader(Element.prototype, "assignedSlot");
   const serialised = reader(Element.prototype, "outerHTML");
   const isHtml = (node) => node instanceof HTMLElement;
@@ -78,7 +79,7 @@ function (method, argument) {
       .map((node) => attribute(node, "name") ?? "").filter((name) => name !== "");
     return {
       method: read("method", "formMethod").toUpperCase(),
-      action: read("action", "formAction") || document.URL,
+      action: read("action", "formAction") || reader(Document.prototype, "URL")(document),
       target: (read("target", "formTarget") || "").slice(0, 200),
       fields: Array.from(new Set(fields.map((name) => name.slice(0, 200)))),
     };
@@ -98,6 +99,21 @@ function (method, argument) {
 
   const secretWords = (node) => [attribute(node, "name"), attribute(node, "id"), attribute(node, "aria-label"),
     attribute(node, "placeholder"), attribute(node, "autocomplete")].filter(Boolean).map((word) => word.slice(0, 200));
+
+  // In open shadow roots too; nobody gets into a closed one from outside.
+  const inputs = () => {
+    const found = [], waiting = [document];
+    while (waiting.length && found.length < 2000) {
+      const root = waiting.pop();
+      const walker = caller(Document.prototype, "createTreeWalker")(document, root, NodeFilter.SHOW_ELEMENT);
+      for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+        if (is(node, "input", "textarea")) found.push(node);
+        const inner = shadowOf(node);
+        if (inner) waiting.push(inner);
+      }
+    }
+    return found;
+  };
 
   const TEXT_TYPES = ["text", "search", "url", "tel", "email", "password"];
   const SET_TYPES = ["number", "date", "datetime-local", "month", "time", "week", "color", "range"];
@@ -141,6 +157,7 @@ function (method, argument) {
       const button = isSubmitter(acts) && formOf(acts) ? acts : null;
       const owner = button ? formOf(button) : form;
       return {
+        url: reader(Document.prototype, "URL")(document),
         tag: tagOf(node),
         type: typeOfControl(node),
         visible: isVisible(node, { opacityProperty: true, visibilityProperty: true }) && boxesOf(node).length > 0,
@@ -175,21 +192,27 @@ function (method, argument) {
       const aimed = methods.aim(node);
       if (!aimed.point) return aimed;
       const names = ["pointerdown", "mousedown", "pointerup", "mouseup", "click", "auxclick", "dblclick"];
-      let say;
+      let say, pressed = false, came = "";
       const verdict = new Promise((resolve) => { say = resolve; });
+      const end = () => {
+        names.forEach((name) => removeEventListener(name, look, true));
+        say(came ? `missed ${came}` : pressed ? "hit" : "missed everything");
+      };
       const look = (event) => {
         if (!event.isTrusted) return;
         const path = event.composedPath();
         // Of a closed shadow root the path shows its host only.
         const hit = path.includes(node) || (rootOf(node) instanceof ShadowRoot && isWithin(node, path[0]));
         if (!hit) {
+          came ||= shown(path[0]);
           event.preventDefault();
           event.stopImmediatePropagation();
         }
-        if (event.type === "mousedown") say(hit ? "hit" : `missed ${shown(path[0])}`);
-        if (event.type === "click") setTimeout(end, 0);
+        if (event.type === "mousedown" && hit) pressed = true;
+        if (event.type === "click") say(came ? `missed ${came}` : "hit");
+        // The click comes right after, before any timer, if it comes at all: a list that opens takes it.
+        if (event.type === "mouseup") setTimeout(end, 0);
       };
-      const end = () => { names.forEach((name) => removeEventListener(name, look, true)); say("missed everything"); };
       for (const name of names) addEventListener(name, look, { capture: true, passive: false });
       world[GUARD] = { verdict, end };
       return aimed;
@@ -227,16 +250,21 @@ function (method, argument) {
       // Later, so that this answer is out before the page goes.
       setTimeout(() => caller(HTMLFormElement.prototype, "requestSubmit")(form), 0);
     },
-    fields: () => Array.from(all(document, "input, textarea")).slice(0, 2000).map((node) => ({
+    rest: () => new Promise((done) => setTimeout(() => setTimeout(done, 0), 0)),
+    fields: () => inputs().slice(0, 2000).map((node) => ({
       type: typeOfControl(node),
       words: secretWords(node),
       value: (is(node, "input") ? reader(HTMLInputElement.prototype, "value")(node)
         : reader(HTMLTextAreaElement.prototype, "value")(node)).slice(0, 500),
       box: asBox(boxOf(node)),
     })).filter((field) => field.box.width > 0 && field.box.height > 0),
+    size: () => caller(Document.prototype, "getElementsByTagName")(document, "*").length,
+    // Of a page that is too large to be read whole: what can be used, and what it is under.
+    usable: (_, most) => Array.from(all(document, "a[href], button, input, select, textarea, summary, label, iframe, " +
+      "h1, h2, h3, h4, h5, h6, [role], [tabindex], [contenteditable]")).filter((node) => isVisible(node)).slice(0, most),
     serialise: () => {
       const root = rootElement(document);
-      return { url: document.URL, html: root ? serialised(root) : "" };
+      return { url: reader(Document.prototype, "URL")(document), html: root ? serialised(root) : "" };
     },
     text: (node) => {
       const form = node instanceof Element ? formOf(node) : null;

@@ -13,7 +13,7 @@ from remit.errors import Reason, Refused
 
 async def take_picture(documents: Documents, painter: Painter, part: Box | None, outline: Box | None) -> bytes:
     """PNG, of what is in view or of a part of that. Fields are looked for before and after: one that moves is hidden
-    in both places. Limit: text of the page that is no field is shown as it is.
+    in both places. Limit: text that is in no field, or in a closed shadow root, is shown as it is.
     """
     clip = Box(0, 0, *VIEWPORT) if part is None else _within_view(part)
     before = await _secret_boxes(documents)

@@ -10,7 +10,7 @@ from remit.browser.chromium.frames import Documents, Found, call
 from remit.browser.chromium.words import Box, Element
 from remit.errors import Reason, Refused
 
-_HEAR_SECONDS: Final = 3.0
+_HEAR_SECONDS: Final = 1.0
 _TRIES: Final = 4
 _PAUSE: Final = 0.05
 """Between two looks, if something moves: about three frames of a display."""
@@ -27,14 +27,24 @@ async def place_of(documents: Documents, found: Found, element: Element, aimed: 
 
     Refused where something covers it, or it does not hold still.
     """
-    seen = await _place(documents, found, element, aimed)
     if found.document.parent_id is None:
-        return seen
+        return await _place(documents, found, element, aimed)
+    try:
+        seen = await _place(documents, found, element, aimed)
+    except Refused:
+        # It is in view in its frame; the frame may not be.
+        await call(found, "scroll")
+        seen = None
     # A frame in another process scrolls when that process gets to it.
-    for _ in range(_TRIES):
+    for attempt in range(_TRIES):
         await asyncio.sleep(_PAUSE)
-        again = await _place(documents, found, element, await call(found, "aim"))
-        if (again.x, again.y) == (seen.x, seen.y):
+        try:
+            again = await _place(documents, found, element, await call(found, "aim"))
+        except Refused:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        if again == seen:
             return again
         seen = again
     raise _missing(element, "does not hold still")
@@ -61,10 +71,15 @@ async def press(page: Page, documents: Documents, found: Found, element: Element
                 await page.mouse.move(now.x, now.y)
             await page.mouse.down()
             await page.mouse.up()
-            word: str = await asyncio.wait_for(asyncio.shield(verdict), _HEAR_SECONDS)
-        except TimeoutError:
-            word = "missed everything"
-            await call(found, "unguard")
+            done, _ = await asyncio.wait({verdict}, timeout=_HEAR_SECONDS)
+            if not done:
+                await call(found, "unguard")
+            word: str = await verdict
+        except Refused as gone:
+            # The document went while it was pressed, which only what is pressed there can do.
+            if gone.reason is not Reason.ELEMENT_MISSING or not verdict.done():
+                raise
+            word = "hit"
         finally:
             verdict.cancel()
             await asyncio.gather(verdict, return_exceptions=True)

@@ -9,28 +9,25 @@ import asyncio
 import contextlib
 import hashlib
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from playwright.async_api import Browser, BrowserContext, CDPSession, Dialog, Download, FileChooser, Frame, Page
+from playwright.async_api import Browser, BrowserContext, CDPSession, Frame, Page
 
 from remit.browser.chromium.amounts import find_amounts
+from remit.browser.chromium.describing import Looked, look_at
 from remit.browser.chromium.failures import CALL_SECONDS, PlaywrightError, within
 from remit.browser.chromium.frames import Documents, Found, ask, call
+from remit.browser.chromium.noticing import Noticing
 from remit.browser.chromium.painting import Painter
 from remit.browser.chromium.picture import take_picture
-from remit.browser.chromium.pressing import Aimed, outline_of, place_of, press
+from remit.browser.chromium.pressing import outline_of, press
 from remit.browser.chromium.program import VIEWPORT
-from remit.browser.chromium.secrecy import is_secret_field
 from remit.browser.chromium.snapshot import take_snapshot
-from remit.browser.chromium.words import Box, Described, Element, Form, Landed, Noted, SeenAmount
+from remit.browser.chromium.words import Box, Described, Element, Landed, Noted, SeenAmount
 from remit.errors import EnvironmentFailed, Reason, Refused
 
-START: Final = "about:blank"
-MOST_NOTED: Final = 100
 REASON_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
-
-_MOST_NAVIGATIONS: Final = 500
 
 
 async def new_session(browser: Browser, port: int, painter: Painter) -> "Session":
@@ -54,14 +51,6 @@ async def new_session(browser: Browser, port: int, painter: Painter) -> "Session
     return session
 
 
-class _Looked(NamedTuple):
-    found: Found
-    described: Described
-    place: Aimed
-    typing: str
-    """How text is put in: insert, set, choose, or never."""
-
-
 class Session:
     """All methods raise Refused(ELEMENT_MISSING) for an element that is not there once, in sight and free, and
     EnvironmentFailed where the page or the browser does not answer in time, or died.
@@ -71,19 +60,9 @@ class Session:
         self._context = context
         self._page = page
         self._painter = painter
-        listeners = {"Page.frameRequestedNavigation": self._noted_navigation}
-        self._documents = Documents(context, page, cdp, listeners)
-        self._navigations: deque[tuple[str, str]] = deque(maxlen=_MOST_NAVIGATIONS)
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_dead = False
-        self.events: deque[Noted] = deque(maxlen=MOST_NOTED)
+        self._noticing = Noticing(context, page)
+        self._documents = Documents(context, page, cdp, self._noticing.listeners)
         self.title = ""
-        context.on("page", self._close_popup)
-        page.on("dialog", self._answer)
-        page.on("download", self._cancel)
-        page.on("filechooser", self._leave_unanswered)
-        page.on("crash", lambda _: self._died("crash"))
-        page.on("close", lambda _: self._died("closed"))
         page.on("frameattached", self._watch_frame)
         page.on("framenavigated", self._watch_frame)
 
@@ -93,6 +72,21 @@ class Session:
     @property
     def url(self) -> str:
         return self._page.url
+
+    @property
+    def events(self) -> deque[Noted]:
+        """The last things that were noted."""
+        return self._noticing.events
+
+    @property
+    def sent_out(self) -> int:
+        """How many requests that may change something, or lead elsewhere, the page has made, as far as it tells."""
+        return self._noticing.sent_out
+
+    @property
+    def is_on_the_way(self) -> bool:
+        """While it is, Chromium lets nobody look at the page: what is asked of it waits until it has arrived."""
+        return self._noticing.is_on_the_way
 
     # --- what an action does -----------------------------------------------------------------------------------------
 
@@ -114,10 +108,11 @@ class Session:
         except EnvironmentFailed:
             await self._stop_loading()
             raise
-        loaded = await self.settle(max(ends - loop.time(), 0.1))
+        loaded = await self._wait_for_load(max(ends - loop.time(), 0.1))
+        if not loaded:
+            await self._read_title()
         self._require_web()
-        title = self.title if loaded else await self._read_title()
-        return Landed(self._page.url, None if response is None else response.status, title, loaded)
+        return Landed(self._page.url, None if response is None else response.status, self.title, loaded)
 
     async def describe(self, element: Element) -> Described:
         return (await self._look(element)).described
@@ -161,10 +156,25 @@ class Session:
             await call(looked.found, "submit")
 
     async def settle(self, timeout: float) -> bool:  # noqa: ASYNC109 - each caller has its own
-        """Until the page is loaded, or the time is over; whether it is. Call it after what may lead elsewhere."""
+        """After what may have led elsewhere: until that page is loaded, or the time is over. Whether it is.
+
+        Limit: what a script does later, by a timer or when an answer comes, is not waited for.
+        """
+        ends = asyncio.get_running_loop().time() + timeout
         with contextlib.suppress(EnvironmentFailed):
             async with within(timeout, "load the page"):
-                await self._round_trip()
+                # A form is sent a moment after its button was pressed: let the page do what it has before it. If it
+                # does go elsewhere, this has no answer until it is there.
+                with contextlib.suppress(Refused):
+                    await ask(await self._documents.top(), "rest")
+                await self._documents.hear_out()
+                await self._noticing.arrive()
+            return await self._wait_for_load(max(ends - asyncio.get_running_loop().time(), 0.1))
+        return False
+
+    async def _wait_for_load(self, seconds: float) -> bool:
+        with contextlib.suppress(EnvironmentFailed):
+            async with within(seconds, "load the page"):
                 await self._page.wait_for_load_state("load", timeout=0)
             await self._read_title()
             return True
@@ -223,60 +233,32 @@ class Session:
         None: it did not ask, as after a redirect; or it is in a frame of another site that had only just begun. The
         request may be here before its reason: the browser is asked for a sign of life first, on the same line.
         """
-        wanted = url.partition("#")[0]
         with contextlib.suppress(EnvironmentFailed):
             async with within(REASON_SECONDS, "hear why"):
                 await self._documents.hear_out()
-        return next((reason for where, reason in reversed(self._navigations) if where == wanted), None)
+        return self._noticing.why(url)
 
     async def close(self) -> None:
         """Also if its page is stuck."""
-        self._is_dead = True
+        self._noticing.is_dead = True
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._context.close()
-        for task in self._tasks:
-            task.cancel()
+        self._noticing.end()
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    async def _look(self, element: Element, *, spoken: bool = True) -> _Looked:
-        """At one element, which can be used. `spoken`: with what a screen reader would say of it."""
+    async def _look(self, element: Element, *, spoken: bool = True) -> Looked:
         found = await self._find(element)
         async with within(CALL_SECONDS, f"look at {element}"):
-            told = await call(found, "look")
-            for problem, holds in (("is not visible", told["visible"]), ("is disabled", told["enabled"])):
-                if not holds:
-                    raise Refused(
-                        Reason.ELEMENT_MISSING,
-                        f"{element} {problem}",
-                        next_step="Take a snapshot, and name an element that can be used.",
-                    )
-            place = await place_of(self._documents, found, element, told["aimed"])
-            role, name = await _spoken(found) if spoken else ("", "")
-        typing = "never" if told["readOnly"] else told["typing"]
-        form = told["form"]
-        described = Described(
-            tag=told["tag"],
-            type=told["type"],
-            role=role,
-            name=name,
-            is_password=told["isPassword"],
-            is_secret=told["typing"] != "never" and is_secret_field(told["type"], [*told["words"], name]),
-            submits=told["submits"],
-            form=None if form is None else Form(**{**form, "fields": tuple(form["fields"])}),
-            href=told["href"],
-            outline=place.outline,
-            frame_url=found.document.url,
-        )
-        return _Looked(found, described, place, typing)
+            return await look_at(self._documents, found, element, spoken=spoken)
 
     async def _find(self, element: Element) -> Found:
         self._require_web()
         return await self._documents.find(element)
 
     def _require_alive(self) -> None:
-        if self._is_dead:
+        if self._noticing.is_dead:
             raise EnvironmentFailed(
                 Reason.EFFECT_FAILED, "the session's page has died or was closed", next_step="Begin a new session."
             )
@@ -289,79 +271,18 @@ class Session:
                 Reason.CONSTRAINT_VIOLATED, "the session is not at a page on the web", next_step="Navigate to one."
             )
 
-    async def _round_trip(self) -> None:
-        for document in await self._documents.all():
-            await document.cdp.send("Runtime.evaluate", {"expression": "0", "silent": True})
-
-    async def _hear(self) -> None:
-        """What the browser had to tell so far has arrived. The page itself answers nothing while it waits to go."""
-        for session in self._documents.known:
-            with contextlib.suppress(PlaywrightError):
-                await session.send("Page.getNavigationHistory")
-
-    async def _read_title(self) -> str:
+    async def _read_title(self) -> None:
         with contextlib.suppress(EnvironmentFailed):
             async with within(CALL_SECONDS, "read the title"):
                 self.title = (await self._page.title())[:500]
-        return self.title
 
     async def _stop_loading(self) -> None:
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._documents.main.send("Page.stopLoading")
 
-    def _noted_navigation(self, event: dict[str, Any]) -> None:
-        self._navigations.append((str(event.get("url", "")).partition("#")[0], str(event.get("reason", ""))))
-
-    def _note(self, kind: Any, what: str) -> None:
-        self.events.append(Noted(kind, what[:500]))
-
-    def _later(self, work: Any) -> None:
-        """Work that an event asks for. That it fails because the page is gone is no news."""
-
-        async def quietly() -> None:
-            with contextlib.suppress(PlaywrightError):
-                await work
-
-        task = asyncio.ensure_future(quietly())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _answer(self, dialog: Dialog) -> None:
-        self._note(dialog.type, dialog.message)
-        # Leaving a page is what was asked for; everything else a page asks is answered no.
-        self._later(dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
-
-    def _close_popup(self, page: Page) -> None:
-        if page is not self._page:
-            self._note("popup", page.url)
-            page.on("dialog", self._answer)
-            page.on("download", self._cancel)
-            self._later(page.close())
-
-    def _cancel(self, download: Download) -> None:
-        self._note("download", download.url)
-        self._later(download.cancel())
-
-    def _leave_unanswered(self, _: FileChooser) -> None:
-        # To listen is enough: no chooser is opened then, and this one never gets a file.
-        self._note("file_chooser", self._page.url)
-
     def _watch_frame(self, frame: Frame) -> None:
-        if frame is not self._page.main_frame:
-            self._later(self._documents.attach(frame))
-
-    def _died(self, kind: str) -> None:
-        if not self._is_dead:
-            self._is_dead = True
-            self._note(kind, self._page.url)
-
-
-async def _spoken(found: Found) -> tuple[str, str]:
-    """Role and name as Chromium tells them to a screen reader."""
-    answer = await found.document.cdp.send(
-        "Accessibility.getPartialAXTree", {"objectId": found.handle, "fetchRelatives": False}
-    )
-    node: dict[str, Any] = next(iter(answer["nodes"]), {})
-    read = [str(node.get(name, {}).get("value", ""))[:500] for name in ("role", "name")]
-    return read[0], read[1]
+        if frame is self._page.main_frame:
+            self._documents.forget_top()
+        else:
+            self._noticing.later(self._documents.attach(frame))

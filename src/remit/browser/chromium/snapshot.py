@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from remit.browser.chromium.frames import Document, Documents, Found, Known
+from remit.browser.chromium.frames import Document, Documents, Found, Known, ask
 from remit.browser.chromium.secrecy import is_secret_field
 from remit.errors import Reason, Refused
 
@@ -17,6 +17,9 @@ MOST_TEXT: Final = 500
 DEEPEST: Final = 9
 """Deeper ones are lifted to this level: a result may be only so deep, and a page may be as deep as it likes."""
 MOST_FIELDS: Final = 500
+LARGE: Final = 5_000
+"""Elements of one document, from which on only a part of it is read."""
+MOST_PARTS: Final = 800
 
 _TRANSPARENT: Final = frozenset({"generic", "none", "presentation", "InlineTextBox", "LineBreak", "LayoutTable"})
 _FIELDS: Final = frozenset(
@@ -74,13 +77,39 @@ async def _owners(everything: list[Document]) -> dict[tuple[str, int], Document]
 
 
 async def _read(reading: _Reading, document: Document) -> None:
-    answer = await document.cdp.send("Accessibility.getFullAXTree", {"frameId": document.frame_id})
-    nodes = {node["nodeId"]: node for node in answer["nodes"]}
+    if (await ask(document, "size")).get("value", 0) > LARGE:
+        nodes = await _read_parts(reading, document)
+    else:
+        answer = await document.cdp.send("Accessibility.getFullAXTree", {"frameId": document.frame_id})
+        nodes = {node["nodeId"]: node for node in answer["nodes"]}
     reading.trees[document.frame_id] = nodes
     fields = [node for node in nodes.values() if _text(node, "role") in _FIELDS and _number(node) is not None]
     # Beyond that many nobody looks at each: none of them shows its value.
     reading.secret.update((document.frame_id, node["backendDOMNodeId"]) for node in fields[MOST_FIELDS:])
     await asyncio.gather(*(_judge(reading, document, node) for node in fields[:MOST_FIELDS]))
+
+
+async def _read_parts(reading: _Reading, document: Document) -> dict[str, Any]:
+    """Of a large document: one level, what can be used in it and what is a heading. The whole would take minutes."""
+    reading.truncated = True
+    await document.cdp.send("Accessibility.enable")  # else the whole tree is made anew for each of them
+    try:
+        parts = await ask(document, "usable", MOST_PARTS, by_value=False)
+        listed = await document.cdp.send(
+            "Runtime.getProperties", {"objectId": parts["objectId"], "ownProperties": True}
+        )
+        handles = [item["value"]["objectId"] for item in listed["result"] if item["name"].isdigit()]
+        answers = await asyncio.gather(*(_part(document, handle) for handle in handles))
+    finally:
+        await document.cdp.send("Accessibility.disable")
+    nodes = {node["nodeId"]: {**node, "childIds": [], "parentId": "root"} for node in answers if node is not None}
+    root = {"nodeId": "root", "role": {"value": "RootWebArea"}, "childIds": list(nodes)}
+    return {"root": root, **nodes}
+
+
+async def _part(document: Document, handle: str) -> dict[str, Any] | None:
+    answer = await document.cdp.send("Accessibility.getPartialAXTree", {"objectId": handle, "fetchRelatives": False})
+    return next(iter(answer["nodes"]), None)
 
 
 async def _judge(reading: _Reading, document: Document, node: dict[str, Any]) -> None:

@@ -61,10 +61,13 @@ class Landed(NamedTuple):
     """False: the page is there, and something of it was still loading when the time was over."""
 
 
+Happened = Literal["alert", "confirm", "prompt", "beforeunload", "popup", "download", "file_chooser", "crash", "closed"]
+
+
 class Noted(NamedTuple):
     """Something that a page tried and did not get, or that happened to it."""
 
-    kind: Literal["alert", "confirm", "prompt", "beforeunload", "popup", "download", "file_chooser", "crash", "closed"]
+    kind: Happened
     what: str
 
 

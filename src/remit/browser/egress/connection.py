@@ -60,6 +60,10 @@ class Connection:
                 await self._serve_requests(wire, tunnel)
         except (OSError, EOFError):  # broken, or too slow: a timeout is an OSError
             return
+        except asyncio.CancelledError:
+            if wire is not None:
+                wire.abort()
+            raise
         finally:
             if wire is None:
                 connected.close()
@@ -198,12 +202,12 @@ def _resolve(awaited: asyncio.Future[None]) -> None:
 
 def _read_connect(raw: bytes) -> str:
     """The authority that a tunnel is wanted to: it must name its port."""
-    end = raw.find(END_OF_HEAD)
-    if end < 0 or end + len(END_OF_HEAD) > MAX_HEAD:
+    if len(raw) > MAX_HEAD:
         raise BadRequest(_HEAD_TOO_LARGE, 431)
-    if end + len(END_OF_HEAD) != len(raw):
+    written, end, more = raw.partition(END_OF_HEAD)
+    if more:
         raise BadRequest("there is more behind the request, which browsers do not do")
-    head = parse_head(raw)
+    head = parse_head(written + end)
     if not head.target.rpartition(":")[2].isdigit() or head.value("host") != head.target or head.body_length:
         raise BadRequest("not a request for a tunnel")
     read_authority(head.target, "https")

@@ -9,6 +9,7 @@
 """
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -22,7 +23,7 @@ from remit.browser.egress.answers import (
     render_piece,
 )
 from remit.browser.egress.heads import SAFE_METHODS
-from remit.browser.egress.judging import Settlement, judge, tell_refused
+from remit.browser.egress.judging import Settlement, judge, refuse_place, tell_refused
 from remit.browser.egress.lookups import LookupFailed, Lookups, PlaceRefused
 from remit.browser.egress.places import Place
 from remit.browser.egress.upstream import ConnectFailed, Upstream
@@ -45,6 +46,8 @@ class Talk(NamedTuple):
     browser: Wire
     server: Wire
     request: OutgoingRequest
+    is_plain: bool
+    """Whether it only asks to read, and nobody had to think about it."""
     is_used: bool
     """Whether the server's connection was used before."""
     is_last: bool
@@ -109,9 +112,8 @@ class Exchanges:
             server = used or await self._upstream.connect(place, addresses)
             is_reusable = False
             try:
-                with browser.watched(server.abort):
-                    talk = Talk(browser, server, request, is_used=used is not None, is_last=closing)
-                    kept = await self._talk(talk, settlement)
+                talk = Talk(browser, server, request, is_plain=is_plain, is_used=used is not None, is_last=closing)
+                kept = await self._talk(talk, settlement)
                 is_reusable = is_plain and kept.server
                 return kept.browser
             finally:
@@ -123,23 +125,25 @@ class Exchanges:
             settlement.tell(None, "it was cut off")
 
     async def _find(self, place: Place) -> tuple[str, ...]:
-        why = self._gate.refuse_place(place.scheme, place.host, place.port) or self._lookups.refuse_port(place.port)
+        why = refuse_place(self._gate, place) or self._lookups.refuse_port(place.port)
         if why:
             raise PlaceRefused(why)
         return await self._lookups.find(place)
 
     async def _talk(self, talk: Talk, settlement: Settlement) -> Kept:
         browser, server, request = talk.browser, talk.server, talk.request
-        if server.is_gone:
+        if any(wire.is_gone for wire in (browser, server)):
             raise ConnectFailed("the server hung up before anything was sent")
         settlement.sent = True
         server.write(request.wire())
         answer = ServerAnswer(server, request)
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                head = await answer.read_head()
+            # Once a change was asked for it is worth knowing what became of it, browser or not.
+            with browser.watched(server.abort) if talk.is_plain else nullcontext():
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    head = await answer.read_head()
         except (AnswerBroken, OSError) as problem:  # a timeout is an OSError
-            why = _GIVEN_UP if browser.is_gone else str(problem) or "the server does not answer"
+            why = _GIVEN_UP if browser.is_gone and talk.is_plain else str(problem) or "the server does not answer"
             settlement.tell(None, why)
             if talk.is_used and answer.is_silence and not browser.is_gone:
                 raise StaleConnection from None
@@ -147,18 +151,22 @@ class Exchanges:
             return Kept(server=False, browser=_notify(browser, request, 502, why, FAILED))
         settlement.tell(head.status)
         try:
-            if head.status == 101:
-                await self._switch(talk, head, answer.rest)
-                return Kept(server=False, browser=False)
-            browser.write(head.render(closing=talk.is_last))
-            is_chunked, piece = head.is_chunked, b"more"
-            while piece:
-                piece = await answer.read_piece()
-                browser.write(render_piece(piece, is_chunked=is_chunked))
-                await browser.drain()
+            with browser.watched(server.abort):
+                return await self._pass_on(talk, head, answer)
         except (AnswerBroken, OSError):
             # The browser can tell that its end is missing.
             return Kept(server=False, browser=False)
+
+    async def _pass_on(self, talk: Talk, head: AnswerHead, answer: ServerAnswer) -> Kept:
+        if head.status == 101:
+            await self._switch(talk, head, answer.rest)
+            return Kept(server=False, browser=False)
+        talk.browser.write(head.render(closing=talk.is_last))
+        is_chunked, piece = head.is_chunked, b"more"
+        while piece:
+            piece = await answer.read_piece()
+            talk.browser.write(render_piece(piece, is_chunked=is_chunked))
+            await talk.browser.drain()
         return Kept(server=answer.leaves_reusable, browser=not talk.is_last)
 
     async def _switch(self, talk: Talk, head: AnswerHead, rest: bytes) -> None:

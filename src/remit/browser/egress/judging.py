@@ -1,7 +1,10 @@
 """Asking the gate about a request, and telling it how that ended."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from remit.browser.egress.places import Place
 from remit.browser.egress.wire import Wire
 from remit.browser.requests import Answer, Ending, Gate, OutgoingRequest
 from remit.errors import render_line
@@ -19,11 +22,31 @@ class Settlement:
     def tell(self, status: int | None, problem: str = "") -> None:
         if not self._told:
             self._told = True
-            self._gate.ended(self._request, Ending(status, self.sent, render_line(problem)))
+            with _reporting("told how a request ended"):
+                self._gate.ended(self._request, Ending(status, self.sent, render_line(problem)))
 
 
 def tell_refused(gate: Gate, method: str, url: str, why: str) -> None:
-    gate.refused(render_line(method), render_line(url), render_line(why))
+    with _reporting("told what was refused"):
+        gate.refused(render_line(method), render_line(url), render_line(why))
+
+
+@contextmanager
+def _reporting(what: str) -> Iterator[None]:
+    """A gate that fails is a bug to be seen. The browser still gets its answer: without one it would ask again."""
+    try:
+        yield
+    except Exception as problem:  # noqa: BLE001 - as above
+        asyncio.get_running_loop().call_exception_handler(
+            {"message": f"the gate failed when it was {what}", "exception": problem}
+        )
+
+
+def refuse_place(gate: Gate, place: Place) -> str | None:
+    try:
+        return gate.refuse_place(place.scheme, place.host, place.port)
+    except Exception as problem:  # noqa: BLE001 - what the gate did not allow is refused
+        return f"it could not be judged: {type(problem).__name__}"
 
 
 async def judge(gate: Gate, browser: Wire, request: OutgoingRequest) -> Answer | None:

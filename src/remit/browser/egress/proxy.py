@@ -49,6 +49,7 @@ class Serving:
     async def close(self) -> None:
         """Ends all its connections. What is held is cancelled, and nothing more is sent. The listener stays open."""
         self._accepting.cancel()
+        await asyncio.sleep(0)  # a connection that was just accepted takes its first step, or nobody would close it
         tasks = [self._accepting, *self._connections]
         for task in tasks:
             task.cancel()

@@ -54,6 +54,8 @@ class Upstream:
                 raise ConnectFailed(f"the server's certificate is not believed: {refused.verify_message}") from None
             except TimeoutError:
                 problem = "the server does not answer"
+            except UnicodeError:
+                raise ConnectFailed("the host's name cannot be written in a certificate") from None
             except OSError as failed:
                 problem = f"no connection to the server: {failed.strerror or type(failed).__name__}"
         raise ConnectFailed(problem)

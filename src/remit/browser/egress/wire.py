@@ -120,9 +120,6 @@ class Wire(asyncio.Protocol):
     async def _more(self) -> None:
         if self._ended:
             raise EOFError
-        if self._paused:
-            self._paused = False
-            self.transport.resume_reading()
         self._reading = asyncio.get_running_loop().create_future()
         try:
             await self._reading
@@ -132,6 +129,10 @@ class Wire(asyncio.Protocol):
     def _take(self, count: int) -> bytes:
         taken = bytes(self._buffer[:count])
         del self._buffer[:count]
+        if self._paused and len(self._buffer) <= HIGH_WATER:
+            # Also where nothing more is wanted: else it would not be noticed that the other end hangs up.
+            self._paused = False
+            self.transport.resume_reading()
         return taken
 
     async def wait(self) -> bool:

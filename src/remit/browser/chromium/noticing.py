@@ -1,0 +1,130 @@
+"""What happens in a session without being asked for: dialogs, windows, downloads, navigations, deaths.
+
+Each is answered in the safest way and noted. How much is noted is bounded: a page can do this all day.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page, Request, WebSocket
+
+from remit.browser.chromium.failures import PlaywrightError
+from remit.browser.chromium.words import Happened, Noted
+
+MOST_NOTED: Final = 100
+
+_MOST_NAVIGATIONS: Final = 500
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Noticing:
+    """Listens to one page and its context from the beginning to the end."""
+
+    def __init__(self, context: BrowserContext, page: Page) -> None:
+        self._page = page
+        self._navigations: deque[tuple[str, str]] = deque(maxlen=_MOST_NAVIGATIONS)
+        self._on_the_way: set[str] = set()
+        self._arrived = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_dead = False
+        self.sent_out = 0
+        self.events: deque[Noted] = deque(maxlen=MOST_NOTED)
+        context.on("page", self._close_popup)
+        page.on("request", self._noted_request)
+        page.on("websocket", self._noted_socket)
+        page.on("dialog", self._answer)
+        page.on("download", self._cancel)
+        page.on("filechooser", self._leave_unanswered)
+        page.on("crash", lambda _: self._died("crash"))
+        page.on("close", lambda _: self._died("closed"))
+
+    @property
+    def listeners(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
+        """For every CDP session of the page."""
+        arrivals = ("frameNavigated", "frameStoppedLoading", "frameDetached", "navigatedWithinDocument")
+        return {
+            "Page.frameRequestedNavigation": self._noted_navigation,
+            **{f"Page.{name}": self._noted_arrival for name in arrivals},
+        }
+
+    @property
+    def is_on_the_way(self) -> bool:
+        """Whether a document of the page has asked to go elsewhere and has not got there."""
+        return bool(self._on_the_way)
+
+    async def arrive(self) -> None:
+        while self._on_the_way:
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def why(self, url: str) -> str | None:
+        wanted = url.partition("#")[0]
+        return next((reason for where, reason in reversed(self._navigations) if where == wanted), None)
+
+    def later(self, work: Awaitable[Any]) -> None:
+        """Work that an event asks for. That it fails because the page is gone is no news."""
+
+        async def quietly() -> None:
+            with contextlib.suppress(PlaywrightError):
+                await work
+
+        task = asyncio.ensure_future(quietly())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    # --- navigations and requests ------------------------------------------------------------------------------------
+
+    def _noted_navigation(self, event: dict[str, Any]) -> None:
+        url = str(event.get("url", ""))
+        self._navigations.append((url.partition("#")[0], str(event.get("reason", ""))))
+        # Only an address on the web is one that a page arrives at: a mail program, or a script, is none.
+        if event.get("disposition", "currentTab") == "currentTab" and url.startswith(("http:", "https:")):
+            self._on_the_way.add(str(event.get("frameId")))
+
+    def _noted_arrival(self, event: dict[str, Any]) -> None:
+        self._on_the_way.discard(str(event.get("frameId") or event.get("frame", {}).get("id")))
+        self._arrived.set()
+
+    def _noted_request(self, request: Request) -> None:
+        self.sent_out += request.method not in _READING or request.is_navigation_request()
+
+    def _noted_socket(self, _: WebSocket) -> None:
+        self.sent_out += 1
+
+    # --- what a page tries -------------------------------------------------------------------------------------------
+
+    def _note(self, kind: Happened, what: str) -> None:
+        self.events.append(Noted(kind, what[:500]))
+
+    def _answer(self, dialog: Dialog) -> None:
+        kinds: dict[str, Happened] = {"alert": "alert", "confirm": "confirm", "beforeunload": "beforeunload"}
+        self._note(kinds.get(dialog.type, "prompt"), dialog.message)
+        # Leaving a page is what was asked for; everything else a page asks is answered no.
+        self.later(dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
+
+    def _close_popup(self, page: Page) -> None:
+        if page is not self._page:
+            self._note("popup", page.url)
+            page.on("dialog", self._answer)
+            page.on("download", self._cancel)
+            self.later(page.close())
+
+    def _cancel(self, download: Download) -> None:
+        self._note("download", download.url)
+        self.later(download.cancel())
+
+    def _leave_unanswered(self, _: FileChooser) -> None:
+        # To listen is enough: no chooser is opened then, and this one never gets a file.
+        self._note("file_chooser", self._page.url)
+
+    def _died(self, kind: Happened) -> None:
+        if not self.is_dead:
+            self.is_dead = True
+            self._note(kind, self._page.url)

@@ -1,0 +1,35 @@
+"""A person in a process of his own: opens the store beside us, waits for a word on standard input, and decides.
+
+answering.py FOLDER URL SCHEMA {approve,deny} ID
+"""
+
+import sys
+from pathlib import Path
+
+from remit.approval.approvals import Approvals
+from remit.approval.bell import Bell
+from remit.approval.people import Person
+from remit.authority.keys import load_keyring, load_signer
+from remit.ids import system_clock
+from remit.ledger.append import Ledger
+from remit.ledger.heads import Anchors
+from remit.store.connection import Store
+from remit.store.postgresql import PostgresStore
+from remit.store.sqlite import SqliteStore
+from remit.testing.children import acknowledge
+
+if __name__ == "__main__":
+    folder, url, schema, answer, approval_id = Path(sys.argv[1]), *sys.argv[2:6]
+    store: Store = PostgresStore(url, schema) if url else SqliteStore(folder / "ledger.sqlite3")
+    signer, keys = load_signer(folder / "keys", "audit"), folder / "keys"
+    ledger = Ledger(store, lambda: signer, lambda: load_keyring(keys), Anchors(folder / "anchors"), system_clock)
+    approvals = Approvals(lambda: ledger, Bell(folder / "approvals.bell"), system_clock)
+    approvals.show(approval_id)
+    if "--at-once" not in sys.argv:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+    decided = approvals.decide(approval_id, approved=answer == "approve", who=Person("os:bob"))
+    if "--at-once" in sys.argv:
+        acknowledge(decided.state)
+    sys.stdout.write(decided.state)

@@ -1,0 +1,77 @@
+"""Questions to a person on either database."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from remit.approval.approvals import Approvals, Question
+from remit.approval.bell import Bell
+from remit.approval.people import Person
+from remit.contracts.browser import Approval, HTTPPreview
+from remit.ledger.append import Batch
+from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
+
+__all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]
+
+ADA = Person("os:ada")
+PREVIEW: dict[str, Any] = {
+    "method": "POST",
+    "url": "https://shop.example/pay",
+    "headers": {"content-type": "application/x-www-form-urlencoded"},
+    "body": {"masked": {"card": "****-****-****-1234"}, "preview": {"item": "tea"}},
+    "estimatedEffect": "Buys tea",
+}
+
+
+def digest_of(letter: str) -> str:
+    return "sha256:" + letter * 64
+
+
+def question(number: int = 1, **changes: Any) -> Question:
+    given: dict[str, Any] = {
+        "agent_id": "agent-1",
+        "token_jti": "token-1",
+        "action_id": f"action-{number}",
+        "action_digest": digest_of("a"),
+        "request_digest": digest_of("b"),
+        "preview": HTTPPreview.from_tree(PREVIEW),
+        **changes,
+    }
+    return Question(**given)
+
+
+@dataclass
+class Desk:
+    """The approvals of a world, and the host's side of using one."""
+
+    world: World
+    approvals: Approvals
+
+    def ask(self, number: int = 1, **changes: Any) -> Approval:
+        return self.approvals.ask(question(number, **changes))
+
+    def yes(self, approval_id: str) -> Approval:
+        return self.approvals.decide(approval_id, approved=True, who=ADA)
+
+    def use(self, approval_id: str, **changes: str) -> Approval:
+        fitting = {"request_digest": digest_of("b"), "action_digest": digest_of("a"), "token_jti": "token-1"}
+
+        def work(batch: Batch) -> Approval:
+            return self.approvals.use(batch, approval_id, **{**fitting, **changes})
+
+        return self.world.ledger.transact(work)
+
+    def kinds(self) -> list[str]:
+        query = "SELECT kind FROM ledger_entries WHERE kind LIKE 'approval.%' ORDER BY seq"
+        return [kind.removeprefix("approval.") for (kind,) in self.world.attacker.run(query)]
+
+    def state(self, approval_id: str) -> str:
+        [(state,)] = self.world.attacker.run("SELECT state FROM approvals WHERE approval_id = ?", (approval_id,))
+        return str(state)
+
+
+@pytest.fixture
+def desk(world: World) -> Desk:
+    bell = Bell(world.keys.parent / "approvals.bell")
+    return Desk(world, Approvals(lambda: world.ledger, bell, world.clock))

@@ -1,0 +1,343 @@
+"""A yes is given by a person, to one request, in time, and used once; the ledger has every step of it."""
+
+import re
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import remit
+from remit.approval.approvals import MAX_PENDING_OF_ONE
+from remit.approval.people import Person, person_at_terminal
+from remit.contracts.browser import HTTPPreview
+from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.ledger.append import Batch
+from remit.policy.browser import browser_error, browser_reason
+from remit.store.owners import this_process
+from remit.store.tokens import insert_revocation
+from tests.approvals.conftest import ADA, PREVIEW, Desk, digest_of, question
+
+pytestmark = pytest.mark.req("VX-09")
+LATE = timedelta(seconds=600)
+FORBIDDEN = [
+    "UPDATE approvals SET state = 'APPROVED', decided_by = 'me', entry_seq = entry_seq + 1",
+    "UPDATE approvals SET state = 'USED', decided_by = 'me', entry_seq = entry_seq + 1",
+    "UPDATE approvals SET request_digest = 'sha256:c'",
+    "UPDATE approvals SET preview = '{}'",
+    "UPDATE approvals SET expires_at = '2099-01-01T00:00:00Z'",
+    "UPDATE approvals SET screenshot = 'x'",
+    "UPDATE approvals SET state = 'PENDING'",
+    "DELETE FROM approvals",
+]
+
+
+def refused(work: Any, *given: Any, **named: Any) -> Refused:
+    with pytest.raises(Refused) as caught:
+        work(*given, **named)
+    return caught.value
+
+
+@pytest.mark.req("VX-10")
+def test_approval_030_a_question_is_asked_answered_and_used_and_the_ledger_has_it_all(desk: Desk) -> None:
+    asked = desk.ask()
+    assert (asked.state, asked.agent_id, asked.decided_by) == ("PENDING", "agent-1", None)
+    assert [one.approval_id for one in desk.approvals.listed("PENDING")] == [asked.approval_id]
+    approved = desk.approvals.decide(asked.approval_id[:30], approved=True, who=Person("os:ada", "Ada L."), reason="ok")
+    assert (approved.state, approved.decided_by, approved.reason) == ("APPROVED", "os:ada (Ada L.)", "ok")
+    assert desk.approvals.listed("PENDING") == []
+    used = desk.use(asked.approval_id)
+    assert (used.state, used.decided_by) == ("USED", "os:ada (Ada L.)")
+    assert desk.kinds() == ["requested", "approved", "used"]
+    assert desk.world.verify().holds
+
+
+def test_the_time_for_an_answer_is_ten_minutes(desk: Desk) -> None:
+    asked = desk.ask()
+    assert desk.approvals.seconds_left(asked) == pytest.approx(600, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "changes,named",
+    [
+        ({"request_digest": digest_of("c")}, "another request"),
+        ({"action_digest": digest_of("c")}, "another action"),
+        ({"token_jti": "token-2"}, "another token"),
+    ],
+)
+def test_approval_006_a_yes_fits_nothing_but_what_it_was_asked_for(
+    desk: Desk, changes: dict[str, str], named: str
+) -> None:
+    asked = desk.ask()
+    desk.yes(asked.approval_id)
+    problem = refused(desk.use, asked.approval_id, **changes)
+    assert named in problem.what
+    assert browser_error(problem).code == "APPROVAL_DENIED"
+    assert desk.state(asked.approval_id) == "APPROVED"
+    assert desk.use(asked.approval_id).state == "USED"
+
+
+def test_approval_007_a_yes_is_used_once(desk: Desk) -> None:
+    asked = desk.ask()
+    desk.yes(asked.approval_id)
+    desk.use(asked.approval_id)
+    assert "used before" in refused(desk.use, asked.approval_id).what
+    assert desk.kinds().count("used") == 1
+
+
+def test_of_many_who_use_one_yes_at_once_one_does(desk: Desk) -> None:
+    asked = desk.ask()
+    desk.yes(asked.approval_id)
+    barrier, used = threading.Barrier(8), []
+
+    def spend() -> None:
+        barrier.wait()
+        try:
+            used.append(desk.use(asked.approval_id).state)
+        except Refused:
+            return
+
+    threads = [threading.Thread(target=spend) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert used == ["USED"]
+
+
+def test_of_two_who_decide_at_once_one_counts_and_the_other_is_told(desk: Desk) -> None:
+    asked = desk.ask()
+    barrier, said, problems = threading.Barrier(2), [], []
+
+    def decide(name: str, approved: bool) -> None:  # noqa: FBT001
+        barrier.wait()
+        try:
+            said.append(desk.approvals.decide(asked.approval_id, approved=approved, who=Person(f"os:{name}")))
+        except Refused as problem:
+            problems.append(problem)
+
+    threads = [threading.Thread(target=decide, args=pair) for pair in (("ada", True), ("bob", False))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    [counted], [problem] = said, problems
+    assert problem.reason is Reason.TRANSITION_INVALID
+    assert str(counted.decided_by) in problem.what
+    assert desk.approvals.show(asked.approval_id) == counted
+    assert len(desk.kinds()) == 2
+
+
+def test_a_no_is_final_and_says_who(desk: Desk) -> None:
+    asked = desk.ask()
+    desk.approvals.decide(asked.approval_id, approved=False, who=ADA, reason="too dear")
+    assert "os:ada" in refused(desk.yes, asked.approval_id).what
+    problem = refused(desk.use, asked.approval_id)
+    assert browser_error(problem).code == "APPROVAL_DENIED"
+    assert browser_reason(problem) == "User denied"
+    assert "too dear" in problem.next_step
+
+
+def test_what_nobody_answered_cannot_be_used(desk: Desk) -> None:
+    assert "nobody has answered" in refused(desk.use, desk.ask().approval_id).what
+    assert "no such approval" in refused(desk.use, "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee").what
+
+
+def test_an_answer_that_comes_too_late_is_none_and_the_question_is_closed(desk: Desk) -> None:
+    asked = desk.ask()
+    desk.world.clock.now += LATE
+    problem = refused(desk.yes, asked.approval_id)
+    assert browser_error(problem).code == "APPROVAL_TIMEOUT"
+    assert desk.state(asked.approval_id) == "EXPIRED"
+    assert desk.kinds() == ["requested", "expired"]
+    assert browser_error(refused(desk.use, asked.approval_id)).code == "APPROVAL_TIMEOUT"
+
+
+def test_a_yes_that_was_not_used_in_time_is_worth_nothing(desk: Desk) -> None:
+    asked = desk.ask()
+    desk.yes(asked.approval_id)
+    desk.world.clock.now += LATE
+    assert browser_error(refused(desk.use, asked.approval_id)).code == "APPROVAL_TIMEOUT"
+    assert [one.state for one in desk.approvals.expire_due()] == ["EXPIRED"]
+    assert desk.approvals.expire_due() == []
+
+
+def test_a_clock_that_is_set_back_gives_no_more_time(desk: Desk) -> None:
+    asked = desk.ask()
+    desk.yes(asked.approval_id)
+    desk.world.clock.now += LATE
+    desk.world.append("default", 1)
+    desk.world.clock.now -= LATE
+    assert browser_error(refused(desk.use, asked.approval_id)).code == "APPROVAL_TIMEOUT"
+    assert desk.approvals.show(asked.approval_id).state == "EXPIRED"
+
+
+@pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
+def test_approval_009_whoever_acts_as_an_agent_is_no_person(variable: str) -> None:
+    assert person_at_terminal({}).id.startswith("os:")
+    problem = refused(person_at_terminal, {variable: "agent-1"})
+    assert problem.reason is Reason.PERMISSION_DENIED
+    assert variable in problem.what
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "x" * 101, "\x1b[2J"])
+def test_a_name_that_could_lie_on_a_terminal_is_refused(name: str) -> None:
+    assert refused(person_at_terminal, {}, name).reason is Reason.MALFORMED
+    assert person_at_terminal({}, "Ada").signature.endswith(" (Ada)")
+
+
+@pytest.mark.parametrize("who", [Person("agent-1"), Person("os:root", "agent-1"), Person("os:a", "b")])
+def test_the_agent_that_asks_cannot_answer_under_any_name(desk: Desk, who: Person) -> None:
+    asked = desk.ask(agent_id=who.signature) if who.name == "b" else desk.ask()
+    problem = refused(desk.approvals.decide, asked.approval_id, approved=True, who=who)
+    assert problem.reason is Reason.PERMISSION_DENIED
+    assert desk.state(asked.approval_id) == "PENDING"
+
+
+def test_a_question_whose_host_is_gone_is_void(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("remit.approval.approvals.this_process", _gone_process)
+        orphan, other = desk.ask(1), desk.ask(2)
+        desk.ask(3)
+    alive = desk.ask(4)
+    problem = refused(desk.yes, orphan.approval_id)
+    assert "gone" in problem.what
+    assert desk.state(orphan.approval_id) == "VOID"
+    assert len(desk.approvals.void_orphans()) == 2
+    assert desk.state(other.approval_id) == "VOID"
+    assert desk.yes(alive.approval_id).state == "APPROVED"
+    assert desk.kinds().count("voided") == 3
+
+
+def _gone_process() -> str:
+    """As this one is described, with a number that no process has."""
+    boot, namespace, _, started = this_process().split(":")
+    return f"{boot}:{namespace}:4194305:{started}"
+
+
+def test_the_host_can_give_up_what_it_holds_and_nothing_else_changes(desk: Desk) -> None:
+    first, second = desk.ask(1), desk.ask(2)
+    desk.yes(first.approval_id)
+    closed = desk.approvals.void([first.approval_id], "the page is gone")
+    assert [(one.approval_id, one.state) for one in closed] == [(first.approval_id, "VOID")]
+    assert "the page is gone" in refused(desk.use, first.approval_id).what
+    assert desk.state(second.approval_id) == "PENDING"
+    assert desk.approvals.void([first.approval_id], "again") == []
+
+
+@pytest.mark.req("VX-02")
+@pytest.mark.parametrize("when", ["asked", "decided", "used"])
+def test_approval_012_a_yes_of_a_revoked_token_is_worth_nothing(desk: Desk, when: str) -> None:
+    asked = desk.ask()
+    if when == "used":
+        desk.yes(asked.approval_id)
+
+    def revoke(batch: Batch) -> None:
+        insert_revocation(batch.store, "default", "token-1", "2026-01-01T00:00:00Z", "os:ada", None, 1)
+
+    desk.world.ledger.transact(revoke)
+    if when == "asked":
+        assert refused(desk.ask, 2).reason is Reason.REVOKED
+    elif when == "decided":
+        assert "revoked" in refused(desk.yes, asked.approval_id).what
+        assert desk.state(asked.approval_id) == "VOID"
+    else:
+        assert refused(desk.use, asked.approval_id).reason is Reason.REVOKED
+
+
+def test_approval_025_an_agent_cannot_bury_people_under_questions(desk: Desk) -> None:
+    for number in range(MAX_PENDING_OF_ONE):
+        desk.ask(number)
+    problem = refused(desk.ask, 10_000)
+    assert problem.reason is Reason.RESOURCE_EXHAUSTED
+    assert desk.ask(1, agent_id="agent-2").state == "PENDING"
+    desk.world.clock.now += LATE
+    assert desk.ask(2).state == "PENDING"
+
+
+def test_secrets_in_a_preview_are_masked_again_before_they_are_kept(desk: Desk) -> None:
+    leaky = {**PREVIEW, "estimatedEffect": "Pays with 4111 1111 1111 1111, tells ada@example.com"}
+    asked = desk.ask(preview=HTTPPreview.from_tree(leaky))
+    kept = repr(desk.world.attacker.run("SELECT preview FROM approvals"))
+    kept += repr(desk.world.attacker.run("SELECT payload FROM ledger_entries"))
+    assert "4111" not in kept + str(asked.tree())
+    assert "ada@" not in kept + str(asked.tree())
+    assert "****-****-****-1111" in kept
+
+
+@pytest.mark.parametrize("given", ["", "0", "ffff", "%", "_" * 36, "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee"])
+def test_approval_013_an_id_that_is_guessed_names_nothing(desk: Desk, given: str) -> None:
+    desk.ask()
+    assert refused(desk.yes, given).reason is Reason.STATE_MISSING
+
+
+def test_a_beginning_that_fits_two_questions_is_refused(desk: Desk) -> None:
+    first, second = desk.ask(1).approval_id, desk.ask(2).approval_id
+    shared = next(first[:end] for end in range(36, 3, -1) if second.startswith(first[:end]))
+    assert "more than one" in refused(desk.yes, shared).what
+    assert {desk.state(first), desk.state(second)} == {"PENDING"}
+
+
+@pytest.mark.parametrize("state", ["PENDING", "APPROVED", "DENIED"])
+def test_the_database_refuses_every_step_that_the_ledger_does_not_have(desk: Desk, state: str) -> None:
+    asked = desk.ask()
+    if state != "PENDING":
+        desk.approvals.decide(asked.approval_id, approved=state == "APPROVED", who=ADA)
+    before = desk.world.attacker.run("SELECT * FROM approvals")
+    for statement in FORBIDDEN:
+        with pytest.raises(Exception, match="append-only"):
+            desk.world.attacker.run(statement)
+        assert desk.world.attacker.run("SELECT * FROM approvals") == before
+
+
+def test_a_question_cannot_be_planted_as_answered(desk: Desk) -> None:
+    asked = desk.ask()
+    columns = "tenant_id, agent_id, token_jti, action_id, action_digest, request_digest, preview, host, created_at"
+    with pytest.raises(Exception, match="append-only"):
+        desk.world.attacker.run(
+            f"INSERT INTO approvals (approval_id, {columns}, expires_at, requested_seq, state, decided_by, entry_seq)"
+            f" SELECT 'planted', {columns}, expires_at, requested_seq, 'APPROVED', 'me', entry_seq FROM approvals"
+        )
+    assert [one.approval_id for one in desk.approvals.listed()] == [asked.approval_id]
+
+
+@pytest.mark.parametrize("forged", ["state", "request", "preview", "time", "entry"])
+def test_whoever_forges_rows_past_the_guards_still_has_no_yes(desk: Desk, forged: str) -> None:
+    """A signed entry is what counts: the attacker owns the tables, and has no key."""
+    asked = desk.ask()
+    other = desk.ask(2, request_digest=digest_of("e"))
+    if forged != "state":
+        desk.yes(asked.approval_id)
+    desk.yes(other.approval_id)
+    row = f"WHERE approval_id = '{asked.approval_id}'"
+    approved = "SELECT entry_seq FROM approvals WHERE action_id = 'action-2'"
+    statement = {
+        "state": f"UPDATE approvals SET state = 'APPROVED', decided_by = 'me', entry_seq = ({approved}) {row}",
+        "request": f"UPDATE approvals SET request_digest = '{digest_of('d')}' {row}",
+        "preview": f"UPDATE approvals SET preview = '{{}}' {row}",
+        "time": f"UPDATE approvals SET expires_at = '2099-01-01T00:00:00.000000Z' {row}",
+        "entry": f"UPDATE approvals SET entry_seq = requested_seq {row}",
+    }[forged]
+    desk.world.attacker.tamper(statement)
+    digest = digest_of("d") if forged == "request" else digest_of("b")
+    with pytest.raises(EnvironmentFailed) as caught:
+        desk.use(asked.approval_id, request_digest=digest)
+    assert caught.value.reason is Reason.EVIDENCE_INVALID
+    assert desk.use(other.approval_id, request_digest=digest_of("e")).state == "USED"
+
+
+def test_a_person_is_not_asked_about_a_preview_that_was_exchanged(desk: Desk) -> None:
+    asked = desk.ask()
+    harmless = question().preview.model_copy(update={"estimated_effect": "Reads a page"}).canonical().decode()
+    desk.world.attacker.tamper(("UPDATE approvals SET preview = ?", (harmless,)))
+    with pytest.raises(EnvironmentFailed) as caught:
+        desk.yes(asked.approval_id)
+    assert caught.value.reason is Reason.EVIDENCE_INVALID
+    assert desk.state(asked.approval_id) == "PENDING"
+
+
+def test_nobody_makes_a_person_but_those_who_authenticate() -> None:
+    source = Path(remit.__file__).parent
+    makers = [path.name for path in source.rglob("*.py") if re.search(r"\bPerson\(", path.read_text("utf-8"))]
+    assert makers == ["people.py"]

@@ -1,0 +1,63 @@
+"""`remit ledger verify` finds what was done to tokens and approvals past the guards of their tables."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from remit.approval.people import Person
+from remit.authority.tokens import Wish
+from remit.contracts.browser import TokenConstraints
+from remit.ledger.findings import Fault
+from remit.tokens import Tokens
+from tests.approvals.conftest import Desk
+from tests.store_fixtures import World
+from tests.tokens.conftest import made_tokens, policy_key
+
+__all__ = ["policy_key"]
+
+CHANGES = {
+    "a yes instead of a no": ("UPDATE approvals SET state = 'APPROVED' WHERE state = 'DENIED'", Fault.ROW_EDITED),
+    "an answer to an open question": (
+        "UPDATE approvals SET state = 'DENIED', decided_by = 'os:eve' WHERE state = 'PENDING'",
+        Fault.ROW_EDITED,
+    ),
+    "another who decided": ("UPDATE approvals SET decided_by = 'os:eve' WHERE state = 'DENIED'", Fault.ROW_EDITED),
+    "another preview": ("UPDATE approvals SET preview = '{}'", Fault.ROW_EDITED),
+    "another agent": ("UPDATE approvals SET agent_id = 'agent-2'", Fault.ROW_EDITED),
+    "a question removed": ("DELETE FROM approvals WHERE state = 'PENDING'", Fault.ROW_MISSING),
+    "a token removed": ("DELETE FROM browser_tokens", Fault.ROW_MISSING),
+    "another token": ("UPDATE browser_tokens SET token_digest = 'sha256:x'", Fault.ROW_EDITED),
+    "a revocation removed": ("DELETE FROM browser_token_revocations", Fault.ROW_MISSING),
+    "another token's revocation": ("UPDATE browser_token_revocations SET jti = 'x'", Fault.ROW_EDITED),
+    "a token planted": (
+        """INSERT INTO browser_tokens SELECT tenant_id, 'planted', sub, kid, issued_at, not_before, expires_at, caps,
+          constraints, token_digest, entry_seq FROM browser_tokens""",
+        Fault.ROW_WITHOUT_EVIDENCE,
+    ),
+}
+
+
+@pytest.fixture
+def filled(desk: Desk, world: World, policy_key: Path) -> World:
+    """Questions in four states, and a token that was revoked."""
+    for number, approved in enumerate((True, True, False)):
+        asked = desk.ask(number)
+        desk.approvals.decide(asked.approval_id, approved=approved, who=Person("os:ada"))
+        if number == 0:
+            desk.use(asked.approval_id)
+    desk.ask(3)
+    tokens: Tokens = made_tokens(world, policy_key)
+    wish = Wish("agent-1", ("browser.click",), TokenConstraints(), timedelta(hours=1))
+    tokens.revoke(tokens.issue(wish).claims.jti, actor="os:ada")
+    return world
+
+
+def test_what_remit_wrote_holds(filled: World) -> None:
+    assert filled.verify().findings == []
+
+
+@pytest.mark.parametrize("statement,fault", [pytest.param(*change, id=name) for name, change in CHANGES.items()])
+def test_every_change_past_the_guards_is_found(filled: World, statement: str, fault: Fault) -> None:
+    filled.attacker.tamper(statement)
+    assert fault in filled.faults()

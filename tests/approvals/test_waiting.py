@@ -1,0 +1,179 @@
+"""Waiting for an answer: woken at once by another process, never by looking again and again, and after a crash too."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from remit.approval import bell as bell_module
+from remit.approval.approvals import Approvals
+from remit.approval.bell import Bell
+from remit.approval.waiting import AnswerWatch
+from remit.store.postgresql import PostgresStore
+from remit.testing.children import Fault, run_child
+from tests.approvals.conftest import ADA, Desk, question
+from tests.store_fixtures import World, open_ledger
+
+pytestmark = pytest.mark.req("VX-09")
+AT_ONCE = 0.2
+ANSWERING = Path(__file__).with_name("answering.py")
+
+
+class Now:
+    """The time of day, moved by hand."""
+
+    offset = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.offset
+
+
+@pytest.fixture
+def clock() -> Now:
+    return Now()
+
+
+@pytest.fixture
+def desk(world: World, clock: Now) -> Desk:
+    """By the time of day, as the other process sees it."""
+    world.ledger.close()
+    world.ledger = open_ledger(world.store, world.keys, world.anchor_folder, clock)  # type: ignore[arg-type]
+    return Desk(world, Approvals(lambda: world.ledger, Bell(world.keys.parent / "approvals.bell"), clock))
+
+
+def command(desk: Desk, answer: str, approval_id: str) -> list[str]:
+    store = desk.world.store
+    schema = store.schema if isinstance(store, PostgresStore) else ""
+    return [sys.executable, str(ANSWERING), str(desk.world.keys.parent), desk.world.url, schema, answer, approval_id]
+
+
+@contextmanager
+def person(desk: Desk, answer: str, approval_id: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Has read the question, and answers when told to."""
+    with subprocess.Popen(command(desk, answer, approval_id), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        yield child
+
+
+def answer_now(child: "subprocess.Popen[bytes]") -> float:
+    """Tell the person to answer, and when the answer is in the store."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write(b"go\n")
+    child.stdin.flush()
+    assert child.stdout.read() in {b"APPROVED", b"DENIED"}
+    return time.monotonic()
+
+
+def test_an_answer_of_another_process_wakes_whoever_waits_at_once(desk: Desk) -> None:
+    asked = desk.approvals.ask(question())
+    ended: list[tuple[float, str]] = []
+
+    def wait() -> None:
+        found = desk.approvals.wait(asked.approval_id, 30)
+        ended.append((time.monotonic(), found.state))
+
+    waiting = threading.Thread(target=wait)
+    with person(desk, "approve", asked.approval_id) as child:
+        waiting.start()
+        answered = answer_now(child)
+        waiting.join(10)
+    [(woken, state)] = ended
+    assert state == "APPROVED"
+    assert woken - answered < AT_ONCE
+
+
+def test_many_wait_in_one_event_loop_and_each_hears_its_own_answer(desk: Desk) -> None:
+    asked = [desk.approvals.ask(question(number)).approval_id for number in range(20)]
+
+    async def wait_for_all(child: "subprocess.Popen[bytes]") -> tuple[float, list[str]]:
+        watch = AnswerWatch(desk.approvals)
+        others = [asyncio.create_task(watch.wait(one, 30)) for one in asked[1:]]
+        first = asyncio.create_task(watch.wait(asked[0], 30))
+        await asyncio.sleep(0)
+        answered = await asyncio.to_thread(answer_now, child)
+        assert (await first).state == "DENIED"
+        heard = time.monotonic() - answered
+        assert not any(task.done() for task in others)
+        for one in asked[1:]:
+            desk.approvals.decide(one, approved=True, who=ADA)
+        return heard, [(await task).state for task in others]
+
+    with person(desk, "deny", asked[0]) as child:
+        heard, states = asyncio.run(wait_for_all(child))
+    assert heard < AT_ONCE
+    assert states == ["APPROVED"] * 19
+
+
+def test_nobody_looks_while_nothing_happens(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = desk.approvals.ask(question())
+    looks = []
+    honest = desk.approvals.show
+
+    def show(approval_id: str) -> object:
+        looks.append(approval_id)
+        return honest(approval_id)
+
+    monkeypatch.setattr(desk.approvals, "show", show)
+    assert desk.approvals.wait(asked.approval_id, 1.0).state == "PENDING"
+    assert len(looks) == 2, "one before the wait, one after"
+
+
+def test_whoever_waits_hears_that_the_time_is_over(desk: Desk, clock: Now) -> None:
+    asked = desk.approvals.ask(question())
+    clock.offset = timedelta(seconds=599.7)
+    began = time.monotonic()
+    assert desk.approvals.wait(asked.approval_id).state == "EXPIRED"
+    assert time.monotonic() - began < 2
+    assert asyncio.run(AnswerWatch(desk.approvals).wait(asked.approval_id)).state == "EXPIRED"
+
+
+@pytest.mark.parametrize("broken", ["inotify", "file"])
+def test_without_a_bell_an_answer_is_found_by_the_next_look(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    monkeypatch.setattr(bell_module, "LOOK_SECONDS", 0.3)
+    asked = desk.approvals.ask(question())
+    if broken == "inotify":
+        monkeypatch.setattr(desk.approvals.bell, "_open", lambda: -1)
+    else:
+        desk.approvals.bell = Bell(desk.world.keys / "no such folder" / "bell")
+    timer = threading.Timer(0.1, desk.yes, [asked.approval_id])
+    timer.start()
+    assert desk.approvals.wait(asked.approval_id, 30).state == "APPROVED"
+    timer.join()
+
+
+@pytest.mark.parametrize(
+    "point,counts", [("append.inserted", False), ("append.before_commit", False), ("append.committed", True)]
+)
+def test_a_person_whose_process_is_killed_has_answered_or_has_not(desk: Desk, point: str, *, counts: bool) -> None:
+    asked = desk.approvals.ask(question())
+    ended = run_child([*command(desk, "approve", asked.approval_id), "--at-once"], fault=Fault(point))
+    assert ended.killed, ended.output
+    assert ended.acknowledged == ()
+    found = desk.approvals.wait(asked.approval_id, 0)
+    assert found.state == ("APPROVED" if counts else "PENDING")
+    if not counts:
+        desk.yes(asked.approval_id)
+    assert desk.use(asked.approval_id).state == "USED"
+    assert desk.world.verify().holds
+    assert desk.kinds() == ["requested", "approved", "used"]
+
+
+def test_the_bell_is_a_private_file_and_ringing_it_never_fails(tmp_path: Path) -> None:
+    bell = Bell(tmp_path / "bell")
+    bell.ring()
+    assert (tmp_path / "bell").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "bell").unlink()
+    (tmp_path / "bell").symlink_to(tmp_path / "elsewhere")
+    bell.ring()
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,0 +1,228 @@
+"""What an answer is good for: this request, this action, this token, once; and what nobody knows is not tried again."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from remit.browser.gate import Held
+from remit.contracts.browser import Approval
+from remit.errors import Reason, Refused
+from tests.browser_road.place import Place, approve, deny
+from tests.browser_site import Reply
+
+FORM = '<form method="post" action="/act"><input name="item" value="42"><button id="go">Pay now</button></form>'
+LOGIN = (
+    '<form method="post" action="/act"><input id="pw" type="password" name="x1"><button id="go">Log in</button></form>'
+)
+SECRET = "correct horse 77"
+
+
+def held_now(place: Place) -> Held:
+    world: Any = place.workspace.browsing._world  # noqa: SLF001 - what an attacker in the process would reach for
+    held: Held = next(held for tab in world._sessions.tabs for held in tab.gate.waiting)  # noqa: SLF001
+    return held
+
+
+@pytest.mark.req("VX-07", "VX-09")
+def test_a_request_that_was_swapped_after_the_yes_is_not_sent(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(FORM)
+
+    def swap_and_approve(place: Place, approval: Approval) -> None:
+        held = held_now(place)
+        held.request = replace(held.request, body=b"item=99")
+        approve(place, approval)
+
+    result = place.click(answer=swap_and_approve)
+    assert result.error is not None
+    assert result.error.code == "APPROVAL_DENIED"
+    assert "another request" in (result.reason or "")
+    assert place.site.posts() == []
+
+
+@pytest.mark.req("VX-09")
+def test_a_yes_is_used_up(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(FORM)
+    assert place.click().success
+    approval = place.asked[0].approval
+    assert place.workspace.approvals.show(approval.approval_id).state == "USED"
+    with pytest.raises(Refused) as refused:
+        place.workspace.ledger.transact(
+            lambda batch: place.workspace.approvals.use(
+                batch,
+                approval.approval_id,
+                request_digest=approval.request_digest,
+                action_digest=approval.action_digest,
+                token_jti=approval.token_jti,
+            )
+        )
+    assert refused.value.reason is Reason.APPROVAL_DENIED
+
+
+@pytest.mark.req("VX-09")
+def test_a_yes_that_comes_after_the_token_was_revoked_sends_nothing(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(FORM)
+
+    def revoke_first(place: Place, approval: Approval) -> None:
+        place.workspace.tokens.revoke(approval.token_jti, actor="os:somebody")
+        approve(place, approval)
+
+    result = place.click(answer=revoke_first)
+    assert not result.success
+    assert place.site.posts() == []
+
+
+@pytest.mark.req("VX-06", "VX-09")
+def test_typing_a_password_is_a_persons_to_allow(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(LOGIN)
+    refused = place.do(place.action("type", selector="#pw", value=SECRET), deny)
+    assert refused.error is not None
+    assert refused.error.code == "APPROVAL_DENIED"
+    assert place.refusals, "nothing was claimed"
+    assert place.do(place.action("type", selector="#pw", value=SECRET)).success
+    question = place.asked[-1].approval
+    assert question.preview.method is None
+    assert question.screenshot is not None
+    assert place.click().success
+    assert place.site.posts()[0].body == b"x1=correct+horse+77"
+    shown = place.asked[-1].approval.preview.body
+    assert shown.masked == {"x1": "********"}, "what was typed unseen is shown"
+
+
+@pytest.mark.req("VX-06")
+def test_typing_elsewhere_asks_nobody(place: Place) -> None:
+    place.open('<input id="name">')
+    assert place.do(place.action("type", selector="#name", value="Jane")).success
+    assert place.asked == []
+
+
+@pytest.mark.req("VX-09")
+def test_a_page_that_changes_under_the_approval_gets_nothing(place: Place) -> None:
+    changed = threading.Event()
+    answers = {False: b"no", True: b"yes"}
+    place.site.routes["/flag"] = lambda _: Reply(200, answers[changed.is_set()])
+    place.open(
+        LOGIN
+        + """<script>const timer = setInterval(async () => {
+            if (await (await fetch("/flag")).text() !== "yes") return;
+            clearInterval(timer);
+            document.forms[0].action = "/thief"; fetch("/changed");
+        }, 20)</script>"""
+    )
+
+    def change_first(place: Place, approval: Approval) -> None:
+        changed.set()
+        place.site.wait_until(lambda site: any(seen.path == "/changed" for seen in site.log))
+        approve(place, approval)
+
+    result = place.do(place.action("type", selector="#pw", value=SECRET), change_first)
+    assert "changed under the approval" in (result.reason or "")
+    after = place.do(place.action("snapshot"))
+    assert SECRET not in after.canonical().decode()
+
+
+def test_an_action_names_the_page_that_it_means(place: Place) -> None:
+    place.open(FORM, "/one")
+    result = place.do(place.action("click", "/two", selector="#go"))
+    assert "another page" in (result.reason or "")
+    assert place.refusals
+    assert place.asked == []
+
+
+@pytest.mark.req("VX-12")
+def test_a_request_of_unknown_fate_is_told_so_and_never_repeated(place: Place) -> None:
+    place.site.routes["/act"] = Reply(raw=b"", reset=True)
+    place.open(FORM)
+    action = place.action("click", selector="#go")
+    result = place.do(action)
+    assert result.error is not None
+    assert result.error.code == "KERNEL_ERROR"
+    assert "nobody knows" in (result.reason or "")
+    assert [seen.path for seen in place.site.posts()] == ["/act"]
+    assert place.do(action).canonical() == result.canonical()
+    assert len(place.site.posts()) == 1
+    assert place.sleeps == []
+    outcome = place.payloads("browser_request.outcome")[-1]["outcome"]
+    assert (outcome["state"], outcome["status"]) == ("UNKNOWN", None)
+
+
+@pytest.mark.req("VX-11")
+def test_a_submit_that_sends_nothing_says_so(place: Place) -> None:
+    place.open('<form method="post" action="/act"><input name="a" required><button id="go">go</button></form>')
+    result = place.do(place.action("submit", selector="#go"))
+    assert result.error is not None
+    assert (result.error.code, result.reason) == ("KERNEL_ERROR", "nothing was sent")
+
+
+@pytest.mark.req("VX-12")
+def test_an_element_that_is_not_there_is_looked_for_four_times(place: Place) -> None:
+    place.open(FORM)
+    result = place.do(place.action("click", selector="#nowhere"))
+    assert result.error is not None
+    assert result.error.tree() == {"code": "ELEMENT_NOT_FOUND", "selector": "#nowhere"}
+    assert place.sleeps == [1.0, 2.0, 4.0]
+    retried = [entry["retry"] for entry in place.payloads("browser.retried")[-3:]]
+    assert retried == [1, 2, 3]
+
+
+@pytest.mark.req("VX-12")
+def test_nothing_is_tried_again_after_a_no(place: Place) -> None:
+    place.open(FORM)
+    place.click(answer=deny)
+    assert place.sleeps == []
+    assert len(place.asked) == 1
+
+
+@pytest.mark.req("VX-05", "VX-10")
+def test_an_action_is_audited_with_the_hash_of_the_page_before_and_after(place: Place) -> None:
+    place.site.routes["/act"] = "<title>Thanks</title>"
+    opened = place.open(FORM)
+    result = place.click()
+    assert result.content_hash_before == opened.content_hash_after
+    assert result.content_hash_after not in {None, result.content_hash_before}
+    audit = place.payloads("browser.action")[-1]
+    assert audit["contentHashBefore"] == result.content_hash_before
+    assert audit["contentHashAfter"] == result.content_hash_after
+    assert (audit["success"], audit["action"], audit["target"]) == (True, "click", place.site.url("/"))
+    kinds = place.kinds(result.action_id)
+    assert kinds[-2:] == ["browser.outcome", "browser.action"], "with the outcome, in one transaction"
+
+
+@pytest.mark.req("VX-04", "VX-06")
+@pytest.mark.parametrize(
+    "form, page, code",
+    [
+        ('<input name="amount" value="49.99">', "Total: EUR 49.99", "success"),
+        ('<input name="amount" value="499.00">', "Total: EUR 49.99", "CONSTRAINT_VIOLATED"),
+        ('<input name="item" value="7">', "Total: EUR 49.99", "success"),
+        ('<input name="item" value="7">', "Total: EUR 120.00", "CONSTRAINT_VIOLATED"),
+    ],
+)
+def test_a_purchase_costs_no_more_than_declared(place: Place, form: str, page: str, code: str) -> None:
+    place.issue(max_purchase={"value": 60, "currency": "EUR"})
+    place.site.routes["/act"] = "<title>Thanks</title>"
+    place.open(f'<form method="post" action="/act"><p>{page}</p>{form}<button id="go">Buy</button></form>')
+    buy = place.action("purchase", selector="#go", amount={"value": 49.99, "currency": "EUR"})
+    result = place.do(buy)
+    assert (result.error.code if result.error is not None else "success") == code, result
+    assert len(place.site.posts()) == len(place.asked) == (1 if code == "success" else 0)
+    if code == "success":
+        assert "declares a price of 49.99 EUR" in place.asked[0].approval.preview.estimated_effect
+    else:
+        assert result.reason == "Amount exceeds limit"
+
+
+@pytest.mark.req("VX-04")
+@pytest.mark.parametrize("amount", [{"value": 60.01, "currency": "EUR"}, {"value": 1, "currency": "USD"}])
+def test_a_purchase_above_the_tokens_limit_is_refused(place: Place, amount: dict[str, Any]) -> None:
+    place.issue(max_purchase={"value": 60, "currency": "EUR"})
+    place.open(FORM)
+    result = place.do(place.action("purchase", selector="#go", amount=amount))
+    assert result.reason == "Amount exceeds limit"
+    assert place.refusals
+    assert place.asked == []

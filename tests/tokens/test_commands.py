@@ -1,0 +1,115 @@
+"""`remit token`, in a process of its own."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from remit.contracts.browser import AUDIENCE, ISSUER
+from remit.workspace import Workspace
+from tests.cli.conftest import Remit, remit
+from tests.tokens.forging import public_pem, rsa_key
+
+__all__ = ["remit"]
+
+
+@pytest.fixture
+def project(remit: Remit, tmp_path: Path) -> Path:
+    assert remit("init").code == 0
+    return tmp_path / "project"
+
+
+def opened(project: Path) -> Workspace:
+    return Workspace.open(project, environ={"REMIT_STATE": str(project.parent / "state")})
+
+
+@pytest.mark.req("VX-01")
+def test_issue_list_and_revoke(remit: Remit, project: Path) -> None:
+    limits = ["--domain", "shop.example", "--domain", "*.cdn.example", "--max-purchase", "49.90", "EUR"]
+    issued = remit("token", "issue", "--sub", "bot", "--cap", "navigate", "--cap", "purchase", *limits, "--json")
+    assert issued.code == 0, issued.err
+    with opened(project) as workspace:
+        token = workspace.tokens.verify(issued.document["token"])
+        assert (token.agent_id, token.jti) == ("bot", issued.document["jti"])
+        assert token.constraints.domains == ("shop.example", "*.cdn.example")
+        assert (workspace.config.browser.issuer, workspace.config.browser.audience) == (ISSUER, AUDIENCE)
+
+    listed = remit("token", "list", COLUMNS="200")
+    assert listed.code == 0
+    for shown in (token.jti, "bot", "navigate purchase", "shop.example *.cdn.example; at most 49.9 EUR", "until "):
+        assert shown in listed.out
+    assert issued.document["token"] not in listed.out + remit("ledger", "show", "--json").out
+
+    assert remit("token", "revoke", token.jti[:18], "--reason", "done").out == f"Token {token.jti} is revoked\n"
+    [row] = remit("token", "list", "--json").document["tokens"]
+    assert (row["jti"], row["revoked_why"], row["caps"]) == (
+        token.jti,
+        "done",
+        ["browser.navigate", "browser.purchase"],
+    )
+    assert row["state"].startswith("revoked ")
+    assert remit("ledger", "verify").code == 0
+    words = remit("ledger", "show").out
+    assert "for bot, until " in words
+    assert ", done" in words
+
+
+def test_a_token_in_a_file_is_for_its_owner_alone(remit: Remit, project: Path) -> None:
+    target = project / "bot.token"
+    target.write_text("old")
+    target.chmod(0o644)
+    ran = remit("token", "issue", "--sub", "bot", "--cap", "click", "--domain", "a.example", "-o", str(target))
+    assert ran.code == 0
+    assert str(target) in ran.out
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    with opened(project) as workspace:
+        assert workspace.tokens.verify(target.read_text().strip()).agent_id == "bot"
+    assert target.read_text().strip() not in ran.out
+
+
+MEANINGLESS = [
+    (["--domain", "*.com"], "anybody can have a name below this one"),
+    (["--domain", "https://a.example/"], "domains"),
+    (["--max-purchase", "much", "EUR"], "an amount is a number"),
+    (["--max-purchase", "5", "euro"], "currency"),
+    (["--life", "32d"], "31 days"),
+    (["--life", "soon"], "such as 90s"),
+    (["--not-before", "tomorrow"], "RFC 3339"),
+    (["--cap", "fly"], "fly"),
+]
+
+
+def test_a_token_that_would_mean_nothing_is_not_issued(remit: Remit, project: Path) -> None:
+    for arguments, said in MEANINGLESS:
+        ran = remit("token", "issue", "--sub", "bot", "--cap", "navigate", *arguments)
+        assert (ran.code, ran.out) == (2, ""), arguments
+        assert said in ran.err
+    with opened(project) as workspace:
+        assert workspace.tokens.listed() == []
+
+
+def test_an_agent_cannot_give_itself_authority(remit: Remit, project: Path) -> None:
+    for command in (["issue", "--sub", "bot", "--cap", "click"], ["revoke", "x"], ["rotate-key"]):
+        ran = remit("token", *command, REMIT_AGENT="bot")
+        assert ran.code == 2
+        assert "an agent cannot do it" in ran.err
+    with opened(project) as workspace:
+        assert list(workspace.tokens.keys) == []
+
+
+def test_keys_are_trusted_rotated_and_distrusted(remit: Remit, project: Path, tmp_path: Path) -> None:
+    assert "no key yet" in remit("token", "keys").out
+    pem, weak = tmp_path / "k1.pem", tmp_path / "weak.pem"
+    pem.write_bytes(public_pem(rsa_key("k1")))
+    weak.write_bytes(public_pem(rsa_key("weak", bits=1_024)))
+    assert remit("token", "trust", str(pem), "--kid", "k1", "--json").document == {"kid": "k1", "state": "active"}
+    refused = remit("token", "trust", str(weak))
+    assert refused.code == 2
+    assert "2,048" in refused.err
+    assert remit("token", "rotate-key", "--json").document["old_kid"] is None
+    keys = remit("token", "keys", "--json").document
+    assert [(key["origin"], key["state"]) for key in keys] == [("trusted", "active"), ("own", "active")]
+    assert keys[0]["pem"] == pem.read_text()
+    assert remit("token", "distrust", "k1").out.startswith("k1 is revoked")
+    with opened(project) as workspace:
+        assert [key.is_active for key in workspace.tokens.keys] == [False, True]
