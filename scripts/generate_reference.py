@@ -16,6 +16,7 @@ import click
 from remit import errors
 from remit.contracts.catalog import CONTRACTS, load_schema
 from remit.contracts.plan_codes import plan_error
+from remit.policy.browser import browser_error
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a program, its own folder is on the path and the one above is not
@@ -69,13 +70,18 @@ def door_codes() -> dict[str, Callable[[errors.Reason], object]]:
     """For each door with a closed code table, the function that turns a reason into the door's code."""
     tables = [name for name, value in vars(errors).items() if name.endswith("_CODES") and isinstance(value, dict)]
     doors = [name.removesuffix("_CODES").lower() for name in tables]
-    return {**{door: getattr(errors, f"{door}_code") for door in doors}, "plan": _plan_code}
+    return {**{door: getattr(errors, f"{door}_code") for door in doors}, "plan": _plan_code, "browser": _browser_code}
 
 
 def _plan_code(reason: errors.Reason) -> str:
     """The plan door's codes are numbers, each with its type."""
     found = plan_error(reason)
     return f"{found.code} {found.kind}"
+
+
+def _browser_code(reason: errors.Reason) -> str:
+    where = "browser.click" if reason is errors.Reason.CAPABILITY_MISSING else ""
+    return browser_error(errors.Refused(reason, "what was wrong", where=where)).code
 
 
 def render_errors() -> str:

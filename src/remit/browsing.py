@@ -72,6 +72,14 @@ class _Flight:
         for each in listeners:
             each.on_waiting(approval)
 
+    def refuse(self, problem: Refused) -> None:
+        for each in self.hooks:
+            each.on_refusal(problem)
+
+    def found_stored(self) -> None:
+        for each in self.hooks:
+            each.on_stored()
+
     def join(self, hooks: BrowseHooks) -> None:
         with self.lock:
             self.hooks.append(hooks)
@@ -137,7 +145,7 @@ class Browsing:
         if not mine:
             return flight.result.result()
         try:
-            result = self._travelled(action, text, hooks, flight)
+            result = self._travelled(action, text, flight)
         except BaseException as problem:
             flight.result.set_exception(problem)
             raise
@@ -148,7 +156,7 @@ class Browsing:
             with self._lock:
                 self._flights.pop(key, None)
 
-    def _travelled(self, action: bytes, token: bytes, hooks: BrowseHooks, flight: _Flight) -> ActionResult:
+    def _travelled(self, action: bytes, token: bytes, flight: _Flight) -> ActionResult:
         self._recover_once()
         parsed = Action.parse(action)
         started = time.monotonic()
@@ -156,7 +164,7 @@ class Browsing:
         door = self._door(parsed, flight)
         try:
             outcome = travel(
-                door, (action, token), self._site(), on_refusal=hooks.on_refusal, on_stored=hooks.on_stored
+                door, (action, token), self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored
             )
         finally:
             self._by_action.pop(parsed.action_id, None)

@@ -235,10 +235,19 @@ def state() -> Iterator[Path]:
         yield Path(folder) / "state"
 
 
-def test_nothing_is_left_after_close(state: Path) -> None:
+@pytest.fixture
+def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary files go meanwhile: what is left in there is ours."""
+    with tempfile.TemporaryDirectory(prefix="remit-left-", dir=TEMPORARY) as folder:
+        Path(folder).chmod(0o711)  # Chromium's user must get to its profile
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        yield Path(folder)
+
+
+def test_nothing_is_left_after_close(state: Path, temporary: Path) -> None:
     (state / "run").mkdir(parents=True)
     (state / "run" / "door").touch()  # as a host leaves it that was killed while it started
-    temporary = set(os.listdir(TEMPORARY))
 
     async def work() -> list[int]:
         chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki=SPKI)
@@ -254,8 +263,7 @@ def test_nothing_is_left_after_close(state: Path) -> None:
 
     assert asyncio.run(work())
     assert os.listdir(state / "run") == []
-    left = set(os.listdir(TEMPORARY)) - temporary
-    assert not [name for name in left if "playwright" in name or "hromium" in name or "remit-browser" in name]
+    assert os.listdir(temporary) == []
 
 
 def test_that_it_was_killed_is_noticed_at_once(state: Path) -> None:
@@ -290,8 +298,7 @@ asyncio.run(main())
 """
 
 
-def test_it_ends_when_its_host_is_killed(state: Path) -> None:
-    temporary = set(os.listdir(TEMPORARY))
+def test_it_ends_when_its_host_is_killed(state: Path, temporary: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     with subprocess.Popen([sys.executable, "-c", HOST, state], stdout=subprocess.PIPE, env=environ) as host:
         assert host.stdout is not None
@@ -299,7 +306,7 @@ def test_it_ends_when_its_host_is_killed(state: Path) -> None:
         family = _family(pid)
         host.kill()
     asyncio.run(until(lambda: _are_gone(family)))
-    asyncio.run(until(lambda: not [n for n in set(os.listdir(TEMPORARY)) - temporary if "playwright" in n]))
+    asyncio.run(until(lambda: os.listdir(temporary) == []))
 
 
 AS_NOBODY = """
@@ -404,12 +411,11 @@ def test_where_there_can_be_no_namespace_it_is_not_started(nobodys_folder: Path)
     assert "sandbox: unsafe-none" in told["problem"]
 
 
-def test_without_confinement_it_says_so_and_its_folder_is_removed(state: Path) -> None:
-    temporary = set(os.listdir(TEMPORARY))
-
+def test_without_confinement_it_says_so_and_its_folder_is_removed(state: Path, temporary: Path) -> None:
     async def work() -> None:
         chromium = await Chromium.launch(Browser(), run_folder=state, hidden=[state], spki=SPKI, unsafe=True)
         assert not chromium.confined
+        assert [name for name in os.listdir(temporary) if name.startswith("remit-browser-")]
         assert os.readlink(f"/proc/{chromium.pid}/ns/net") == os.readlink("/proc/self/ns/net")
         assert b"--no-sandbox" not in _command(chromium.pid)
         port, listener = chromium.take_listener()
@@ -422,7 +428,7 @@ def test_without_confinement_it_says_so_and_its_folder_is_removed(state: Path) -
         await chromium.close()
 
     asyncio.run(work())
-    assert not [name for name in set(os.listdir(TEMPORARY)) - temporary if name.startswith("remit-browser-")]
+    assert os.listdir(temporary) == []
 
 
 # --- what can be wrong with it ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import string
+import time
 from decimal import Decimal
 from hashlib import sha256
 from urllib.parse import quote, urlencode
@@ -138,6 +139,19 @@ def test_what_is_not_shown_says_so() -> None:
     )
     long = shown(outgoing(b"text=" + b"a" * 5_000)).body.preview["text"]
     assert long.endswith("... (3,000 more characters, not shown)")
+
+
+def test_a_page_cannot_keep_us_busy_with_a_body_that_nobody_could_read() -> None:
+    many = b"&".join(b"f%d=%d" % (number, number) for number in range(100_000))
+    long = b"password=" + b"x" * 1_000_000
+    for body in (many, long, b'{"a":' + b"1" * 300_000 + b"}", b"[" * 100_000):
+        started = time.process_time()
+        preview = shown(outgoing(body))
+        assert time.process_time() - started < 2
+        assert "not shown" in json.dumps(preview.tree())
+        assert len(preview.canonical()) < 100_000
+    crowded = shown(outgoing(b"a=1", headers=tuple((f"X-{number}", "1") for number in range(200))))
+    assert crowded.headers["(not shown)"] == "102 more headers"
 
 
 def test_headers_are_masked_and_repeated_ones_are_all_there() -> None:

@@ -61,8 +61,8 @@ def test_a_killed_host_sends_nothing_twice_and_leaves_a_record_that_says_what_is
 ) -> None:
     with made_place(tmp_path) as place:
         place.site.routes |= {"/": FORM, "/act": "<title>done</title>"}
-        click = place.action("click", selector="#go")
-        ended = run(place, [place.action("navigate"), click], fault)
+        navigate, click = place.action("navigate"), place.action("click", selector="#go")
+        ended = run(place, [navigate, click], fault)
         assert ended.killed, ended
         assert ended.acknowledged == ("act-1",)
         sent = len(place.site.posts())

@@ -15,7 +15,9 @@ from remit.masking import mask_json
 from remit.printable import printable
 from remit.untrusted import Bounds, parse_json
 
-JSON_BOUNDS: Final = Bounds(max_bytes=1 << 20, max_depth=16, max_items=2_000, max_members=2_000)
+JSON_BOUNDS: Final = Bounds(max_bytes=256 << 10, max_depth=16, max_items=2_000, max_members=2_000)
+MOST_PAIRS: Final = 2_000
+"""A form with more is shown as the text that it is: nobody reads so many, and a page must not keep us busy."""
 _FORM: Final = "application/x-www-form-urlencoded"
 _BOUNDARY: Final = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.IGNORECASE)
 _PARAMETER: Final = re.compile(r"""(?:^|[\s;])(name|filename)="((?:[^"\\]|\\.)*)\"""", re.IGNORECASE)
@@ -48,7 +50,8 @@ def fields_of(content_type: str, encoding: str, body: bytes) -> tuple[Field, ...
         read = _json(body)
         if read is not None:
             return read
-    if kind == _FORM or _PAIRS.fullmatch(text):
+    is_form = kind == _FORM or (len(body) <= JSON_BOUNDS.max_bytes and _PAIRS.fullmatch(text) is not None)
+    if is_form and text.count("&") < MOST_PAIRS:
         return tuple(pairs_of(text))
     return (Field("(text)", text),)
 

@@ -12,8 +12,10 @@ from remit.printable import printable
 
 MASK: Final = "********"
 LONGEST_VALUE: Final = 2_000
+LONGEST_HEADER: Final = 500
 LONGEST_NAME: Final = 200
 LONGEST_URL: Final = 4_000
+LOOKED_AT: Final = 20_000
 MOST_FIELDS: Final = 200
 MOST_SHOWN: Final = 40_000
 """Characters of one preview, all its fields together: more than that nobody reads, and no record should hold."""
@@ -102,13 +104,14 @@ def _mask_query(query: str) -> str:
 def mask_header(name: str, value: str) -> str:
     if name.lower() in _ADDRESSES:
         return mask_url(value)
-    return cut(mask_value(name, value))
+    return cut(mask_value(name, value), LONGEST_HEADER)
 
 
-def cut(shown: str, longest: int = LONGEST_VALUE) -> str:
-    """Masked text, bounded, and saying so."""
+def cut(shown: str, longest: int = LONGEST_VALUE, *, unseen: int = 0) -> str:
+    """Masked text, bounded, and saying so. `unseen` is how much of it was left out before."""
     text = printable(shown)
-    return text if len(text) <= longest else f"{text[:longest]}... ({len(text) - longest:,} more characters, not shown)"
+    more = max(len(text) - longest, 0) + unseen
+    return f"{text[:longest]}... ({more:,} more characters, not shown)" if more else text
 
 
 def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
@@ -140,10 +143,16 @@ class Shown:
     def add(self, fields: Iterable[Field], hide: Callable[[str], str]) -> None:
         """`hide` takes out what is known to be secret whatever it looks like."""
         for field in fields:
-            hidden = hide(_mask_of(field))
-            is_masked = hidden != field.value
-            name, value = cut(hide(mask_text(field.name)), LONGEST_NAME), cut(hidden)
-            if len(self.masked) + len(self.plain) >= MOST_FIELDS or len(name) + len(value) > self._room:
+            if len(self.masked) + len(self.plain) >= MOST_FIELDS:
+                self.left_out += 1
+                continue
+            # More than is shown is looked at: half a secret no longer looks like one. But not without end.
+            seen = field._replace(name=field.name[:LOOKED_AT], value=field.value[:LOOKED_AT])
+            hidden = hide(_mask_of(seen))
+            is_masked = hidden != seen.value
+            unseen = len(field.value) - len(seen.value)
+            name, value = cut(hide(mask_text(seen.name)), LONGEST_NAME), cut(hidden, unseen=unseen)
+            if len(name) + len(value) > self._room:
                 self.left_out += 1
                 continue
             self._room -= len(name) + len(value)

@@ -14,6 +14,7 @@ from remit.errors import Reason, Refused
 ShownMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 SHOWN_METHODS: Final[dict[str, ShownMethod]] = {method: method for method in get_args(ShownMethod)}
 LONGEST_SHOWN_URL: Final = 8_000
+MOST_HEADERS: Final = 100
 _VERBS: Final = {"POST": "Sends", "PUT": "Stores", "PATCH": "Changes", "DELETE": "Deletes", "GET": "Sends a form to"}
 
 
@@ -152,12 +153,14 @@ def _method(request: OutgoingRequest) -> ShownMethod | None:
 
 def _headers(request: OutgoingRequest) -> dict[str, str]:
     shown: dict[str, str] = {}
-    for name, value in request.headers[:100]:
+    for name, value in request.headers[:MOST_HEADERS]:
         number, unused = 1, cut(name, 100)
         while unused in shown:
             number += 1
             unused = f"{cut(name, 100)}#{number}"
         shown[unused] = mask_header(name, value)
+    if len(request.headers) > MOST_HEADERS:
+        shown["(not shown)"] = f"{len(request.headers) - MOST_HEADERS:,} more headers"
     return shown
 
 
