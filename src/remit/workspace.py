@@ -229,9 +229,7 @@ class Workspace:
         """
         return self.tasks.preview(manifest, lease, on_refusal=on_refusal)
 
-    def recover(
-        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
-    ) -> list[Recovered[Any]]:
+    def recover(self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()) -> list[Recovered[Any]]:
         """Finish or clear away what processes that died had begun, and record each outcome.
 
         Tasks, plans, rollbacks, browser actions and the requests that were held for them, in this order.

@@ -24,6 +24,7 @@ from remit.workspace import Workspace
 from tests.browser_site import Seen, Site
 
 AGENT = "agent-1"
+VARIABLE = "REMIT_TEST_LEDGER_URL"
 SOMEBODY = Person("os:somebody")
 EVERYTHING = tuple(CAPABILITY_OF.values())
 
@@ -174,12 +175,13 @@ def _upgrades(seen: Seen) -> bool:
 
 
 @contextmanager
-def made_place(folder: Path, **browser: Any) -> Iterator[Place]:
+def made_place(folder: Path, *, url: str | None = None, **browser: Any) -> Iterator[Place]:
+    """With its ledger in SQLite; or on a PostgreSQL server, if there is a `url`."""
     clock = Hand()
-    environ = {"REMIT_STATE": str(folder / "state"), "PATH": os.environ["PATH"]}
+    environ = {"REMIT_STATE": str(folder / "state"), "PATH": os.environ["PATH"], **({VARIABLE: url} if url else {})}
     project = folder / "project"
     project.mkdir()
-    initialise(project, environ, clock)[0].close()
+    initialise(project, environ, clock, url_variable=VARIABLE if url else None)[0].close()
     with Site() as site:
         settings = {"version": 1, "browser": json.loads(site.config(**browser).model_dump_json())}
         (project / "remit.yaml").write_text(json.dumps(settings))

@@ -1,5 +1,7 @@
 """What an answer is good for: this request, this action, this token, once; and what nobody knows is not tried again."""
 
+import os
+import signal
 import threading
 from dataclasses import replace
 from typing import Any
@@ -9,7 +11,7 @@ import pytest
 from remit.browser.gate import Held
 from remit.contracts.browser import Approval
 from remit.errors import Reason, Refused
-from tests.browser_road.place import Place, approve, deny
+from tests.browser_road.place import SOMEBODY, Place, approve, deny
 from tests.browser_site import Reply
 
 FORM = '<form method="post" action="/act"><input name="item" value="42"><button id="go">Pay now</button></form>'
@@ -226,3 +228,40 @@ def test_a_purchase_above_the_tokens_limit_is_refused(place: Place, amount: dict
     assert result.reason == "Amount exceeds limit"
     assert place.refusals
     assert place.asked == []
+
+
+@pytest.mark.req("VX-09")
+def test_a_request_that_the_page_gives_up_is_a_question_no_more(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(
+        """<script>function act() {
+            const stop = new AbortController();
+            fetch("/act", {method: "POST", body: "x", signal: stop.signal}).catch(() => 0);
+            setTimeout(() => stop.abort(), 200);
+        }</script><button id="go" onclick="act()">go</button>"""
+    )
+
+    def wait_and_approve(place: Place, approval: Approval) -> None:
+        assert place.workspace.approvals.wait(approval.approval_id, 20).state == "VOID"
+        with pytest.raises(Refused):
+            place.workspace.approvals.decide(approval.approval_id, approved=True, who=SOMEBODY)
+
+    result = place.click(answer=wait_and_approve)
+    assert not result.success
+    assert place.site.posts() == []
+
+
+@pytest.mark.req("VX-09", "VX-12")
+def test_a_browser_that_dies_takes_what_it_held_along_and_the_next_navigation_starts_another(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(FORM)
+
+    def kill_and_approve(place: Place, approval: Approval) -> None:
+        world: Any = place.workspace.browsing._world  # noqa: SLF001 - only it knows the process
+        os.kill(world._sessions.tabs[0].chromium.pid, signal.SIGKILL)  # noqa: SLF001
+        assert place.workspace.approvals.wait(approval.approval_id, 20).state == "VOID"
+
+    result = place.click(answer=kill_and_approve)
+    assert not result.success
+    assert place.site.posts() == []
+    assert place.open(FORM).success

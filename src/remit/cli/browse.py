@@ -40,12 +40,12 @@ def browse(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Do one thing in the browser: ACTION is a JSON file, or - for standard input.
+    """Do one thing in the browser, under a capability token.
 
-    The browser runs in the background, so that sessions last from one command to the next. A request that changes
-    something is held there until a person has answered it (`remit approvals`). Exit code 0 when it succeeded; 1 when
-    it was tried and failed; 2 when it was refused and nothing was done; 3 while it waits for a person: the same command
-    again, or --wait, gives the result.
+    ACTION is a JSON file, or - for standard input. The browser runs in the background, so that sessions last from one
+    command to the next. A request that changes something is held there until a person has answered it (`remit
+    approvals`). Exit code 0 when it succeeded; 1 when it was tried and failed; 2 when it was refused and nothing was
+    done; 3 while it waits for a person: the same command again, or --wait, gives the result.
     """
     with Workspace.open(directory) as workspace:
         client = HostClient(workspace.root, HostPlace.of(workspace.state), _environment())

@@ -1,0 +1,216 @@
+"""Who decides about each request of a session: its rules, without a browser around them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, Fate, Held, Running, SessionGate
+from remit.browser.requests import Answer, Ending, OutgoingRequest, RequestKind
+from remit.contracts.browser import Action
+
+T = TypeVar("T")
+
+
+class Stage:
+    """A gate, and whoever holds what it holds."""
+
+    def __init__(self, *, reason: str | None = None, answer: Answer | None = Answer.SEND) -> None:
+        self.held: list[Held] = []
+        self.dead = ""
+        self.ended = 0
+        self._answer = answer
+
+        async def why(_: str) -> str | None:
+            return reason
+
+        def on_dead() -> None:
+            self.ended += 1
+
+        self.gate = SessionGate(("shop.test", "*.cdn.test"), lambda: self.dead, self._hold, why, on_dead)
+
+    async def _hold(self, held: Held) -> None:
+        self.held.append(held)
+        if self._answer is not None:
+            held.answer.set_result(self._answer)
+            held.done.set_result(Fate(200))
+        else:
+            await asyncio.wait_for(held.done, 5)
+
+    def begin(self, kind: str = "click", *, submits: bool = False) -> Running:
+        element = {} if kind == "navigate" else {"selector": "#a"}
+        action = Action.from_tree({"action_id": "a", "type": kind, "target": "https://shop.test/x", **element})
+        running = Running(action, "sha256:" + "0" * 64, submits=submits)
+        self.gate.begin(running)
+        return running
+
+
+def request(
+    method: str = "GET",
+    url: str = "https://shop.test/x",
+    *,
+    kind: RequestKind = "request",
+    number: int = 1,
+    goes: bool = False,
+) -> OutgoingRequest:
+    return OutgoingRequest(f"r{number}", kind, method, url, (("Host", "shop.test"),), is_navigation=goes)
+
+
+def run(work: Callable[[], Awaitable[T]]) -> T:
+    async def whole() -> T:
+        return await work()
+
+    return asyncio.run(whole())
+
+
+@pytest.mark.req("VX-07")
+@pytest.mark.parametrize(
+    "asked, is_held",
+    [
+        (request("GET"), False),
+        (request("HEAD"), False),
+        (request("OPTIONS"), False),
+        (request("GET", goes=True), False),
+        (request("POST"), True),
+        (request("PUT"), True),
+        (request("DELETE"), True),
+        (request("QUERY"), True),
+        (request("get"), True),
+        (request("GET", "wss://shop.test/ws", kind="websocket"), True),
+        (request("", "wss://shop.test/ws", kind="message"), True),
+    ],
+)
+def test_reading_passes_and_everything_else_is_held(asked: OutgoingRequest, is_held: bool) -> None:  # noqa: FBT001
+    async def work() -> None:
+        stage = Stage()
+        stage.begin()
+        assert await stage.gate.judge(asked) is Answer.SEND
+        assert bool(stage.held) is is_held
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "reason, submits, is_held",
+    [("formSubmissionGet", False, True), ("anchorClick", False, False), (None, True, True), (None, False, False)],
+)
+def test_a_form_that_is_submitted_by_get_is_held(reason: str | None, submits: bool, is_held: bool) -> None:  # noqa: FBT001
+    async def work() -> None:
+        stage = Stage(reason=reason)
+        stage.begin(submits=submits)
+        await stage.gate.judge(request("GET", "https://shop.test/search?a=1", goes=True))
+        assert bool(stage.held) is is_held
+
+    run(work)
+
+
+def test_where_the_agent_asked_to_go_is_not_taken_for_a_form_that_it_sent_before() -> None:
+    async def work() -> None:
+        stage = Stage(reason="formSubmissionGet")
+        stage.begin("navigate")
+        await stage.gate.judge(request(goes=True))
+        assert stage.held == []
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    "host, is_refused",
+    [("shop.test", False), ("a.cdn.test", False), ("cdn.test", True), ("a.b.cdn.test", True), ("xshop.test", True)],
+)
+def test_places_are_those_of_the_token(host: str, is_refused: bool) -> None:  # noqa: FBT001
+    async def work() -> None:
+        assert bool(Stage().gate.refuse_place("https", host, 443)) is is_refused
+
+    run(work)
+
+
+@pytest.mark.req("VX-02")
+def test_a_token_that_died_stops_everything_and_ends_the_session_once() -> None:
+    async def work() -> None:
+        stage = Stage()
+        stage.begin()
+        stage.dead = "the token was revoked"
+        assert stage.gate.refuse_place("https", "shop.test", 443) == "the token was revoked"
+        stage.dead = ""
+        assert await stage.gate.judge(request()) is Answer.DROP
+        assert stage.ended == 1
+
+    run(work)
+
+
+def test_before_the_first_action_nothing_is_sent() -> None:
+    async def work() -> None:
+        assert await Stage().gate.judge(request()) is Answer.DROP
+
+    run(work)
+
+
+def test_people_are_not_asked_more_than_they_can_read() -> None:
+    async def work() -> None:
+        stage = Stage(answer=None)
+        running = stage.begin()
+        tasks = [asyncio.ensure_future(stage.gate.judge(request("POST", number=n))) for n in range(MOST_HELD)]
+        await asyncio.sleep(0)
+        assert await stage.gate.judge(request("POST", number=99)) is Answer.DROP
+        assert "wait for a person already" in running.turned_away[0].why
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(stage.held) == MOST_HELD
+        for held in stage.held:
+            held.done.set_result(Fate())
+
+    run(work)
+
+
+def test_an_action_may_lead_through_so_many_pages() -> None:
+    async def work() -> None:
+        stage = Stage()
+        stage.begin()
+        answers = [await stage.gate.judge(request(number=number, goes=True)) for number in range(MOST_NAVIGATIONS + 1)]
+        assert answers == [*[Answer.SEND] * MOST_NAVIGATIONS, Answer.DROP]
+
+    run(work)
+
+
+@pytest.mark.req("VX-12")
+def test_what_the_browser_gives_up_was_not_sent_even_if_the_yes_came_at_that_moment() -> None:
+    async def work() -> None:
+        stage = Stage(answer=None)
+        running = stage.begin()
+        told: list[str] = []
+        judging = asyncio.ensure_future(stage.gate.judge(request("POST")))
+        await asyncio.sleep(0.01)
+        held = stage.held[0]
+        held.on_given_up = lambda: told.append("given up")
+        held.release()
+        judging.cancel()
+        await asyncio.gather(judging, return_exceptions=True)
+        assert judging.cancelled()
+        assert held.ending.result(0) == Ending(None, sent=False, problem="the browser gave the request up")
+        assert not running.may_have_sent
+        assert told == ["given up"]
+        held.done.set_result(Fate())
+
+    run(work)
+
+
+@pytest.mark.req("VX-12")
+def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> None:
+    async def work() -> None:
+        stage = Stage(answer=None)
+        running = stage.begin()
+        judging = asyncio.ensure_future(stage.gate.judge(request("POST")))
+        await asyncio.sleep(0.01)
+        seen = [running.may_have_sent]
+        stage.held[0].release()
+        assert await judging is Answer.SEND
+        seen.append(running.may_have_sent)
+        stage.gate.ended(request("POST"), Ending(None, sent=False, problem="no connection"))
+        seen.append(running.may_have_sent)
+        assert seen == [False, True, False]
+        stage.held[0].done.set_result(Fate())
+
+    run(work)
