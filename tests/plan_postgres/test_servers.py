@@ -111,6 +111,7 @@ def test_while_nobody_can_say_what_became_of_it_the_plan_stays_open_and_recovery
     assert own_store.state() == "before"
 
 
+@pytest.mark.long
 @pytest.mark.req("PX-28")
 @pytest.mark.usefixtures("stops_when_noted")
 def test_a_later_transaction_is_not_taken_for_the_one_that_was_lost(own_store: Store, server: OwnServer) -> None:
