@@ -22,10 +22,11 @@ from remit.browser.previewing import Context
 from remit.canonical import digest_bytes
 from remit.contracts.browser import Action, ActionResult, Approval
 from remit.contracts.config import SystemConfig
-from remit.doors.browser import BrowserDoor, BrowserWorld, TokenBook, require_text
+from remit.doors.browser import BrowserDoor, require_text
 from remit.doors.browser_papers import RequestOutcome
 from remit.doors.browser_request import HeldRequestDoor
 from remit.doors.browser_retry import Retries, Sleep
+from remit.doors.browser_terms import BrowserWorld, TokenBook
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.append import Ledger

@@ -327,6 +327,26 @@ def test_whoever_forges_rows_past_the_guards_still_has_no_yes(desk: Desk, forged
     assert desk.use(other.approval_id, request_digest=digest_of("e")).state == "USED"
 
 
+@pytest.mark.parametrize("ended", ["used", "voided"])
+def test_a_yes_that_is_over_cannot_be_made_good_again_by_its_row(desk: Desk, ended: str) -> None:
+    """The ledger is the second witness: to set the state back is not enough."""
+    asked = desk.ask()
+    desk.yes(asked.approval_id)
+    before = "SELECT state, decided_by, decided_at, reason, entry_seq FROM approvals WHERE approval_id = ?"
+    [approved] = desk.world.attacker.run(before, (asked.approval_id,))
+    if ended == "used":
+        desk.use(asked.approval_id)
+    else:
+        desk.approvals.void([asked.approval_id], "the page is gone")
+    columns = "state = ?, decided_by = ?, decided_at = ?, reason = ?, entry_seq = ?"
+    desk.world.attacker.tamper((f"UPDATE approvals SET {columns}", tuple(approved)))
+    assert desk.state(asked.approval_id) == "APPROVED"
+    with pytest.raises(EnvironmentFailed) as caught:
+        desk.use(asked.approval_id)
+    assert caught.value.reason is Reason.EVIDENCE_INVALID
+    assert desk.kinds()[-1] == ended
+
+
 def test_a_person_is_not_asked_about_a_preview_that_was_exchanged(desk: Desk) -> None:
     asked = desk.ask()
     harmless = question().preview.model_copy(update={"estimated_effect": "Reads a page"}).canonical().decode()

@@ -141,6 +141,14 @@ def test_submit_of_a_field_sends_its_form_and_no_button(stage: Stage) -> None:
         ("<button id=x onclick=\"location='/get'\">go</button>", "http://a.test/get", "scriptInitiated"),
         ("<form action=/get target=new><input name=q value=1><button id=x>", "http://a.test/get?q=1",
          "formSubmissionGet"),
+        # The browser takes the user out of the address, and the fragment.
+        ("<form action='http://me:pw@a.test/get#p'><input name=q value=1><button id=x>", "http://a.test/get?q=1",
+         "formSubmissionGet"),
+        # It may ask for http by https.
+        ("<form action=/get><input name=q value=1><button id=x>", "https://a.test/get?q=1", "formSubmissionGet"),
+        # Then it does not say whether it is a form.
+        ("<form action=/get target=_blank><input name=q value=1><button id=x>", "http://a.test/get?q=1", "newWindow"),
+        ("<a id=x href=/get target=_blank>go</a>", "http://a.test/get", "newWindow"),
     ],
 )  # fmt: skip
 def test_the_reason_of_a_navigation_is_known_while_its_request_is_held(

@@ -116,6 +116,32 @@ def test_what_is_between_two_ends_only_or_would_lead_past_us_is_left_out(site: S
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    "policy, passed_on",
+    [
+        ("default-src 'self'; report-uri /r https://x.test/r; img-src *", "default-src 'self';; img-src *"),
+        ("Report-URI /r", ""),
+        ("default-src 'none';report-to group", "default-src 'none';"),
+        ("report-uri /a, default-src 'self'; report-uri /b", ", default-src 'self';"),
+        ("script-src https://x.test/report-uri report-uri", "script-src https://x.test/report-uri report-uri"),
+        ("report-uri-x /r", "report-uri-x /r"),
+    ],
+)
+@pytest.mark.parametrize("name", ["Content-Security-Policy", "content-security-policy-report-only"])
+def test_a_security_policy_is_kept_and_its_reports_are_not_asked_for(
+    site: Site, name: str, policy: str, passed_on: str
+) -> None:
+    """Each report would be a request that a person is asked about: a page could bury him under them."""
+    site.routes["/"] = Reply(200, b"body", {name: policy, "X-Like": policy})
+
+    async def scenario() -> None:
+        async with open_way(site) as way:
+            got = await (await way.connect()).ask(way.plain("GET", "/"))
+            assert (got.header(name), got.header("x-like")) == (passed_on, policy)
+
+    asyncio.run(scenario())
+
+
 def test_server_cannot_ask_for_a_password_in_our_name(site: Site) -> None:
     site.routes["/"] = Reply(407, b"who?", {"Proxy-Authenticate": "Basic"})
 

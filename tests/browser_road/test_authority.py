@@ -88,6 +88,25 @@ def test_nothing_of_a_page_reaches_a_host_that_the_token_does_not_name(place: Pl
     assert [seen for seen in place.site.log if seen.host == "evil.test"] == []
 
 
+@pytest.mark.req("VX-04", "VX-06")
+@pytest.mark.parametrize("kind", ["click", "submit"])
+@pytest.mark.parametrize(
+    "html",
+    [
+        '<form method="post" action="{evil}"><button id="go">go</button></form>',
+        '<form method="post" action="/act"><button id="go" formaction="{evil}">go</button></form>',
+        '<form method="post" action="/act"><button id="go" onclick="form.action = \'{evil}\'">go</button></form>',
+    ],
+)
+def test_a_form_that_leads_to_another_host_sends_nothing_and_asks_nobody(place: Place, html: str, kind: str) -> None:
+    place.open(PAGE + html.format(evil=place.site.url("/x", host="evil.test")))
+    result = place.do(place.action(kind, selector="#go"))
+    assert result.reason == "Domain not allowed"
+    assert code_of(result) == "CONSTRAINT_VIOLATED"
+    assert place.asked == []
+    assert place.site.posts() == []
+
+
 @pytest.mark.req("VX-04")
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_a_redirect_to_another_host_ends_there(place: Place, status: int) -> None:

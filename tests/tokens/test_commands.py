@@ -1,11 +1,16 @@
 """`remit token`, in a process of its own."""
 
+import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from remit.cli.token import token as token_command
 from remit.contracts.browser import AUDIENCE, ISSUER
+from remit.tokens import Tokens
 from remit.workspace import Workspace
 from tests.cli.conftest import Remit, remit
 from tests.tokens.forging import public_pem, rsa_key
@@ -65,6 +70,27 @@ def test_a_token_in_a_file_is_for_its_owner_alone(remit: Remit, project: Path) -
     with opened(project) as workspace:
         assert workspace.tokens.verify(target.read_text().strip()).agent_id == "bot"
     assert target.read_text().strip() not in ran.out
+
+
+def test_nobody_else_can_open_that_file_before_the_token_is_in_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever opened it then could read the token later, whatever its mode is by then."""
+    modes: list[int] = []
+    issue = Tokens.issue
+
+    def look_and_issue(tokens: Tokens, *given: Any, **named: Any) -> Any:
+        modes.extend(stat.S_IMODE(path.stat().st_mode) for path in project.glob(".bot.token.*"))
+        return issue(tokens, *given, **named)
+
+    monkeypatch.setattr(Tokens, "issue", look_and_issue)
+    before = os.umask(0)
+    try:
+        words = ["issue", "--sub", "bot", "--cap", "click", "-o", str(project / "bot.token"), "-C", str(project)]
+        ran = CliRunner().invoke(token_command, words, env={"REMIT_STATE": str(project.parent / "state")})
+    finally:
+        os.umask(before)
+    assert (ran.exit_code, modes) == (0, [0o600])
 
 
 MEANINGLESS = [

@@ -30,6 +30,7 @@ from remit.store.approvals import (
     newest_rows,
     open_rows,
     rows_beginning,
+    was_closed,
 )
 from remit.store.connection import Connection
 from remit.store.owners import is_before_reboot, is_gone, this_process
@@ -136,6 +137,8 @@ class Approvals:
         require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         self._require_evidence(batch.store, row, row.requested_seq, "PENDING")
         self._require_evidence(batch.store, row, row.entry_seq, "APPROVED")
+        if was_closed(batch.store, row):
+            raise _not_as_recorded(row)
         return take_step(batch, row, "USED", this_process()).as_approval()
 
     def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
@@ -287,13 +290,17 @@ class Approvals:
         entry = require_covered(connection, self._ledger().keyring, self._tenant_id, seq)
         wanted = f'"bound_digest":"{row.bound_digest}"'
         if entry.kind != KIND_OF[state] or wanted not in entry.payload or (state == "APPROVED" and not entry.actor):
-            raise EnvironmentFailed(
-                Reason.EVIDENCE_INVALID,
-                "this approval is not the one that the ledger recorded; nothing was sent",
-                where=f"approval {row.approval_id}",
-                next_step="Keep the database as it is and run `remit ledger verify`.",
-            )
+            raise _not_as_recorded(row)
 
     def _told(self, row: ApprovalRow) -> Approval:
         self.bell.ring()
         return row.as_approval()
+
+
+def _not_as_recorded(row: ApprovalRow) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EVIDENCE_INVALID,
+        "this approval is not the one that the ledger recorded; nothing was sent",
+        where=f"approval {row.approval_id}",
+        next_step="Keep the database as it is and run `remit ledger verify`.",
+    )

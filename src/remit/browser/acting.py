@@ -131,7 +131,7 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, doma
         expected = Expected(tab.page.sent_out, tab.gate.seen, submits=action.type in SUBMITTING)
         await _do(tab, action, looked)
         await _await_consequences(tab, running, expected)
-        _require_good_end(action, running)
+        _require_good_end(action, looked, running)
     events = [{"kind": event.kind, "what": cut(mask_text(event.what), 200)} for event in list(tab.page.events)[seen:]]
     output |= {
         "url": mask_url(tab.page.url),
@@ -178,21 +178,23 @@ async def _await_consequences(tab: "Tab", running: Running, expected: Expected) 
         await tab.gate.stirred(MOMENT)
 
 
-def _require_good_end(action: Action, running: Running) -> None:
+def _require_good_end(action: Action, looked: Looked, running: Running) -> None:
     """An action whose request was denied, or of which nobody knows what became, did not succeed."""
     problems = [held.done.result().problem for held in running.held if held.done.done()]
     first = next((problem for problem in problems if problem is not None), None)
     if first is not None:
         raise first
-    if action.type in SUBMITTING and not running.held:
-        turned = running.turned_away[:1]
-        if turned:
-            raise Refused(
-                Reason.CONSTRAINT_VIOLATED,
-                DOMAIN_NOT_ALLOWED if "host" in turned[0].why else turned[0].why,
-                where="constraints.domains",
-                next_step=f"It was to go to {turned[0].url}.",
-            )
+    if running.held:
+        return
+    if running.turned_away and (looked.submits or action.type in SUBMITTING):
+        turned = running.turned_away[0]
+        raise Refused(
+            Reason.CONSTRAINT_VIOLATED,
+            DOMAIN_NOT_ALLOWED if "host" in turned.why else turned.why,
+            where="constraints.domains",
+            next_step=f"It was to go to {turned.url}.",
+        )
+    if action.type in SUBMITTING:
         raise EnvironmentFailed(
             Reason.EFFECT_FAILED,
             "nothing was sent",

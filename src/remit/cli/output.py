@@ -17,6 +17,8 @@ from remit.errors import Reason, Refused
 
 F = TypeVar("F", bound=Callable[..., Any])
 CONFIG_NAME: Final = "remit.yaml"
+_OPEN: Final = 0o666
+_PRIVATE: Final = 0o600
 
 
 def output_option(command: F) -> F:
@@ -42,11 +44,12 @@ def required_output_option(command: F) -> F:
 
 
 @contextlib.contextmanager
-def written_output(path: Path | None, *, spare: tuple[str, ...] = ()) -> Iterator[IO[bytes]]:
+def written_output(path: Path | None, *, spare: tuple[str, ...] = (), is_secret: bool = False) -> Iterator[IO[bytes]]:
     """A stream into `path`, or into standard output for None. Enter it before doing what the output will tell.
 
     Entering refuses what cannot be written: a folder that is missing or closed, remit.yaml, a file named in `spare`.
     The file appears, whole and on disk, when the block ends well; when it does not, the old one is as it was.
+    One that `is_secret` is its owner's alone from its first moment on: closed later, it could be open to others still.
     """
     if path is None:
         sys.stdout.flush()
@@ -62,15 +65,15 @@ def written_output(path: Path | None, *, spare: tuple[str, ...] = ()) -> Iterato
     target = path.absolute()
     _refuse_precious(path, target, spare)
     mode = stat.S_IMODE(found.st_mode) if found is not None and not path.is_symlink() else None
-    with _replaced(target, mode) as stream:
+    with _replaced(target, None if is_secret else mode, _PRIVATE if is_secret else _OPEN) as stream:
         yield stream
 
 
 @contextlib.contextmanager
-def _replaced(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
+def _replaced(target: Path, mode: int | None, made_with: int) -> Iterator[IO[bytes]]:
     temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, made_with)
     except OSError as problem:
         raise _no_place(target, problem) from None
     try:

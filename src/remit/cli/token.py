@@ -1,9 +1,7 @@
 """`remit token`."""
 
 import json
-import os
 import re
-import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 ACTIONS: Final = ("navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase")
 UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 MAX_PEM: Final = 64 * 1024
-PRIVATE: Final = 0o600
 _LIFE: Final = re.compile(r"([1-9][0-9]{0,6})([smhd])")
 
 
@@ -94,12 +91,12 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     wish = Wish(agent, tuple(f"browser.{cap}" for cap in caps), constraints, life, not_before)  # type: ignore[misc]
     if not domains:
         click.echo("note: without --domain the token allows no place at all", err=True)
-    with written_output(output) as out:
+    # As good as a password: nobody else may open the file, not even before anything is in it.
+    with written_output(output, is_secret=True) as out:
         with Workspace.open(directory) as workspace:
             who = person_at_terminal(workspace.environ)
             issued = workspace.tokens.issue(wish, actor=who.id)
         if output is not None:
-            _close_to_others(out)
             out.write(issued.text.encode() + b"\n")
     known = {"jti": issued.claims.jti, "sub": issued.claims.sub, "kid": issued.kid, "expires_at": _time(issued)}
     if as_json:
@@ -233,12 +230,6 @@ def _amount(given: tuple[str, str] | None) -> dict[str, Any] | None:
         raise Refused(
             Reason.MALFORMED, "an amount is a number", where="--max-purchase", next_step="Such as: 49.90 EUR"
         ) from None
-
-
-def _close_to_others(out: Any) -> None:
-    """A token is as good as a password: the file is for its owner alone. Nothing to be done about a pipe."""
-    if stat.S_ISREG(os.fstat(out.fileno()).st_mode):
-        os.fchmod(out.fileno(), PRIVATE)
 
 
 def _time(issued: Any) -> str:

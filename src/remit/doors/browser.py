@@ -9,16 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from remit.approval.approvals import Approvals, Question
-from remit.authority.tokens import Token, require_in_time
-from remit.browser.acting import SUBMITTING, Acted, Looked, require_unchanged, vars_of
+from remit.authority.tokens import require_in_time
+from remit.browser.acting import SUBMITTING, Looked, require_unchanged, vars_of
 from remit.browser.gate import Running
-from remit.browser.masked import cut
+from remit.browser.masked import cut, host_of
 from remit.browser.previewing import preview_typing
 from remit.canonical import digest
-from remit.contracts.browser import Action, ActionResult, Approval
+from remit.contracts.browser import Action, ActionResult
 from remit.doors.browser_asking import OnWaiting, ask
 from remit.doors.browser_papers import (
     BegunAction,
@@ -31,77 +31,18 @@ from remit.doors.browser_papers import (
     render_summary,
 )
 from remit.doors.browser_retry import Retries
+from remit.doors.browser_terms import BrowserRequest, BrowserWorld, CutShort, GrantedAction, Made, TokenBook
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
 from remit.journal import Trace
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
 from remit.masking import mask_text
-from remit.policy.browser import browser_error, browser_reason, decide_browser
+from remit.policy.browser import browser_error, browser_reason, decide_browser, require_host
 from remit.policy.decision import Decision
 from remit.road import Door, Note, Notes, Preview
-from remit.store.connection import Connection
-
-if TYPE_CHECKING:
-    from remit.browser.sessions import Tab  # which loads the browser's driver
 
 _CLICKING = frozenset({"click", *SUBMITTING})
-
-
-class BrowserWorld(Protocol):
-    """The browser, as far as this door asks for it: `remit.browser.world.World`."""
-
-    def enter(self, token: Token, action: Action) -> "Tab": ...
-    def look(self, tab: "Tab", action: Action) -> Looked: ...
-    def begin(self, tab: "Tab", looked: Looked, running: Running) -> None: ...
-    def act(self, tab: "Tab", looked: Looked, running: Running, token: Token) -> Acted: ...
-    def hash_of(self, tab: "Tab") -> str | None: ...
-    def picture_of(self, tab: "Tab", looked: Looked) -> str | None: ...
-    def keep(self, picture: bytes) -> str: ...
-
-
-class TokenBook(Protocol):
-    """The tokens of the workspace: `remit.tokens.Tokens`."""
-
-    def verify(self, text: str, now: datetime | None = None) -> Token: ...
-    def require_alive(self, connection: Connection, token: Token, now: datetime) -> None: ...
-    def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None: ...
-
-
-@dataclass(frozen=True)
-class BrowserRequest:
-    """Nobody has vouched for any of it, until `verified` holds the token."""
-
-    action: Action
-    token: str = field(repr=False)
-    digest: str
-    seen: Seen = field(default_factory=Seen, compare=False)
-    verified: list[Token] = field(default_factory=list, compare=False)
-
-
-@dataclass(frozen=True)
-class GrantedAction:
-    """An action whose token was verified, and how far it has come."""
-
-    request: BrowserRequest
-    token: Token
-    tabs: list["Tab"] = field(default_factory=list, compare=False)
-    looked: list[Looked] = field(default_factory=list, compare=False)
-    approvals: list[Approval] = field(default_factory=list, compare=False)
-
-    @property
-    def action(self) -> Action:
-        return self.request.action
-
-
-@dataclass(frozen=True)
-class CutShort:
-    """What a process that died leaves of an action: its session is gone, and nothing of it is tried again."""
-
-    problem: RemitError
-
-
-Made = Acted | CutShort
 
 
 @dataclass(frozen=True)
@@ -152,6 +93,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         looked = self.retries.run(lambda: self.world().look(tab, action))
         granted.looked[:] = [looked]
         granted.request.seen.before = looked.content_hash
+        _require_form_at_home(granted, looked)
         summary = mask_text(render_summary(action, looked.url, looked.described))
         met = {"action": granted.request.digest, "url": looked.url, "element": repr(looked.described)}
         return Preview(cut(summary), digest(met))
@@ -295,6 +237,14 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
 
     def also_record(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[Event]:
         return (audit_event(request.action, request.seen, outcome, self.clock()),)
+
+
+def _require_form_at_home(granted: GrantedAction, looked: Looked) -> None:
+    """A form that leads to a host which the token does not name is not even pressed."""
+    form = looked.described.form if looked.described is not None else None
+    leads_on = looked.submits or granted.action.type in SUBMITTING
+    if form is not None and leads_on and form.action.startswith(("http://", "https://")):
+        require_host(granted.token.constraints, host_of(form.action))
 
 
 def require_text(token: str) -> bytes:

@@ -20,9 +20,9 @@ from remit.browser.requests import Ending
 from remit.canonical import digest
 from remit.contracts.browser import Approval, HTTPPreview
 from remit.contracts.browser_errors import AMOUNT_EXCEEDS_LIMIT
-from remit.doors.browser import TokenBook
 from remit.doors.browser_asking import OnWaiting, ask
 from remit.doors.browser_papers import BegunRequest, RequestOutcome, parse_begun_request, render_begun_request
+from remit.doors.browser_terms import TokenBook
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
 from remit.ids import DEFAULT_TENANT

@@ -98,6 +98,9 @@ _NEWEST: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ?
 _MOVE: Final = """UPDATE approvals SET state = ?, decided_by = ?, decided_at = ?, reason = ?, entry_seq = ?
   WHERE tenant_id = ? AND approval_id = ? AND state = ?"""
 
+_CLOSED: Final = """SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND seq > ?
+  AND kind IN ('approval.used', 'approval.denied', 'approval.expired', 'approval.voided') AND payload LIKE ? LIMIT 1"""
+
 
 def insert_row(connection: Connection, row: ApprovalRow) -> None:
     connection.execute(_INSERT, row)
@@ -106,6 +109,12 @@ def insert_row(connection: Connection, row: ApprovalRow) -> None:
 def find_row(connection: Connection, tenant_id: str, approval_id: str) -> ApprovalRow | None:
     row = connection.one(_FIND, (tenant_id, approval_id))
     return ApprovalRow(*row) if row else None
+
+
+def was_closed(connection: Connection, row: ApprovalRow) -> bool:
+    """Whether the ledger knows of a later step that ends it, whatever the row says: the second witness."""
+    named = f'%"approval_id":"{row.approval_id}"%'
+    return connection.one(_CLOSED, (row.tenant_id, row.action_id, row.entry_seq, named)) is not None
 
 
 def rows_beginning(connection: Connection, tenant_id: str, prefix: str) -> list[ApprovalRow]:

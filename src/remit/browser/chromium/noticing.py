@@ -5,6 +5,7 @@ Each is answered in the safest way and noted. How much is noted is bounded: a pa
 
 import asyncio
 import contextlib
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -17,6 +18,10 @@ from remit.browser.chromium.words import Happened, Noted
 MOST_NOTED: Final = 100
 
 _MOST_NAVIGATIONS: Final = 500
+_NOT_IN_REQUEST: Final = re.compile(r"^https?://(?:[^/?#]*@)?|#.*$", re.DOTALL)
+"""Of a page's address, what its request does not have, or has otherwise: the browser may ask for http by https."""
+NEW_WINDOW: Final = "newWindow"
+"""Of a link or a form with a target: the browser does not say which. The window is closed as soon as it is seen."""
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -47,6 +52,7 @@ class Noticing:
         arrivals = ("frameNavigated", "frameStoppedLoading", "frameDetached", "navigatedWithinDocument")
         return {
             "Page.frameRequestedNavigation": self._noted_navigation,
+            "Page.windowOpen": self._noted_window,
             **{f"Page.{name}": self._noted_arrival for name in arrivals},
         }
 
@@ -61,7 +67,7 @@ class Noticing:
             await self._arrived.wait()
 
     def why(self, url: str) -> str | None:
-        wanted = url.partition("#")[0]
+        wanted = _NOT_IN_REQUEST.sub("", url)
         return next((reason for where, reason in reversed(self._navigations) if where == wanted), None)
 
     def later(self, work: Awaitable[Any]) -> None:
@@ -83,10 +89,13 @@ class Noticing:
 
     def _noted_navigation(self, event: dict[str, Any]) -> None:
         url = str(event.get("url", ""))
-        self._navigations.append((url.partition("#")[0], str(event.get("reason", ""))))
+        self._navigations.append((_NOT_IN_REQUEST.sub("", url), str(event.get("reason", ""))))
         # Only an address on the web is one that a page arrives at: a mail program, or a script, is none.
         if event.get("disposition", "currentTab") == "currentTab" and url.startswith(("http:", "https:")):
             self._on_the_way.add(str(event.get("frameId")))
+
+    def _noted_window(self, event: dict[str, Any]) -> None:
+        self._navigations.append((_NOT_IN_REQUEST.sub("", str(event.get("url", ""))), NEW_WINDOW))
 
     def _noted_arrival(self, event: dict[str, Any]) -> None:
         self._on_the_way.discard(str(event.get("frameId") or event.get("frame", {}).get("id")))

@@ -1,5 +1,6 @@
 """What goes back to the browser: the server's answer as it is, or a short notice of ours."""
 
+import re
 from typing import Final, NamedTuple
 
 import h11
@@ -37,6 +38,10 @@ _NOT_PASSED_ON: Final = frozenset(
     | {b"nel", b"report-to", b"reporting-endpoints"}
     | {MARK.lower().encode()}
 )
+
+_SECURITY_POLICIES: Final = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
+# The same: its reports need no other header. What the policy forbids stays forbidden.
+_REPORTING: Final = re.compile(rb"(?i)(^|[;,])[ \t]*report-(?:uri|to)(?![a-z-])[^;,]*")
 
 _HUNG_UP: Final = "the server hung up before its answer was complete"
 _BODILESS: Final = frozenset({204, 304})
@@ -82,7 +87,7 @@ class AnswerHead(NamedTuple):
         chunked = self.is_chunked
         for name, value in self.fields:
             if name.lower() not in _NOT_PASSED_ON and not (chunked and name.lower() == b"content-length"):
-                lines.append(name + b": " + value)
+                lines.append(name + b": " + _without_reports(name, value))
         if self.status == 101:
             lines += [b"Connection: Upgrade", b"Upgrade: websocket"]
         if chunked:
@@ -90,6 +95,10 @@ class AnswerHead(NamedTuple):
         if closing:
             lines.append(b"Connection: close")
         return b"\r\n".join([*lines, b"", b""])
+
+
+def _without_reports(name: bytes, value: bytes) -> bytes:
+    return _REPORTING.sub(rb"\1", value) if name.lower() in _SECURITY_POLICIES else value
 
 
 def render_piece(data: bytes, *, is_chunked: bool) -> bytes:
