@@ -47,6 +47,7 @@ from remit.store.tokens import (
     listed_tokens,
     require_not_revoked,
     revoked_since,
+    was_used,
 )
 
 SHORTEST_PREFIX = 4
@@ -164,7 +165,13 @@ class Tokens:
         return whole
 
     def whole_jti(self, jti: str) -> str:
-        """A beginning that fits one token issued here stands for it; anything else is taken as it is."""
+        """A beginning that fits one token issued here stands for it; anything else is taken as it is.
+
+        So is the whole id of a token that was used here: one from elsewhere may look like the beginning of one of ours.
+        """
+        with self._ledger().store.reading() as connection:
+            if was_used(connection, self._tenant_id, jti):
+                return jti
         fitting = [row.jti for row in self.listed() if len(jti) >= SHORTEST_PREFIX and row.jti.startswith(jti)]
         if len(fitting) > 1 and jti not in fitting:
             raise Refused(

@@ -173,6 +173,7 @@ FULL_CONFIG: dict[str, Any] = {
         "user": "browser",
         "max_body_bytes": 1_048_576,
         "idle_seconds": 60,
+        "metrics_port": 9464,
     },
     "tenants": {"acme": {"users": ["ada"], "description": "The first customer"}},
 }

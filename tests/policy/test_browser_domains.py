@@ -94,6 +94,7 @@ SEEN = {
     "capitals in the scheme": ("HTTPS://example.com/", "https://example.com/"),
     "one label more": ("https://v1.api.example.com/", "https://v1.api.example.com/"),
     "a path in another script": ("https://example.com/\u00fc", "https://example.com/%C3%BC"),
+    "an apostrophe in the query": ("https://example.com/'?q='#'", "https://example.com/'?q=%27#'"),
     "dots in a name": ("https://example.com/..a/b..", "https://example.com/..a/b.."),
     "an escaped slash": ("https://example.com/a%2Fb", "https://example.com/a%2Fb"),
 }

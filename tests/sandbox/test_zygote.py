@@ -207,7 +207,7 @@ def test_a_task_whose_zygote_is_killed_is_cut_short_and_its_process_dead(tmp_pat
 def kill_for_good(zygote: int) -> None:
     """With its children. One that is dying can still read that it may begin, and such a task counts as cut short."""
     children = Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
-    watched = [os.pidfd_open(int(pid)) for pid in (zygote, *children)]
+    watched = [os.pidfd_open(pid) for pid in (zygote, *map(int, children))]
     os.kill(zygote, signal.SIGKILL)
     assert all(is_dead(pidfd) for pidfd in watched)
     for pidfd in watched:

@@ -1,6 +1,7 @@
 """Tokens of a workspace: recorded when issued, void as soon as they are revoked, used no oftener than they say."""
 
 import threading
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,18 @@ def test_a_token_that_was_never_seen_here_can_be_revoked_before_it_comes(world: 
     assert [one.jti for one in tokens.foreign_revocations()] == [issued.claims.jti]
     with pytest.raises(Refused, match="was revoked"):
         tokens.verify(issued.text)
+
+
+@pytest.mark.req("VX-02")
+def test_the_whole_id_of_a_foreign_token_is_not_taken_for_the_beginning_of_ours(world: World, tokens: Tokens) -> None:
+    ours = tokens.issue(wish())
+    foreign = replace(tokens.verify(ours.text), jti=ours.claims.jti[:8])
+    use(world, tokens, foreign, "a1")
+    assert tokens.revoke(foreign.jti, actor="os:ada") == foreign.jti
+    with pytest.raises(Refused) as caught:
+        use(world, tokens, foreign, "a2")
+    assert caught.value.reason is Reason.REVOKED
+    assert tokens.verify(ours.text).jti == ours.claims.jti
 
 
 @pytest.mark.req("VX-02")

@@ -116,7 +116,7 @@ def _identity(described: Described | None) -> tuple[Any, ...] | None:
 
 async def act(tab: "Tab", action: Action, looked: Looked, running: Running, domains: Any) -> Acted:
     """Do it, and wait for what it caused: requests that are held, pages that load. Raises what went wrong."""
-    seen = len(tab.page.events)
+    before = tuple(tab.page.events)  # only the newest are kept, so a count would not tell which are new
     output: dict[str, Any] = {}
     picture: bytes | None = None
     if action.type == "navigate":
@@ -132,7 +132,8 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, doma
         await _do(tab, action, looked)
         await _await_consequences(tab, running, expected)
         _require_good_end(action, looked, running)
-    events = [{"kind": event.kind, "what": cut(mask_text(event.what), 200)} for event in list(tab.page.events)[seen:]]
+    new = [event for event in tab.page.events if not any(event is known for known in before)]
+    events = [{"kind": event.kind, "what": cut(mask_text(event.what), 200)} for event in new]
     output |= {
         "url": mask_url(tab.page.url),
         "title": cut(mask_text(tab.page.title), 500),

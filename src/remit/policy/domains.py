@@ -65,7 +65,8 @@ def parse_target(url: str) -> Target:
     path = found["path"] or "/"
     if _DOTS.search(path):
         raise _refused("the path holds . or .. as a folder")
-    return Target(name, host, port, _escaped(path), _escaped(found["query"] or ""), _escaped(found["fragment"] or ""))
+    query = _escaped(found["query"] or "").replace("'", "%27")  # in a query, and there alone, a browser escapes it
+    return Target(name, host, port, _escaped(path), query, _escaped(found["fragment"] or ""))
 
 
 def matches(host: str, patterns: Iterable[str]) -> bool:

@@ -108,6 +108,11 @@ def count_use(
     connection.execute(_USE, (tenant_id, jti, action_id, at))
 
 
+def was_used(connection: Connection, tenant_id: str, jti: str) -> bool:
+    row = connection.one(_USES, (tenant_id, jti))
+    return row is not None and row != (0,)
+
+
 def listed_tokens(connection: Connection, tenant_id: str) -> Iterator[TokenRow]:
     for row in connection.rows(_LIST, (tenant_id,)):
         yield TokenRow(*row)

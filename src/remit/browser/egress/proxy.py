@@ -23,34 +23,45 @@ class Serving:
         self._listener = listener
         self._connection = connection
         self._upstream = upstream
-        self._room = asyncio.Semaphore(MOST_CONNECTIONS)
         self._connections: set[asyncio.Task[None]] = set()
-        self._accepting = asyncio.create_task(self._accept())
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._listen()
 
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._room.acquire()
-            try:
-                connected, _address = await loop.sock_accept(self._listener)
-            except OSError:
-                # Out of descriptors, most likely: those that are open will end.
-                self._room.release()
-                await asyncio.sleep(0.1)
-                continue
-            task = asyncio.create_task(self._connection.serve(connected))
-            self._connections.add(task)
-            task.add_done_callback(self._ended)
+    # Not by a task that accepts: if it were cancelled in the wrong moment, a connection would be lost, and left open.
+
+    def _listen(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connected, _address = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:
+            # Out of descriptors, most likely: those that are open will end.
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(0.1, self._listen)
+            return
+        connected.setblocking(False)
+        task = self._loop.create_task(self._connection.serve(connected))
+        self._connections.add(task)
+        task.add_done_callback(self._ended)
+        if len(self._connections) >= MOST_CONNECTIONS:
+            self._loop.remove_reader(self._listener)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._connections.discard(task)
-        self._room.release()
+        if len(self._connections) == MOST_CONNECTIONS - 1:
+            self._listen()
 
     async def close(self) -> None:
         """Ends all its connections. What is held is cancelled, and nothing more is sent. The listener stays open."""
-        self._accepting.cancel()
+        self._closed = True
+        self._loop.remove_reader(self._listener)
         await asyncio.sleep(0)  # a connection that was just accepted takes its first step, or nobody would close it
-        tasks = [self._accepting, *self._connections]
+        tasks = list(self._connections)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
