@@ -112,7 +112,6 @@ class Browsing:
         self._lock = threading.Lock()
         self._world: World | None = None
         self._flights: dict[tuple[str, str], _Flight] = {}
-        self._by_action: dict[str, _Flight] = {}
         self._recovered = False
         self._is_closing = False
 
@@ -161,14 +160,8 @@ class Browsing:
         self._recover_once()
         parsed = Action.parse(action)
         started = time.monotonic()
-        self._by_action[parsed.action_id] = flight
         door = self._door(parsed, flight)
-        try:
-            outcome = travel(
-                door, (action, token), self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored
-            )
-        finally:
-            self._by_action.pop(parsed.action_id, None)
+        outcome = travel(door, (action, token), self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
         with contextlib.suppress(EnvironmentFailed):  # an extra: without it nothing is counted, and all else goes on
@@ -242,7 +235,7 @@ class Browsing:
 
     def _travel_held(self, tab: "Tab", held: Held, context: Context, picture: str | None) -> Fate:
         """One held request, down the road. In a thread of its own."""
-        flight = self._by_action.get(held.cause.action.action_id)
+        flight = self._flights.get((held.cause.action.digest(), tab.token.digest))
         problems: list[RemitError] = []
         door = HeldRequestDoor(
             self._tokens(),

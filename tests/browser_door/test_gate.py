@@ -214,3 +214,35 @@ def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> N
         stage.held[0].done.set_result(Fate())
 
     run(work)
+
+
+@pytest.mark.req("VX-06")
+@pytest.mark.parametrize(
+    "url, is_held",
+    [
+        ("https://shop.test/buy?a=1", True),
+        ("https://shop.test/buy", True),
+        ("https://shop.test/style.css", False),
+        ("https://shop.test/buy/more", False),
+    ],
+)
+def test_a_script_or_a_worker_that_sends_a_form_in_its_stead_is_held(url: str, is_held: bool) -> None:  # noqa: FBT001
+    async def work() -> bool:
+        stage = Stage()
+        running = stage.begin("submit", submits=True)
+        running.form_place = "https://shop.test/buy"
+        await stage.gate.judge(request("GET", url))
+        return bool(stage.held)
+
+    assert run(work) is is_held
+
+
+@pytest.mark.req("VX-06")
+def test_what_opens_a_window_of_its_own_is_turned_away() -> None:
+    async def work() -> tuple[Answer, list[Held], list[str]]:
+        stage = Stage(reason="newWindow")
+        running = stage.begin()
+        answer = await stage.gate.judge(request("GET", "https://shop.test/other", goes=True))
+        return answer, stage.held, [each.why for each in running.turned_away]
+
+    assert run(work) == (Answer.DROP, [], ["it is for a window of its own, which is not opened"])

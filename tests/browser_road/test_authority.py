@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.browser import ActionResult
+from remit.authority.tokens import Wish
+from remit.contracts.browser import ActionResult, TokenConstraints
 from remit.policy.browser import CAPABILITY_OF
 from tests.browser_road.place import Place
 from tests.browser_site import redirect
@@ -184,3 +185,15 @@ def test_an_action_that_is_asked_for_twice_at_once_is_done_once(place: Place) ->
     assert results[0].canonical() == results[1].canonical()
     assert len(place.site.posts()) == 1
     assert len({question.approval.approval_id for question in place.asked}) == 1
+
+
+@pytest.mark.req("VX-03", "VX-09")
+def test_what_one_agent_was_told_is_not_handed_to_another(place: Place) -> None:
+    place.open("<h1>private</h1>")
+    asked = place.action("snapshot")
+    assert place.do(asked).success
+    assert place.do(asked).success  # his own, once more
+    wish = Wish("agent-2", (CAPABILITY_OF["navigate"],), TokenConstraints(domains=("other.test",)), timedelta(hours=1))
+    result = place.do(asked, token=place.workspace.tokens.issue(wish).text)
+    assert code_of(result) in {"CAPABILITY_MISSING", "KERNEL_ERROR"}
+    assert result.output is None

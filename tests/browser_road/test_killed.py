@@ -11,6 +11,7 @@ import pytest
 from remit.doors.browser_papers import RequestOutcome
 from remit.testing.children import Ended, Fault, run_child
 from tests.browser_road.place import Place, made_place
+from tests.sampling import some
 
 pytestmark = pytest.mark.req("VX-07", "VX-12")
 
@@ -55,7 +56,7 @@ def run(place: Place, actions: list[bytes], fault: Fault | None) -> Ended:
     return run_child(command, fault=fault, environment=dict(workspace.environ))
 
 
-@pytest.mark.parametrize("fault, arrived", POINTS)
+@pytest.mark.parametrize("fault, arrived", some(POINTS, 5))
 def test_a_killed_host_sends_nothing_twice_and_leaves_a_record_that_says_what_is_known(
     tmp_path: Path, fault: Fault, arrived: int | None
 ) -> None:

@@ -165,6 +165,16 @@ def require_key_alive(token: Token, keys: TokenKeys) -> None:
     _require_own_time(token, _known(token.kid, keys))
 
 
+def claimed_agent(text: str) -> str:
+    """Whose token it says it is. Nobody has vouched for that: `verify_token` does. Empty where it says nothing."""
+    try:
+        claims = parse_json(_split(text)[1], TokenClaims.bounds, source="token")
+    except Refused:
+        return ""
+    agent = claims.get("sub") if isinstance(claims, dict) else None
+    return agent if isinstance(agent, str) else ""
+
+
 def _split(text: str) -> tuple[Any, bytes]:
     """The header as a tree, and the bytes of the claims. One text only for each token."""
     if len(text) > MAX_TOKEN:

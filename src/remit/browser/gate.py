@@ -12,6 +12,7 @@ from typing import Final
 
 from remit.browser.amounts import Found
 from remit.browser.masked import mask_url
+from remit.browser.navigations import NEW_WINDOW
 from remit.browser.requests import Answer, Ending, OutgoingRequest
 from remit.contracts.browser import Action
 from remit.errors import RemitError
@@ -44,6 +45,8 @@ class Running:
     """Of the action as it was asked for, unmasked."""
     submits: bool = False
     """Whether the action submits a form: then every navigation that it causes is held."""
+    form_place: str = ""
+    """Where that form leads, without its fields: whoever asks for that place while it is submitted submits it."""
     picture: str | None = None
     """Of the page, with the action's element outlined. Taken before: a page that waits to go answers nothing."""
     on_page: tuple[Found, ...] = ()
@@ -103,6 +106,10 @@ class Fate:
 
     status: int | None = None
     problem: RemitError | None = None
+
+
+def place_of(url: str) -> str:
+    return url.partition("#")[0].partition("?")[0]
 
 
 Hold = Callable[[Held], Awaitable[None]]
@@ -179,7 +186,10 @@ class SessionGate:
             running.navigations += 1
             if running.navigations > MOST_NAVIGATIONS:
                 return self._turn_away(request, f"more than {MOST_NAVIGATIONS} navigations in one action")
-        if not await self._changes_something(request, running):
+        changes = await self._changes_something(request, running)
+        if changes is None:
+            return self._turn_away(request, "it is for a window of its own, which is not opened")
+        if not changes:
             self._under_way.add(request.request_id)
             return Answer.SEND
         return await self._ask(request, running)
@@ -196,16 +206,21 @@ class SessionGate:
 
     # --- how it decides ----------------------------------------------------------------------------------------------
 
-    async def _changes_something(self, request: OutgoingRequest, running: Running) -> bool:
+    async def _changes_something(self, request: OutgoingRequest, running: Running) -> bool | None:
+        """None: nobody will see the answer, and nobody can tell whether it submits something."""
         if request.kind != "request" or request.method not in READING:
             return True
+        is_submitting = running.submits and not running.finished
+        if is_submitting and running.form_place and place_of(request.url) == running.form_place:
+            return True  # also if a script or a worker sends it in the form's stead
         if not request.is_navigation or request.method == "OPTIONS":
             return False
-        if running.submits and not running.finished:
+        if is_submitting:
             return True
         if running.navigates_to(request.url):
             return False
-        return (await self._why_navigation(request.url) or "").startswith("formSubmission")
+        why = await self._why_navigation(request.url) or ""
+        return None if why == NEW_WINDOW else why.startswith("formSubmission")
 
     async def _ask(self, request: OutgoingRequest, running: Running) -> Answer:
         if len(self._held) >= MOST_HELD:

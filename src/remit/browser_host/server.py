@@ -21,6 +21,7 @@ REQUEST_SECONDS: Final = 10.0
 MAX_REQUEST: Final = 256 << 10
 MAX_HEAD: Final = 8_192
 MOST_CALLERS: Final = 64
+MOST_READERS: Final = 8
 LOOK_SECONDS: Final = 0.5
 _LOG: Final = logging.getLogger("remit.browser_host")
 
@@ -33,6 +34,8 @@ class HostServer:
         self._idle_seconds = idle_seconds
         self._stopping = threading.Event()
         self._callers = threading.BoundedSemaphore(MOST_CALLERS)
+        # Of their own: whoever can reach the port for the metrics must not keep others from the browser.
+        self._readers = threading.BoundedSemaphore(MOST_READERS)
         self._last = time.monotonic()
         self._wake, self._waker = socket.socketpair()
 
@@ -61,12 +64,13 @@ class HostServer:
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             connection, _ = listener.accept()
-            if not self._callers.acquire(blocking=False):
+            places = self._callers if listener.family == socket.AF_UNIX else self._readers
+            if not places.acquire(blocking=False):
                 connection.close()
                 return
-            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._talk, args=(connection, places), daemon=True).start()
 
-    def _talk(self, connection: socket.socket) -> None:
+    def _talk(self, connection: socket.socket, places: threading.BoundedSemaphore) -> None:
         try:
             with connection:
                 connection.setblocking(True)
@@ -77,7 +81,7 @@ class HostServer:
         except Exception:  # noqa: BLE001 - one caller is no reason to end
             _LOG.exception("a caller could not be answered")
         finally:
-            self._callers.release()
+            places.release()
 
     def _answer(self, connection: socket.socket) -> None:
         begun = receive_exactly(connection, LENGTH.size)
@@ -141,7 +145,9 @@ class HostServer:
     def _answer_http(self, connection: socket.socket) -> None:
         """GET /metrics, and nothing else."""
         head = b""
+        deadline = time.monotonic() + REQUEST_SECONDS
         while b"\r\n\r\n" not in head and len(head) < MAX_HEAD:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
             piece = connection.recv(MAX_HEAD)
             if not piece:
                 return

@@ -12,9 +12,9 @@ from hashlib import sha256
 from typing import Any
 
 from remit.approval.approvals import Approvals, Question
-from remit.authority.tokens import require_in_time
+from remit.authority.tokens import claimed_agent, require_in_time
 from remit.browser.acting import SUBMITTING, Looked, require_unchanged, vars_of
-from remit.browser.gate import Running
+from remit.browser.gate import Running, place_of
 from remit.browser.masked import cut, host_of
 from remit.browser.previewing import preview_typing
 from remit.canonical import digest
@@ -61,7 +61,9 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
     def parse(self, raw: tuple[bytes, ...]) -> BrowserRequest:
         action, token = raw
         parsed = Action.parse(action)
-        return BrowserRequest(parsed, token.decode("utf-8", "replace"), parsed.digest())
+        text = token.decode("utf-8", "replace")
+        # With the agent in it: what one agent was told is not handed to another who knows what he asked for.
+        return BrowserRequest(parsed, text, digest({"action": parsed.digest(), "agent": claimed_agent(text)}))
 
     def trace(self, request: BrowserRequest) -> Trace:
         action = request.action
@@ -154,7 +156,9 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         if granted.approvals:
             require_unchanged(looked, self.world().look(tab, action))
         submits = looked.submits or action.type in SUBMITTING
-        running = Running(action, granted.request.digest, submits=submits)
+        form = looked.described.form if looked.described is not None else None
+        place = place_of(form.action) if submits and form is not None else ""
+        running = Running(action, granted.request.digest, submits=submits, form_place=place)
         self.world().begin(tab, looked, running)
 
         def is_safe(problem: RemitError) -> bool:

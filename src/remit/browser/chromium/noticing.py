@@ -14,14 +14,13 @@ from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, 
 
 from remit.browser.chromium.failures import PlaywrightError
 from remit.browser.chromium.words import Happened, Noted
+from remit.browser.navigations import NEW_WINDOW
 
 MOST_NOTED: Final = 100
 
 _MOST_NAVIGATIONS: Final = 500
 _NOT_IN_REQUEST: Final = re.compile(r"^https?://(?:[^/?#]*@)?|#.*$", re.DOTALL)
 """Of a page's address, what its request does not have, or has otherwise: the browser may ask for http by https."""
-NEW_WINDOW: Final = "newWindow"
-"""Of a link or a form with a target: the browser does not say which. The window is closed as soon as it is seen."""
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
