@@ -361,3 +361,11 @@ def test_nobody_makes_a_person_but_those_who_authenticate() -> None:
     source = Path(remit.__file__).parent
     makers = [path.name for path in source.rglob("*.py") if re.search(r"\bPerson\(", path.read_text("utf-8"))]
     assert makers == ["people.py"]
+
+
+def test_a_question_is_open_no_longer_than_its_token_counts(desk: Desk) -> None:
+    asked = desk.ask(not_after=desk.world.clock() + timedelta(seconds=30))
+    assert desk.approvals.seconds_left(asked) == pytest.approx(30, abs=0.1)
+    desk.world.clock.now += timedelta(seconds=31)
+    problem = refused(desk.approvals.decide, asked.approval_id, approved=True, who=ADA)
+    assert problem.reason is Reason.APPROVAL_TIMEOUT

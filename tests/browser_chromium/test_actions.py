@@ -21,7 +21,7 @@ FORM = """<title>Order</title><form method=post action=/order>
 def test_navigation_tells_where_it_landed(stage: Stage) -> None:
     stage.site.put("a.test/", "<title>Home</title>")
     landed = stage.run(stage.session.navigate("http://a.test/", 10))
-    assert landed == ("http://a.test/", 200, "Home", True)
+    assert landed == ("http://a.test/", 200, "Home", True, "")
     assert (stage.session.url, stage.session.title) == ("http://a.test/", "Home")
     assert stage.run(stage.session.navigate("http://a.test/none", 10)).status == 404
 

@@ -11,7 +11,7 @@ from remit.authority.tokens import Wish
 from remit.contracts.browser import ActionResult, TokenConstraints
 from remit.policy.browser import CAPABILITY_OF
 from tests.browser_road.place import Place
-from tests.browser_site import redirect
+from tests.browser_site import Reply, redirect
 
 PAGE = "<title>Shop</title><h1>Hello</h1>"
 
@@ -197,3 +197,14 @@ def test_what_one_agent_was_told_is_not_handed_to_another(place: Place) -> None:
     result = place.do(asked, token=place.workspace.tokens.issue(wish).text)
     assert code_of(result) in {"CAPABILITY_MISSING", "KERNEL_ERROR"}
     assert result.output is None
+
+
+@pytest.mark.req("VX-05", "VX-11")
+def test_a_server_that_hangs_up_is_a_failure_that_says_so(place: Place) -> None:
+    place.site.routes["/gone"] = Reply(raw=b"")
+    result = place.do(place.action("navigate", "/gone"))
+    assert code_of(result) == "KERNEL_ERROR"
+    assert str(result.reason).startswith("the page did not load: ")
+    assert place.sleeps == [1.0, 2.0, 4.0]
+    place.site.routes["/gone"] = Reply(502, b"its own trouble", {"X-Remit": "failed"})
+    assert place.do(place.action("navigate", "/gone")).success

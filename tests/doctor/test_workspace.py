@@ -11,9 +11,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from remit.authority.keys import create_keys, rotate_key
+from remit.authority.tokens import Wish
 from remit.cli.doctor import examine_workspace
+from remit.contracts.browser import TokenConstraints
 from remit.ids import render_time, system_clock
 from remit.observe import workspace_checks as workspace
+from remit.workspace import Workspace
 from tests.doctor.place import ROOT, Place, change, key_file
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -62,6 +65,16 @@ def test_a_private_key_is_never_opened(place: Place) -> None:
     environ = {**os.environ, **place.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run([sys.executable, "-c", program, place.root], env=environ, check=False)
     assert done.returncode == 0
+
+
+def test_the_key_that_signs_tokens_is_known_and_missed(place: Place) -> None:
+    with Workspace.open(place.root, environ=place.environ) as opened:
+        opened.tokens.issue(Wish("bot", ("browser.click",), TokenConstraints(), timedelta(hours=1)))
+    assert place.look()["keyring"].status == "ok"
+    (key,) = (place.state.keys / "policy").glob("*.pem")
+    key.unlink()
+    check = place.look()["keyring"]
+    assert (check.status, "remit token rotate-key" in check.next_step) == ("fail", True)
 
 
 def _world_readable_key(place: Place) -> None:

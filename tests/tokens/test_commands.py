@@ -61,15 +61,18 @@ def test_issue_list_and_revoke(remit: Remit, project: Path) -> None:
 
 def test_a_token_in_a_file_is_for_its_owner_alone(remit: Remit, project: Path) -> None:
     target = project / "bot.token"
-    target.write_text("old")
-    target.chmod(0o644)
-    ran = remit("token", "issue", "--sub", "bot", "--cap", "click", "--domain", "a.example", "-o", str(target))
+    words = ("token", "issue", "--sub", "bot", "--cap", "click", "--domain", "a.example", "-o", str(target))
+    ran = remit(*words)
     assert ran.code == 0
     assert str(target) in ran.out
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     with opened(project) as workspace:
         assert workspace.tokens.verify(target.read_text().strip()).agent_id == "bot"
     assert target.read_text().strip() not in ran.out
+    kept = target.read_bytes()
+    again = remit(*words)
+    assert (again.code, target.read_bytes()) == (2, kept)
+    assert "there is such a file already" in again.err
 
 
 def test_nobody_else_can_open_that_file_before_the_token_is_in_it(

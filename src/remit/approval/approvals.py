@@ -57,6 +57,8 @@ class Question:
     request_digest: str
     preview: HTTPPreview
     screenshot: str | None = None
+    not_after: datetime | None = None
+    """When the token ends: then a yes would come to nothing."""
 
 
 class _Decided(NamedTuple):
@@ -76,12 +78,13 @@ class Approvals:
     # --- asking and using: the side of the host that holds the request ------------------------------------------------
 
     def ask(self, question: Question) -> Approval:
-        """Put a question. It is void as soon as this process is gone, and expires after ten minutes."""
+        """Put a question. It is void when this process is gone, and expires after ten minutes, or with the token."""
         tree: Any = mask_json(question.preview.tree())
         preview = canonical_bytes(HTTPPreview.from_tree(tree, source="preview").tree()).decode()
 
         def work(batch: Batch) -> ApprovalRow:
             now = batch.time_in(self._tenant_id)
+            ends = now + timedelta(seconds=APPROVAL_SECONDS)
             self._close_overdue(batch, now)
             self._require_room(batch.store, question.agent_id)
             require_not_revoked(batch.store, self._tenant_id, question.token_jti)
@@ -97,7 +100,7 @@ class Approvals:
                 question.screenshot,
                 this_process(),
                 render_time(now),
-                render_time(now + timedelta(seconds=APPROVAL_SECONDS)),
+                render_time(min(ends, question.not_after or ends)),
                 requested_seq=0,
                 state="PENDING",
                 decided_by=None,

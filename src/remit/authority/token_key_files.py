@@ -88,6 +88,12 @@ def create_policy_key(folder: Path, clock: Clock) -> TokenKey:
         return found
 
 
+def policy_key_file(folder: Path) -> Path | None:
+    """Where the private half of our active key belongs; None where no token was ever issued here."""
+    own = load_token_keys(folder).own()
+    return _private_path(folder, own.kid) if own else None
+
+
 def load_token_signer(folder: Path) -> TokenSigner:
     """Our private key. Refuses a file that others could have read or planted."""
     for last in (False, True):

@@ -122,6 +122,13 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, doma
     if action.type == "navigate":
         landed = await tab.page.navigate(action.target, NAVIGATE_SECONDS)
         _require_allowed_landing(landed.url, running, domains)
+        if landed.unreachable:
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED,
+                f"the page did not load: {landed.unreachable}",
+                where=mask_url(action.target),
+                next_step="Check the address, and that the server is there.",
+            )
         output["status"] = landed.status
     elif action.type == "screenshot":
         picture = await tab.page.screenshot(element_of(action))

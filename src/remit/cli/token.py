@@ -1,6 +1,7 @@
 """`remit token`."""
 
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -91,6 +92,13 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     wish = Wish(agent, tuple(f"browser.{cap}" for cap in caps), constraints, life, not_before)  # type: ignore[misc]
     if not domains:
         click.echo("note: without --domain the token allows no place at all", err=True)
+    if output is not None and os.path.lexists(output):
+        raise Refused(
+            Reason.FILE_CONFLICT,
+            "there is such a file already, and it may be a token of which nobody has a copy",
+            where=str(output),
+            next_step="Name another file, or remove this one.",
+        )
     # As good as a password: nobody else may open the file, not even before anything is in it.
     with written_output(output, is_secret=True) as out:
         with Workspace.open(directory) as workspace:

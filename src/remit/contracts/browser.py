@@ -74,10 +74,11 @@ class Action(Contract):
 
     @model_validator(mode="after")
     def _check_value(self) -> Self:
-        if (self.value is not None) != (self.type == "type"):
-            raise ValueError("value belongs to type, and to nothing else")
-        if (self.amount is not None) != (self.type == "purchase"):
-            raise ValueError("amount belongs to purchase, and to nothing else")
+        for name, given, owner in (("value", self.value, "type"), ("amount", self.amount, "purchase")):
+            if given is None and self.type == owner:
+                raise ValueError(f"{owner} needs a field {name}")
+            if given is not None and self.type != owner:
+                raise ValueError(f"{name} belongs to {owner}, and to nothing else")
         return self
 
 

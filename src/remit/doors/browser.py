@@ -114,6 +114,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
             request_digest=preview.digest,
             preview=preview_typing(granted.action, looked.url, render_element(described)),
             screenshot=self.world().picture_of(tab, looked),
+            not_after=granted.token.expires_at,
         )
         approval = ask(self.approvals, question, self.on_waiting, lambda: tab.is_closed)
         granted.approvals[:] = [approval]

@@ -123,6 +123,7 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             request_digest=held.request.digest,
             preview=shown,
             screenshot=self.picture,
+            not_after=token.expires_at,
         )
 
         def waiting(approval: Approval) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from remit.authority.keys import load_keyring, private_key_problems
 from remit.authority.signing import ROLES, Keyring, Role
+from remit.authority.token_key_files import policy_key_file
 from remit.confine.names import require_bases
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import Clock, parse_time
@@ -91,7 +92,12 @@ def check_keyring(folder: Path) -> Check:
     if gone:
         advice = f"Restore the file from a backup, or make a new key: remit keys rotate {gone[0]}"
         return KEYRING.fail(f"the private key is gone for: {', '.join(gone)}", advice)
-    strangers = sorted(str(path) for path in folder.glob("*/*.pem") if path not in wanted.values())
+    policy = policy_key_file(folder)
+    if policy is not None and not os.path.lexists(policy):
+        advice = "Restore the file from a backup, or make a new key: remit token rotate-key"
+        return KEYRING.fail("the private key is gone for: policy, which signs tokens", advice)
+    known = {*wanted.values(), policy}
+    strangers = sorted(str(path) for path in folder.glob("*/*.pem") if path not in known)
     if strangers:
         advice = f"Left by an interrupted rotation, or planted: rm {shlex.quote(strangers[0])}"
         return KEYRING.warn(f"private keys that no active key needs: {name_some(strangers)}", advice)

@@ -112,7 +112,13 @@ class Session:
         if not loaded:
             await self._read_title()
         self._require_web()
-        return Landed(self._page.url, None if response is None else response.status, self.title, loaded)
+        if response is None:
+            return Landed(self._page.url, None, self.title, loaded)
+        unreachable = ""
+        if response.headers.get("x-remit") == "failed":  # set by the way out, which takes it from what servers say
+            async with within(CALL_SECONDS, "read the notice"):
+                unreachable = (await response.text()).strip().removeprefix("Remit: ")[:500] or "no answer"
+        return Landed(self._page.url, response.status, self.title, loaded, unreachable)
 
     async def describe(self, element: Element) -> Described:
         return (await self._look(element)).described

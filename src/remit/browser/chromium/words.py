@@ -59,6 +59,8 @@ class Landed(NamedTuple):
     title: str
     loaded: bool
     """False: the page is there, and something of it was still loading when the time was over."""
+    unreachable: str = ""
+    """Why there is no page of the server's, but a notice of our own in its place."""
 
 
 Happened = Literal["alert", "confirm", "prompt", "beforeunload", "popup", "download", "file_chooser", "crash", "closed"]
