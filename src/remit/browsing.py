@@ -135,7 +135,8 @@ class Browsing:
         """
         hooks = hooks or BrowseHooks()
         text = require_text(token)
-        key = (Action.parse(action).digest(), digest_bytes(text))
+        parsed = Action.parse(action)
+        key = (parsed.digest(), digest_bytes(text))
         with self._lock:
             flight = self._flights.get(key)
             mine = flight is None
@@ -145,7 +146,7 @@ class Browsing:
         if not mine:
             return flight.result.result()
         try:
-            result = self._travelled(action, text, flight)
+            result = self._travelled(parsed, (action, text), flight)
         except BaseException as problem:
             flight.result.set_exception(problem)
             raise
@@ -156,12 +157,11 @@ class Browsing:
             with self._lock:
                 self._flights.pop(key, None)
 
-    def _travelled(self, action: bytes, token: bytes, flight: _Flight) -> ActionResult:
+    def _travelled(self, parsed: Action, raw: tuple[bytes, bytes], flight: _Flight) -> ActionResult:
         self._recover_once()
-        parsed = Action.parse(action)
         started = time.monotonic()
         door = self._door(parsed, flight)
-        outcome = travel(door, (action, token), self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
+        outcome = travel(door, raw, self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
         with contextlib.suppress(EnvironmentFailed):  # an extra: without it nothing is counted, and all else goes on

@@ -1,63 +1,21 @@
-"""Chromium can reach its listeners and nothing else, sees nothing of ours, and leaves nothing behind."""
+"""Chromium can reach its listeners and nothing else, and sees nothing of ours."""
 
 import asyncio
 import contextlib
-import json
 import os
-import signal
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from remit.browser.chromium.process import Chromium
-from remit.browser.chromium.program import require_version
-from remit.contracts.browser_config import Browser
 from remit.errors import EnvironmentFailed, Misuse, Reason
-from tests.browser_chromium.conftest import SPKI, Running, Stage, until
-from tests.browser_chromium.site import Site
+from tests.browser_chromium.conftest import Running, Stage
+from tests.browser_chromium.processes import command_of, family_of, status_of
 
 TEMPORARY = Path("/tmp")  # noqa: S108 - where Playwright leaves its folders, and Chromium's own view has another one
 ROOT = Path(__file__).parents[2]
-
-
-def _status(pid: int) -> dict[str, str]:
-    lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-def _family(pid: int) -> list[int]:
-    """The process and all that came from it."""
-    parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                parents[int(name)] = int(_status(int(name))["PPid"])
-            except (OSError, KeyError):
-                continue
-    found, waiting = [], [pid]
-    while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting.extend(child for child, parent in parents.items() if parent == one)
-    return found
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def _are_gone(pids: list[int]) -> bool:
-    return not [pid for pid in pids if b"chrom" in _command(pid)]
 
 
 def test_it_runs_as_nobody_in_namespaces_of_its_own_with_its_own_sandbox(stage: Stage) -> None:
@@ -66,16 +24,16 @@ def test_it_runs_as_nobody_in_namespaces_of_its_own_with_its_own_sandbox(stage: 
     assert stage.chromium.confined
     for name in ("net", "mnt"):
         assert os.readlink(f"/proc/{pid}/ns/{name}") != os.readlink(f"/proc/self/ns/{name}")
-    status = _status(pid)
+    status = status_of(pid)
     assert status["NoNewPrivs"] == "1"
     assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
     if os.geteuid() == 0:
         assert status["Uid"].split() == ["65534"] * 4
         assert status["Groups"] == ""
-    renderers = [one for one in _family(pid) if b"--type=renderer" in _command(one)]
+    renderers = [one for one in family_of(pid) if b"--type=renderer" in command_of(one)]
     assert renderers
-    assert {_status(one)["Seccomp"] for one in renderers} == {"2"}
-    assert b"--no-sandbox" not in _command(pid)
+    assert {status_of(one)["Seccomp"] for one in renderers} == {"2"}
+    assert b"--no-sandbox" not in command_of(pid)
 
 
 def _open_files(pid: int) -> list[str]:
@@ -92,7 +50,7 @@ def test_of_its_descriptors_none_is_the_hosts(running: Running) -> None:
     marked = os.open(running.state.parent, os.O_RDONLY)
     os.set_inheritable(marked, True)
     try:
-        seen = {pid: _open_files(pid) for pid in _family(running.chromium.pid)}
+        seen = {pid: _open_files(pid) for pid in family_of(running.chromium.pid)}
         assert len(seen[running.chromium.pid]) > 3
         for paths in seen.values():
             assert not [path for path in paths if path.startswith(str(running.state.parent))]
@@ -236,245 +194,3 @@ def test_two_sessions_share_nothing(running: Running) -> None:
     finally:
         first.close()
         second.close()
-
-
-# --- how it ends -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def state() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="remit-chromium-", dir="/var/tmp") as folder:
-        yield Path(folder) / "state"
-
-
-@pytest.fixture
-def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary files go meanwhile: what is left in there is ours."""
-    with tempfile.TemporaryDirectory(prefix="remit-left-", dir=TEMPORARY) as folder:
-        Path(folder).chmod(0o711)  # Chromium's user must get to its profile
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(tempfile, "tempdir", None)
-        yield Path(folder)
-
-
-def test_nothing_is_left_after_close(state: Path, temporary: Path) -> None:
-    (state / "run").mkdir(parents=True)
-    (state / "run" / "door").touch()  # as a host leaves it that was killed while it started
-
-    async def work() -> list[int]:
-        chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki=SPKI)
-        family = _family(chromium.pid)
-        assert len(family) > 2
-        await chromium.close()
-        assert chromium.closed.is_set()
-        with pytest.raises(EnvironmentFailed):
-            await chromium.open_session(1)
-        await chromium.close()
-        await until(lambda: _are_gone(family))
-        return family
-
-    assert asyncio.run(work())
-    assert os.listdir(state / "run") == []
-    assert os.listdir(temporary) == []
-
-
-def test_that_it_was_killed_is_noticed_at_once(state: Path) -> None:
-    async def work() -> None:
-        chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki=SPKI)
-        family = _family(chromium.pid)
-        port, listener = chromium.take_listener()
-        listener.close()
-        session = await chromium.open_session(port)
-        os.kill(chromium.pid, signal.SIGKILL)
-        await asyncio.wait_for(chromium.closed.wait(), 2)
-        with pytest.raises(EnvironmentFailed):
-            await session.navigate("http://a.test/", 5)
-        await session.close()
-        await chromium.close()
-        await until(lambda: _are_gone(family))
-
-    asyncio.run(work())
-
-
-HOST = """
-import asyncio, sys
-from pathlib import Path
-from remit.browser.chromium.process import Chromium
-from remit.contracts.browser_config import Browser
-async def main():
-    state = Path(sys.argv[1])
-    chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki="x")
-    print(chromium.pid, flush=True)
-    await chromium.closed.wait()
-asyncio.run(main())
-"""
-
-
-def test_it_ends_when_its_host_is_killed(state: Path, temporary: Path) -> None:
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    with subprocess.Popen([sys.executable, "-c", HOST, state], stdout=subprocess.PIPE, env=environ) as host:
-        assert host.stdout is not None
-        pid = int(host.stdout.readline())
-        family = _family(pid)
-        host.kill()
-    asyncio.run(until(lambda: _are_gone(family)))
-    asyncio.run(until(lambda: os.listdir(temporary) == []))
-
-
-AS_NOBODY = """
-import asyncio, json, os, sys
-from pathlib import Path
-from remit.browser.chromium.process import Chromium
-from remit.contracts.browser_config import Browser
-from remit.errors import RemitError
-from tests.browser_chromium.site import Site
-async def main(folder, **more):
-    state = folder / "state"
-    site = Site()
-    site.put("a.test/", "<title>hi</title>")
-    chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki="x", **more)
-    (state / "key").write_text("secret")
-    port, listener = chromium.take_listener()
-    await site.serve(listener)
-    session = await chromium.open_session(port)
-    landed = await session.navigate("http://a.test/", 10)
-    process = Path(f"/proc/{chromium.pid}")
-    told = {"title": landed.title, "confined": chromium.confined,
-        "apart": {name: os.readlink(process / "ns" / name) != os.readlink(f"/proc/self/ns/{name}")
-                  for name in ("net", "user", "mnt")},
-        "mounts": (process / "mountinfo").read_text(), "status": (process / "status").read_text()}
-    await chromium.close()
-    return told
-async def say(*words, **more):
-    try:
-        print(json.dumps(await main(*words, **more)))
-    except RemitError as problem:
-        print(json.dumps({"reason": problem.reason, "problem": str(problem)}))
-"""
-
-
-WITHOUT_NETWORKS = """
-import ctypes, os
-ctypes.CDLL(None).unshare(0x10000000)
-open("/proc/self/uid_map", "w").write(f"65534 65534 1")
-open("/proc/sys/user/max_net_namespaces", "w").write("0")
-"""
-"""Limits of a user namespace are set by whoever made it."""
-
-
-def _nobody_can_run(interpreter: str) -> bool:
-    words = [interpreter, "-I", "-c", ""]
-    try:
-        done = subprocess.run(
-            words, cwd="/", capture_output=True, check=False, user=65534, group=65534, extra_groups=[]
-        )
-    except OSError:
-        return False
-    return done.returncode == 0
-
-
-def _run_as_nobody(folder: Path, how: str, before: str = "") -> dict[str, Any]:
-    """In an interpreter that nobody may run: ours may lie in a closed folder."""
-    paths = [str(ROOT / "src"), str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))]
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(paths), "HOME": str(folder)}
-    interpreter = next(filter(_nobody_can_run, (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}")), None)
-    if interpreter is None:
-        pytest.skip("no Python of this version that nobody can run")
-    program = f"{before}{AS_NOBODY}\nasyncio.run({how})"
-    done = subprocess.run(
-        [interpreter, "-c", program, folder],
-        env=environ,
-        cwd="/",
-        stdout=subprocess.PIPE,
-        check=True,
-        user=65534,
-        group=65534,
-        extra_groups=[],
-    )
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
-
-
-@pytest.fixture
-def nobodys_folder() -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can be somebody else")
-    with tempfile.TemporaryDirectory(prefix="remit-chromium-", dir="/var/tmp") as folder:
-        os.chown(folder, 65534, 65534)
-        yield Path(folder)
-
-
-def test_an_ordinary_user_has_it_confined_as_well(nobodys_folder: Path) -> None:
-    told = _run_as_nobody(nobodys_folder, "say(Path(sys.argv[1]))")
-    assert "problem" not in told
-    assert (told["title"], told["confined"]) == ("hi", True)
-    assert told["apart"] == {"net": True, "user": True, "mnt": True}
-    # Its state is hidden with the folder around it.
-    assert [line for line in told["mounts"].splitlines() if " /var/tmp " in line and "tmpfs" in line]
-    status = dict(line.split(":\t", 1) for line in told["status"].splitlines() if ":\t" in line)
-    assert int(status["CapEff"], 16) == 0
-    assert status["NoNewPrivs"] == "1"
-
-
-def test_where_there_can_be_no_namespace_it_is_not_started(nobodys_folder: Path) -> None:
-    told = _run_as_nobody(nobodys_folder, "say(Path(sys.argv[1]))", WITHOUT_NETWORKS)
-    assert told["reason"] == "sandbox_unavailable"
-    assert "could not make a user and a network namespace" in told["problem"]
-    assert "sandbox: unsafe-none" in told["problem"]
-
-
-def test_without_confinement_it_says_so_and_its_folder_is_removed(state: Path, temporary: Path) -> None:
-    async def work() -> None:
-        chromium = await Chromium.launch(Browser(), run_folder=state, hidden=[state], spki=SPKI, unsafe=True)
-        assert not chromium.confined
-        assert [name for name in os.listdir(temporary) if name.startswith("remit-browser-")]
-        assert os.readlink(f"/proc/{chromium.pid}/ns/net") == os.readlink("/proc/self/ns/net")
-        assert b"--no-sandbox" not in _command(chromium.pid)
-        port, listener = chromium.take_listener()
-        site = Site()
-        site.put("a.test/", "<title>hi</title>")
-        await site.serve(listener)
-        session = await chromium.open_session(port)
-        assert (await session.navigate("http://a.test/", 10)).title == "hi"
-        await site.close()
-        await chromium.close()
-
-    asyncio.run(work())
-    assert os.listdir(temporary) == []
-
-
-# --- what can be wrong with it ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "config, search_path, problem",
-    [
-        (Browser(), "", "there is no Chromium on this machine"),
-        (Browser(), "relative/bin", "there is no Chromium on this machine"),
-        (Browser(executable="/nonexistent/chromium"), "", "is not a program that can be run"),
-        (Browser(executable="/bin/false"), "", "did not start"),
-        (Browser(user="no-such-user"), "/usr/bin", "is not a user of this machine"),
-        (Browser(user="root"), "/usr/bin", "is root, as whom no browser is run"),
-    ],
-)
-def test_what_is_wrong_is_told(state: Path, config: Browser, search_path: str, problem: str) -> None:
-    if config.user is not None and os.geteuid() != 0:
-        pytest.skip("an ordinary user does not change whom it runs as")
-    launch = Chromium.launch(config, run_folder=state, hidden=[state], spki=SPKI, search_path=search_path)
-    with pytest.raises(EnvironmentFailed, match=problem) as failed:
-        asyncio.run(launch)
-    assert failed.value.next_step
-
-
-def test_a_chromium_that_is_too_old_is_refused() -> None:
-    require_version("150.0.1")
-    for version in ("119.9", "", "x"):
-        with pytest.raises(EnvironmentFailed, match="too old"):
-            require_version(version)
-
-
-def test_a_chromium_inside_of_what_is_hidden_is_told(state: Path) -> None:
-    launch = Chromium.launch(Browser(), run_folder=state, hidden=[Path("/usr")], spki=SPKI)
-    with pytest.raises(EnvironmentFailed, match="in which Chromium itself lies") as failed:
-        asyncio.run(launch)
-    assert failed.value.reason is Reason.SANDBOX_UNAVAILABLE

@@ -34,7 +34,7 @@ FILES: Final = {
     "read its own memory": 'open("/proc/self/mem", "rb").close()',
     "read its own map": 'open("/proc/self/maps").read()',
     "list its descriptors": 'os.listdir("/proc/self/fd")',
-    "go through its root": 'open("/proc/self/root/etc/passwd").read()',
+    "go through its root": 'open("/proc/self/" + "root/etc/passwd").read()',
     "go through its folder": 'open("/proc/self/cwd/../outside/secret.txt").read()',
     "read of its parent": 'open(f"/proc/{os.getppid()}/cmdline").read()',
     "list the processes": 'os.listdir("/proc")',
