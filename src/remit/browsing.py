@@ -11,23 +11,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from remit.approval.approvals import Approvals
 from remit.authority.tokens import Token
-from remit.browser.gate import Fate, Held
+from remit.browser.held import Fate, Held
 from remit.browser.previewing import Context
 from remit.canonical import digest_bytes
-from remit.contracts.browser import Action, ActionResult, Approval
+from remit.contracts.browser import Action, ActionResult
 from remit.contracts.config import SystemConfig
 from remit.doors.browser import BrowserDoor, require_text
+from remit.doors.browser_cut_short import RequestFate, requests_of
+from remit.doors.browser_flights import BrowseHooks, Flight, Flights
 from remit.doors.browser_papers import RequestOutcome
 from remit.doors.browser_request import HeldRequestDoor
 from remit.doors.browser_retry import Retries, Sleep
 from remit.doors.browser_terms import BrowserWorld, TokenBook
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.append import Ledger
 from remit.ledger.entry import Event
@@ -43,50 +43,6 @@ if TYPE_CHECKING:
 
 END_SECONDS: Final = 15.0
 _LOG: Final = logging.getLogger("remit.browsing")
-
-
-@dataclass(frozen=True)
-class BrowseHooks:
-    """What a caller wants to hear of an action while it travels."""
-
-    on_refusal: Callable[[Refused], None] = lambda _: None
-    """Nothing was claimed or done."""
-    on_stored: Callable[[], None] = lambda: None
-    """The result is of an earlier call."""
-    on_waiting: Callable[[Approval], None] = lambda _: None
-    """A person has to answer this before the action can go on."""
-
-
-@dataclass(eq=False)
-class _Flight:
-    """An action at work, and everybody who waits for it: the same action again joins it."""
-
-    result: "Future[ActionResult]" = field(default_factory=Future)
-    hooks: list[BrowseHooks] = field(default_factory=list)
-    waiting: list[Approval] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def tell(self, approval: Approval) -> None:
-        with self.lock:
-            self.waiting.append(approval)
-            listeners = list(self.hooks)
-        for each in listeners:
-            each.on_waiting(approval)
-
-    def refuse(self, problem: Refused) -> None:
-        for each in self.hooks:
-            each.on_refusal(problem)
-
-    def found_stored(self) -> None:
-        for each in self.hooks:
-            each.on_stored()
-
-    def join(self, hooks: BrowseHooks) -> None:
-        with self.lock:
-            self.hooks.append(hooks)
-            known = list(self.waiting)
-        for approval in known:
-            hooks.on_waiting(approval)
 
 
 class Browsing:
@@ -111,7 +67,7 @@ class Browsing:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._world: World | None = None
-        self._flights: dict[tuple[str, str], _Flight] = {}
+        self._flights = Flights()
         self._recovered = False
         self._is_closing = False
 
@@ -137,16 +93,12 @@ class Browsing:
         text = require_text(token)
         parsed = Action.parse(action)
         key = (parsed.digest(), digest_bytes(text))
-        with self._lock:
-            flight = self._flights.get(key)
-            mine = flight is None
-            if flight is None:
-                flight = self._flights[key] = _Flight()
-        flight.join(hooks)
-        if not mine:
+        flight, is_mine = self._flights.take_off(*key)
+        flight.join(hooks, lambda approval_id: self._approvals().show(approval_id))
+        if not is_mine:
             return flight.result.result()
         try:
-            result = self._travelled(parsed, (action, text), flight)
+            result = self._travelled(parsed, key[0], (action, text), flight)
         except BaseException as problem:
             flight.result.set_exception(problem)
             raise
@@ -154,13 +106,12 @@ class Browsing:
             flight.result.set_result(result)
             return result
         finally:
-            with self._lock:
-                self._flights.pop(key, None)
+            self._flights.land(*key)
 
-    def _travelled(self, parsed: Action, raw: tuple[bytes, bytes], flight: _Flight) -> ActionResult:
+    def _travelled(self, parsed: Action, name: str, raw: tuple[bytes, bytes], flight: Flight) -> ActionResult:
         self._recover_once()
         started = time.monotonic()
-        door = self._door(parsed, flight)
+        door = self._door(parsed, flight, functools.partial(self._flights.require_only, name, flight))
         outcome = travel(door, raw, self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
@@ -176,7 +127,7 @@ class Browsing:
         self._approvals().void_orphans()
         named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
         requests = recover(HeldRequestDoor(self._tokens(), self._approvals()), self._site(), **named)
-        actions = recover(self._door(None, _Flight()), self._site(), **named)
+        actions = recover(self._door(None, Flight()), self._site(), **named)
         remove_stale_locks(self._state.hosts)
         return [*requests, *actions]
 
@@ -185,7 +136,7 @@ class Browsing:
         with self._lock:
             self._is_closing = True
             world = self._world
-            flights = [flight.result for flight in self._flights.values()]
+        flights = self._flights.results()
         if world is None:
             return
         try:
@@ -197,7 +148,9 @@ class Browsing:
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
-    def _door(self, action: Action | None, flight: _Flight) -> BrowserDoor:
+    def _door(
+        self, action: Action | None, flight: Flight, require_only: Callable[[], None] = lambda: None
+    ) -> BrowserDoor:
         return BrowserDoor(
             self._tokens(),
             self._approvals(),
@@ -206,7 +159,13 @@ class Browsing:
             self._config().policies.currency,
             self._clock,
             on_waiting=flight.tell,
+            require_only=require_only,
+            requests_of=self._requests_of,
         )
+
+    def _requests_of(self, action_id: str) -> list[RequestFate]:
+        with self._ledger().store.reading() as connection:
+            return requests_of(connection, action_id)
 
     def _started(self) -> BrowserWorld:
         with self._lock:
@@ -235,7 +194,8 @@ class Browsing:
 
     def _travel_held(self, tab: "Tab", held: Held, context: Context, picture: str | None) -> Fate:
         """One held request, down the road. In a thread of its own."""
-        flight = self._flights.get((held.cause.action.digest(), tab.token.digest))
+        # Nobody waits for what the page asks for by itself.
+        flight = None if held.by_itself else self._flights.find(held.cause.action.digest(), tab.token.digest)
         problems: list[RemitError] = []
         door = HeldRequestDoor(
             self._tokens(),
@@ -244,6 +204,7 @@ class Browsing:
             tab.token,
             context,
             picture,
+            self._config().policies.currency,
             on_waiting=flight.tell if flight is not None else lambda _: None,
             on_problem=problems.append,
         )

@@ -72,6 +72,7 @@ class Reason(StrEnum):
     APPROVAL_DENIED = "approval_denied"
     APPROVAL_TIMEOUT = "approval_timeout"
     ELEMENT_MISSING = "element_missing"
+    PAGE_CHANGED = "page_changed"
     FATE_UNKNOWN = "fate_unknown"
     # the way back
     BACKUP_DAMAGED = "backup_damaged"
@@ -142,6 +143,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.APPROVAL_DENIED: "a person was asked and said no, or the question can no longer be answered",
     Reason.APPROVAL_TIMEOUT: "a person was asked and did not answer in time",
     Reason.ELEMENT_MISSING: "the page has no such element, or more than one, or another one covers it",
+    Reason.PAGE_CHANGED: "the browser is at another page than the action names, or that page is not as it was",
     Reason.FATE_UNKNOWN: "a request was sent, and whether the server acted on it is not known; it is not sent again",
     Reason.BACKUP_DAMAGED: "a backup is not what was kept, so nothing was restored",
     Reason.BACKUP_MISSING: "a backup is gone, so nothing was restored",

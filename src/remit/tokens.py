@@ -155,7 +155,7 @@ class Tokens:
         def work(batch: Batch) -> None:
             if revoked_since(batch.store, self._tenant_id, whole) is not None:
                 return
-            voided = self._approvals().void_of_token(batch, whole)
+            voided = self._approvals().void_of_token(batch, whole, actor)
             payload = {"jti": whole, "reason": why, "approvals_voided": voided}
             entry = batch.append(Event(self._tenant_id, REVOKED_KIND, whole, payload, actor=actor))
             insert_revocation(batch.store, self._tenant_id, whole, entry.created_at, actor, why, entry.seq)
@@ -172,13 +172,14 @@ class Tokens:
         with self._ledger().store.reading() as connection:
             if was_used(connection, self._tenant_id, jti):
                 return jti
-        fitting = [row.jti for row in self.listed() if len(jti) >= SHORTEST_PREFIX and row.jti.startswith(jti)]
+        rows = [row for row in self.listed() if len(jti) >= SHORTEST_PREFIX and row.jti.startswith(jti)]
+        fitting = [row.jti for row in rows if not row.revoked_at] or [row.jti for row in rows]
         if len(fitting) > 1 and jti not in fitting:
             raise Refused(
                 Reason.MALFORMED,
                 "more than one token begins like this",
-                where=jti,
-                next_step="Give more of its id: remit token list",
+                where=f"token {jti}",
+                next_step=f"Give the whole id: {', '.join(fitting[:4])}{', and more' if len(fitting) > 4 else ''}.",
             )
         return fitting[0] if len(fitting) == 1 else jti
 

@@ -260,7 +260,7 @@ class Workspace:
         has answered, and this call waits for it: `on_waiting` is told what to answer (`approvals.decide`).
         `on_refusal` is told when nothing was claimed or done; `on_stored`, when it is the result of an earlier call.
         """
-        from remit.browsing import BrowseHooks
+        from remit.doors.browser_flights import BrowseHooks
 
         return self.browsing.browse(action, token, BrowseHooks(on_refusal, on_stored, on_waiting))
 

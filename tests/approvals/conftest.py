@@ -54,6 +54,9 @@ class Desk:
     def yes(self, approval_id: str) -> Approval:
         return self.approvals.decide(approval_id, approved=True, who=ADA)
 
+    def no(self, approval_id: str) -> Approval:
+        return self.approvals.decide(approval_id, approved=False, who=ADA)
+
     def use(self, approval_id: str, **changes: str) -> Approval:
         fitting = {"request_digest": digest_of("b"), "action_digest": digest_of("a"), "token_jti": "token-1"}
 

@@ -272,11 +272,69 @@ def test_approval_013_an_id_that_is_guessed_names_nothing(desk: Desk, given: str
     assert refused(desk.yes, given).reason is Reason.STATE_MISSING
 
 
-def test_a_beginning_that_fits_two_questions_is_refused(desk: Desk) -> None:
+def test_a_beginning_that_fits_two_questions_is_refused_and_both_are_named(desk: Desk) -> None:
     first, second = desk.ask(1).approval_id, desk.ask(2).approval_id
-    shared = next(first[:end] for end in range(36, 3, -1) if second.startswith(first[:end]))
-    assert "more than one" in refused(desk.yes, shared).what
+    shared = alike(first, second)
+    for work in (desk.yes, desk.no):
+        problem = refused(work, shared)
+        assert "more than one" in problem.what
+        assert f"{first} (waits)" in problem.next_step
+        assert f"{second} (waits)" in problem.next_step
     assert {desk.state(first), desk.state(second)} == {"PENDING"}
+
+
+def test_a_yes_by_a_beginning_never_goes_to_a_question_that_took_the_place_of_another(desk: Desk) -> None:
+    """The one that the person read was given up, and the agent has put another in the same second."""
+    read, exchanged = desk.ask(1).approval_id, desk.ask(2).approval_id
+    shared = alike(read, exchanged)
+    desk.approvals.void([read], "the page is gone")
+    problem = refused(desk.yes, shared)
+    assert f"{exchanged} (waits), {read} (void)" in problem.next_step
+    assert desk.state(exchanged) == "PENDING"
+    assert desk.no(shared).approval_id == exchanged
+
+
+def test_a_question_of_a_revoked_token_says_who_revoked_it(desk: Desk) -> None:
+    asked = desk.ask()
+    desk.world.ledger.transact(lambda batch: desk.approvals.void_of_token(batch, "token-1", "os:bob"))
+    assert "the token was revoked by os:bob" in refused(desk.yes, asked.approval_id).what
+
+
+def alike(first: str, second: str) -> str:
+    """As much of the two as is the same: ids begin with the time."""
+    return next(first[:end] for end in range(36, 3, -1) if second.startswith(first[:end]))
+
+
+CLOSED = {
+    "approved": ("approved by os:ada at 20", "To stop what has not been sent yet: remit token revoke token-1"),
+    "used": ("approved by os:ada at 20", "remit ledger show --correlation action-1"),
+    "denied": ("denied by os:ada at 20", "ask anew"),
+    "expired": ("nobody answered until 20", "ask anew"),
+    "unused": ("approved by os:ada at 20", "ask anew"),
+    "void": ("void since 20", "ask anew"),
+}
+
+
+@pytest.mark.parametrize("how", CLOSED)
+def test_a_question_that_is_closed_says_how_when_by_whom_and_what_to_do(desk: Desk, how: str) -> None:
+    name = desk.ask().approval_id
+    if how in {"approved", "used", "unused"}:
+        desk.yes(name)
+    if how == "used":
+        desk.use(name)
+    if how == "denied":
+        desk.no(name)
+    if how == "void":
+        desk.approvals.void([name], "the page is gone")
+    if how in {"expired", "unused"}:
+        desk.world.clock.now += LATE
+        desk.approvals.expire_due()
+    said, advice = CLOSED[how]
+    problem = refused(desk.no, name)
+    assert problem.reason is Reason.TRANSITION_INVALID
+    assert said in problem.what
+    assert advice in problem.next_step
+    assert ("the page is gone" in problem.what) is (how == "void")
 
 
 @pytest.mark.parametrize("state", ["PENDING", "APPROVED", "DENIED"])

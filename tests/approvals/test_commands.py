@@ -9,12 +9,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
-from remit.cli.approval_view import render_approval, render_left, render_url
+from remit.cli.approval_view import kind_of, render_approval, render_left, render_url
+from remit.cli.approvals import approvals as approvals_command
+from remit.cli.approvals import ask_until_clear
+from remit.cli.offering import complete_question
 from remit.contracts.browser import Approval, HTTPPreview
+from remit.errors import Refused
 from remit.workspace import Workspace
-from tests.approvals.conftest import PREVIEW, question
+from tests.approvals.conftest import ADA, PREVIEW, question
 from tests.cli.conftest import Remit, remit
 
 __all__ = ["remit"]
@@ -52,7 +58,8 @@ def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
     assert yes.document["decidedBy"].endswith(" (Ada)")
     again = remit("approvals", "deny", first.approval_id)
     assert again.code == 2
-    assert "this question is closed: it is APPROVED by os:" in again.err
+    assert "this question is closed: it was approved by os:" in again.err
+    assert "(as agreed)" in again.err
     no = remit("approvals", "deny", second.approval_id)
     assert "is not sent" in no.out
     everything = remit("approvals", "list", "--all").out
@@ -61,13 +68,62 @@ def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
     assert remit("ledger", "verify").code == 0
 
 
-def test_an_agent_decides_nothing(remit: Remit, workspace: Workspace) -> None:
+def test_an_agent_decides_nothing_and_sees_nobodys_questions(workspace: Workspace) -> None:
     asked = workspace.approvals.ask(question())
-    for verb, variable in (("approve", "REMIT_AGENT"), ("approve", "REMIT_TOKEN"), ("deny", "REMIT_AGENT")):
-        ran = remit("approvals", verb, asked.approval_id, **{variable: "agent-1"})
-        assert ran.code == 2
-        assert "an agent cannot do it" in ran.err
+    place = ["-C", str(workspace.root)]
+    for words in (
+        ["approve", asked.approval_id],
+        ["deny", asked.approval_id],
+        ["list"],
+        ["show", asked.approval_id],
+        [],
+    ):
+        for variable in ("REMIT_AGENT", "REMIT_TOKEN"):
+            environ = {**workspace.environ, variable: "agent-2"}
+            ran = CliRunner().invoke(approvals_command, [*words, *place], env=environ)
+            assert isinstance(ran.exception, Refused), words
+            assert "an agent cannot do it" in ran.exception.what
+            assert ran.output == ""
     assert workspace.approvals.show(asked.approval_id).state == "PENDING"
+
+
+@pytest.mark.parametrize("typed,answer", [("y\n", "True"), ("YES\n", "True"), ("n\n", "False"), ("deny\n", "False")])
+def test_only_an_answer_is_an_answer(typed: str, answer: str) -> None:
+    for before in ("", "\n", "maybe\nyess\n", "s t\n"):
+        ran = CliRunner().invoke(_asking, input=before + typed)
+        assert ran.output.splitlines()[-1] == answer
+        assert ran.output.count("Please answer") == before.count("\n")
+    assert CliRunner().invoke(_asking, input="later\n").output.endswith("None\n")
+
+
+def test_a_terminal_that_is_closed_has_not_said_no() -> None:
+    ran = CliRunner().invoke(_asking, input="what\n")
+    assert ran.exit_code == 1
+    assert "Aborted!" in ran.output
+
+
+@click.command()
+def _asking() -> None:
+    click.echo(repr(ask_until_clear("Send it?")))
+
+
+def test_what_is_offered_to_be_answered_waits_and_nothing_is_offered_to_an_agent(workspace: Workspace) -> None:
+    first, second = workspace.approvals.ask(question(1)), workspace.approvals.ask(question(2))
+    workspace.approvals.decide(first.approval_id, approved=False, who=ADA)
+
+    def offered(verb: str, incomplete: str = "") -> list[str]:
+        command = click.Command(verb)
+        context = click.Context(command, info_name=verb)
+        context.params["directory"] = workspace.root
+        return [item.value for item in complete_question(context, click.Argument(["ID"]), incomplete)]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("REMIT_STATE", workspace.environ["REMIT_STATE"])
+        assert offered("approve") == offered("deny") == [second.approval_id]
+        assert offered("show") == [second.approval_id, first.approval_id]
+        assert offered("show", "ffff") == []
+        patched.setenv("REMIT_AGENT", "agent-1")
+        assert offered("approve") == []
 
 
 def test_waiting_for_questions_needs_a_person_at_a_terminal(remit: Remit, workspace: Workspace) -> None:
@@ -120,12 +176,16 @@ def test_at_a_terminal_each_question_is_shown_as_it_comes_and_answered(workspace
         terminal.until("Send it?")
         assert workspace.approvals.show(first.approval_id).state == "PENDING"
         terminal.type("y\n")
-        terminal.until("APPROVED: the request of agent-1 is sent, once")
-        for answer, said in (("\n", "DENIED"), ("nonsense\n", "DENIED")):
-            asked = workspace.approvals.ask(question(2))
+        terminal.until("Approved: the request of agent-1 is sent, once")
+        asked = workspace.approvals.ask(question(2))
+        for answer in ("\n", "nonsense\n"):
             terminal.until("Send it?")
             terminal.type(answer)
-            terminal.until(f"{said}: the request of agent-1 is not sent ({asked.approval_id})")
+            terminal.until("Please answer with yes")
+            assert workspace.approvals.show(asked.approval_id).state == "PENDING"
+        terminal.until("Send it?")
+        terminal.type("no\n")
+        terminal.until(f"Denied: the request of agent-1 is not sent ({asked.approval_id})")
         later, last = workspace.approvals.ask(question(3)), workspace.approvals.ask(question(4))
         terminal.until("Send it?")
         terminal.type("s\n")
@@ -139,9 +199,9 @@ def test_at_a_terminal_each_question_is_shown_as_it_comes_and_answered(workspace
         os.close(terminal.outer)
 
 
-def shown(**changes: object) -> str:
+def made(**changes: object) -> Approval:
     preview = HTTPPreview.from_tree({**PREVIEW, **changes})
-    approval = Approval.from_tree(
+    return Approval.from_tree(
         {
             "approvalId": "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee",
             "agentId": "agent-1",
@@ -156,7 +216,10 @@ def shown(**changes: object) -> str:
             "state": "PENDING",
         }
     )
-    return render_approval(approval, 60.5)
+
+
+def shown(**changes: object) -> str:
+    return render_approval(made(**changes), 60.5)
 
 
 @pytest.mark.req("VX-07")
@@ -178,5 +241,24 @@ def test_how_much_time_is_left(seconds: float, text: str) -> None:
     assert render_left(seconds) == text
 
 
-def test_typing_a_password_sends_no_request() -> None:
-    assert "request   none https://shop.example/pay" in shown(method=None)
+@pytest.mark.parametrize(
+    "state,text",
+    [
+        ("USED", "approved by os:ada, then used"),
+        ("VOID", "approved by os:ada, then void"),
+        ("DENIED", "denied by os:ada"),
+    ],
+)
+def test_the_state_says_who_answered_and_what_came_after(state: str, text: str) -> None:
+    answered = {"state": state, "decided_by": "os:ada", "decided_at": "2026-01-01T00:01:00Z"}
+    closed = made().model_copy(update=answered)
+    assert f"state     {text} (answered at 2026-01-01T00:01:00Z)" in render_approval(closed, 0)
+
+
+def test_typing_a_password_sends_no_request_and_nobody_says_so() -> None:
+    assert "request   typing at https://shop.example/pay" in shown(method=None)
+    typing, message = made(method=None), made(method=None, url="wss://shop.example/chat")
+    assert "sent, once" not in kind_of(typing).goes_on
+    assert "put into that field" in kind_of(typing).goes_on
+    assert kind_of(message).goes_on == kind_of(made()).goes_on == "is sent, once"
+    assert "message" in kind_of(message).asked

@@ -52,6 +52,12 @@ class Stage:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.running.run(work)
 
+    @property
+    def title(self) -> str:
+        """As it is now."""
+        self.run(self.session.content_hash())
+        return self.session.title
+
     def show(self, body: str, **more: str) -> None:
         """The session's page, from now on."""
         self.site.put("a.test/", body, **more)

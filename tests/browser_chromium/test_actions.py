@@ -21,8 +21,8 @@ FORM = """<title>Order</title><form method=post action=/order>
 def test_navigation_tells_where_it_landed(stage: Stage) -> None:
     stage.site.put("a.test/", "<title>Home</title>")
     landed = stage.run(stage.session.navigate("http://a.test/", 10))
-    assert landed == ("http://a.test/", 200, "Home", True, "")
-    assert (stage.session.url, stage.session.title) == ("http://a.test/", "Home")
+    assert landed == ("http://a.test/", 200, True, "")
+    assert (stage.session.url, stage.title) == ("http://a.test/", "Home")
     assert stage.run(stage.session.navigate("http://a.test/none", 10)).status == 404
 
 
@@ -44,14 +44,23 @@ def test_a_page_that_is_not_answered_in_time_is_told(stage: Stage) -> None:
         stage.run(stage.session.navigate("http://a.test/slow", 0.5))
     assert late.value.reason is Reason.TIMED_OUT
     stage.show("<title>next</title>")
-    assert stage.session.title == "next"
+    assert stage.title == "next"
 
 
 def test_a_part_that_keeps_loading_does_not_keep_the_page(stage: Stage) -> None:
     stage.site.held.add("a.test/slow.png")
     stage.site.put("a.test/", "<title>Home</title><img src=/slow.png>")
     landed = stage.run(stage.session.navigate("http://a.test/", 1.5))
-    assert (landed.title, landed.loaded) == ("Home", False)
+    assert (stage.title, landed.loaded) == ("Home", False)
+
+
+def test_a_page_that_was_to_go_elsewhere_and_may_not_counts_as_loaded(stage: Stage) -> None:
+    stage.site.empty.add("b.test/")
+    stage.site.put("a.test/", "<title>Home</title><script>location = 'http://b.test/'</script><p>never read")
+    landed = stage.run(stage.session.navigate("http://a.test/", 10))
+    assert (landed.url, landed.loaded, stage.title) == ("http://a.test/", True, "Home")
+    assert list(stage.session.pages_asked) == ["http://a.test/", "http://b.test/"]
+    assert stage.run(stage.session.settle(5))
 
 
 def test_a_host_that_refuses_is_told(stage: Stage) -> None:

@@ -1,10 +1,12 @@
 """What a command and the browser host say to each other: whole, bounded, and only among processes of one user."""
 
+import contextlib
 import os
 import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,9 @@ from remit.browser_host.frames import (
     send_frame,
 )
 from remit.browser_host.place import HostPlace, peer_user, require_own_peer
+from remit.browser_host.server import HostServer
+from remit.contracts.browser import ActionResult
+from remit.doors.browser_flights import BrowseHooks
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 
 Pair = tuple[socket.socket, socket.socket]
@@ -130,3 +135,36 @@ def test_there_is_one_host_at_a_time(tmp_path: Path) -> None:
     again = place.lock()
     assert again is not None
     os.close(again)
+
+
+class Ended:
+    """Stands for a browser whose action ended, before (`stored`) or just now."""
+
+    def __init__(self) -> None:
+        self.stored = False
+
+    def browse(self, action: bytes, _: str, hooks: BrowseHooks) -> ActionResult:
+        if self.stored:
+            hooks.on_stored()
+        self.stored = True
+        return ActionResult(action_id=action.decode(), success=True)
+
+
+def asked(server: HostServer, *, listens: bool) -> bool | None:
+    """What is said about whether the result is an earlier one; None if nobody listens."""
+    here, there = socket.socketpair()
+    with here, there:
+        if not listens:
+            here.close()
+            with pytest.raises(BrokenPipeError):
+                server._browse(there, b"a-1", "token")  # noqa: SLF001 - without a process around it
+            return None
+        server._browse(there, b"a-1", "token")  # noqa: SLF001
+        stored: bool = receive_frame(here)["stored"]
+        return stored
+
+
+def test_a_result_that_nobody_has_heard_yet_is_not_called_an_earlier_one() -> None:
+    browsing: Any = Ended()
+    with contextlib.closing(HostServer(browsing, 60)) as server:
+        assert [asked(server, listens=each) for each in (False, False, True, True)] == [None, None, False, True]

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, Fate, Held, Running, SessionGate
+from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, SessionGate
+from remit.browser.held import Fate, Held, Running
 from remit.browser.requests import Answer, Ending, OutgoingRequest, RequestKind
 from remit.contracts.browser import Action
 
@@ -197,6 +198,21 @@ def test_what_the_browser_gives_up_was_not_sent_even_if_the_yes_came_at_that_mom
     run(work)
 
 
+@pytest.mark.req("VX-07")
+@pytest.mark.parametrize("location", ["/next#top", "https://shop.test/next", "next"])
+def test_what_a_server_sends_the_browser_on_to_is_known_as_redirected_once(location: str) -> None:
+    async def work() -> list[str]:
+        stage = Stage()
+        stage.begin()
+        stage.gate.ended(request("POST"), Ending(307, sent=True, location="http://[no address"))
+        stage.gate.ended(request("POST"), Ending(307, sent=True, location=location))
+        for number in range(2):
+            await stage.gate.judge(request("POST", "https://shop.test/next", number=number))
+        return [held.redirected_from for held in stage.held]
+
+    assert run(work) == ["https://shop.test/x", ""]
+
+
 @pytest.mark.req("VX-12")
 def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> None:
     async def work() -> None:
@@ -246,3 +262,70 @@ def test_what_opens_a_window_of_its_own_is_turned_away() -> None:
         return answer, stage.held, [each.why for each in running.turned_away]
 
     assert run(work) == (Answer.DROP, [], ["it is for a window of its own, which is not opened"])
+
+
+@pytest.mark.req("VX-09")
+@pytest.mark.parametrize(
+    "kind, is_over, by_itself",
+    [("navigate", False, True), ("snapshot", False, True), ("click", False, False), ("click", True, True)],
+)
+def test_what_no_action_of_the_agent_asks_for_is_the_pages_own(kind: str, is_over: bool, by_itself: bool) -> None:  # noqa: FBT001
+    async def work() -> bool:
+        stage = Stage()
+        stage.begin(kind).finished = is_over
+        await stage.gate.judge(request("POST"))
+        return stage.held[0].by_itself
+
+    assert run(work) is by_itself
+
+
+@pytest.mark.req("VX-09")
+@pytest.mark.parametrize(
+    "is_closed, goes_on, why",
+    [
+        (False, False, "the page gave the request up"),
+        (False, True, "the page it came from is gone"),
+        (True, True, "its browser session has ended"),
+    ],
+)
+def test_it_is_told_why_a_request_was_given_up(is_closed: bool, goes_on: bool, why: str) -> None:  # noqa: FBT001
+    async def work() -> str:
+        stage = Stage()
+        stage.begin()
+        await stage.gate.judge(request("POST"))
+        if goes_on:
+            await stage.gate.judge(request(number=2, goes=True))
+        stage.gate.closed = is_closed
+        return stage.gate.why_given_up(stage.held[0])
+
+    assert run(work) == why
+
+
+@pytest.mark.req("VX-09")
+def test_an_action_waits_for_its_own_questions_until_they_are_answered() -> None:
+    async def work() -> list[str | None]:
+        stage = Stage(answer=None)
+        told: list[str | None] = []
+
+        def note() -> None:
+            held = stage.gate.keeps_waiting
+            told.append(None if held is None else held.approval_id)
+
+        running = stage.begin()
+        judging = asyncio.ensure_future(stage.gate.judge(request("POST")))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        note()
+        stage.held[0].put("q-1")
+        await running.questions_put(5)
+        note()
+        stage.held[0].by_itself = True
+        note()
+        stage.held[0].by_itself = False
+        stage.held[0].release()
+        await judging
+        note()
+        stage.held[0].done.set_result(Fate())
+        return told
+
+    assert run(work) == [None, "q-1", None, None]

@@ -96,7 +96,7 @@ def test_json_is_flattened_and_a_secret_named_by_its_sibling_is_masked() -> None
 
 def test_json_that_two_readers_read_differently_is_shown_as_text() -> None:
     body = b'{"amount": 1, "amount": 1000}'
-    assert fields_of("application/json", "", body) == (Field("(text)", body.decode()),)
+    assert fields_of("application/json", "", body) == (Field("(text)", body.decode(), is_ours=True),)
 
 
 def test_a_file_in_a_form_is_shown_by_name_size_and_digest() -> None:
@@ -119,14 +119,14 @@ def test_a_file_in_a_form_is_shown_by_name_size_and_digest() -> None:
     ],
 )
 def test_parts_that_are_not_plainly_parted_are_shown_whole(body: bytes) -> None:
-    assert fields_of("multipart/form-data; boundary=B", "", body) == (Field("(text)", body.decode()),)
+    assert fields_of("multipart/form-data; boundary=B", "", body) == (Field("(text)", body.decode(), is_ours=True),)
 
 
 def test_bytes_and_encoded_bodies_are_shown_by_size_and_digest() -> None:
     body = b"\xff\xfe\x00"
     told = f"3 bytes, sha256:{sha256(body).hexdigest()}"
-    assert fields_of("application/octet-stream", "", body) == (Field("(bytes)", told),)
-    assert fields_of(FORM, "gzip", body) == (Field("(gzip)", told),)
+    assert fields_of("application/octet-stream", "", body) == (Field("(bytes)", told, is_ours=True),)
+    assert fields_of(FORM, "gzip", body) == (Field("(gzip)", told, is_ours=True),)
 
 
 def test_what_is_not_shown_says_so() -> None:
@@ -139,6 +139,16 @@ def test_what_is_not_shown_says_so() -> None:
     )
     long = shown(outgoing(b"text=" + b"a" * 5_000)).body.preview["text"]
     assert long.endswith("... (3,000 more characters, not shown)")
+
+
+def test_a_field_cannot_take_the_place_of_what_we_say() -> None:
+    many = {f"f{n}": "x" * 300 for n in range(400)}
+    preview = shown(outgoing(urlencode({"(not shown)": "nothing", '"(not shown)"': "really", **many}).encode()))
+    assert " more fields; the whole body: " in preview.body.preview["(not shown)"]
+    assert preview.body.preview['"(not shown)"'] == "nothing"
+    assert preview.body.preview['"(not shown)"#2'] == "really"
+    assert shown(outgoing(b"(text)=mine")).body.preview == {'"(text)"': "mine"}
+    assert shown(outgoing(b"mine", "text/plain")).body.preview == {"(text)": "mine"}
 
 
 def test_a_page_cannot_keep_us_busy_with_a_body_that_nobody_could_read() -> None:
@@ -197,9 +207,13 @@ def test_the_effect_is_told_from_the_request_and_not_from_what_somebody_says() -
     ).estimated_effect
     assert told == (
         "Sends 1 field at pay.test: POST /x. It is not encrypted on its way. It goes to another host than the page that"
-        " is shown, shop.test. No action was running: the page sent it by itself. The agent declares a price of 5.00"
-        " EUR. The request agrees: amount = 5.00."
+        " is shown, shop.test. The page asked for this by itself; it is not the agent's action. The agent declares a"
+        " price of 5.00 EUR. The request agrees: amount = 5.00."
     )
+    redirected = Context(page=URL, redirected_from="https://shop.test/go?token=abcdefghijklmnopqrstuvwxyz")
+    told = shown(outgoing(b"total=79.90&a=1"), redirected).estimated_effect
+    assert "It comes after a redirect from https://shop.test/go?token=...wxyz." in told
+    assert "It names a price (total = 79.90), and the agent does not call it a purchase." in told
     silent = shown(outgoing(b"a=1"), Context(action=action, page=URL)).estimated_effect
     assert silent.endswith("Neither the request nor the page names one that could be compared: look closely.")
     socket = outgoing(method="GET", kind="websocket", url="wss://shop.test/live")

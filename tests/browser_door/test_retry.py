@@ -2,6 +2,7 @@
 
 import pytest
 
+from remit.browser.chromium.words import NeverFound
 from remit.doors.browser_retry import Retries, is_retryable, pause_before
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 
@@ -56,6 +57,11 @@ def test_no_other_error_is_tried_again(reason: Reason) -> None:
     for kind in (Refused, EnvironmentFailed):
         problem = kind(reason, "no", where="browser.click")
         assert trying([problem]) == (problem, [], [])
+
+
+def test_an_element_that_cannot_ever_be_found_is_looked_for_once() -> None:
+    wrong = NeverFound(Reason.ELEMENT_MISSING, "not a selector")
+    assert trying([wrong]) == (wrong, [], [])
 
 
 def test_the_tries_of_all_steps_of_an_action_are_counted_together() -> None:

@@ -208,4 +208,6 @@ async def open_way(
         finally:
             await serving.close()
             for client in way.clients:
+                # One that has not read everything would wait half a minute for a polite end.
+                client.writer.transport.abort()
                 await client.close()

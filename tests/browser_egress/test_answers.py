@@ -50,6 +50,19 @@ def test_answer_comes_back_whole_and_another_request_can_follow(
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("status, told", [(307, "/next"), (200, "")])
+def test_where_a_redirect_leads_is_told(site: Site, status: int, told: str) -> None:
+    head = f"HTTP/1.1 {status} OK\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
+    site.routes["/"] = Reply(raw=head.encode())
+
+    async def scenario() -> None:
+        async with open_way(site) as way:
+            await (await way.connect()).ask(way.plain("POST", "/"), "POST")
+            assert way.gate.endings[0][1].location == told
+
+    asyncio.run(scenario())
+
+
 def test_answer_that_is_read_slowly_arrives_whole(site: Site) -> None:
     big = bytes(range(256)) * 40_000
     site.routes["/big"] = Reply(200, big)

@@ -189,6 +189,17 @@ def test_place_that_the_gate_refuses_is_not_even_looked_up(site: Site, *, tls: b
     asyncio.run(scenario())
 
 
+def test_page_that_may_not_be_gone_to_leaves_the_browser_where_it_is(site: Site) -> None:
+    async def scenario() -> None:
+        gate = RecordingGate(refuses=lambda *_: "the token does not allow this host")
+        async with open_way(site, gate, resolve=never) as way:
+            got = await (await way.connect()).ask(way.plain("GET", "/", "Upgrade-Insecure-Requests: 1"))
+            assert (got.status, got.header("x-remit"), got.body) == (204, "refused", b"")
+            assert gate.turned_away[0][2] == "the token does not allow this host"
+
+    asyncio.run(scenario())
+
+
 def test_port_that_is_not_configured_is_refused(site: Site) -> None:
     async def scenario() -> None:
         async with open_way(site, resolve=never, ports=(443,)) as way:

@@ -154,7 +154,6 @@ def test_parts_of_a_message_are_shown_and_sent_as_one(site: Site) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.long
 def test_large_message_arrives_whole(site: Site) -> None:
     payload = os.urandom(300_000)
 

@@ -17,6 +17,7 @@ from remit.approval.people import Person
 from remit.authority.tokens import Wish
 from remit.browser.requests import OutgoingRequest, RequestKind
 from remit.contracts.browser import ActionResult, Approval, TokenConstraints
+from remit.contracts.browser_output import ActionOutput
 from remit.errors import Refused
 from remit.founding import initialise
 from remit.policy.browser import CAPABILITY_OF
@@ -98,6 +99,8 @@ class Place:
         )
         for thread in threads:
             thread.join()
+        if result.output is not None:
+            ActionOutput.from_tree(result.output)  # all that it says is published
         return result
 
     def _answered(self, answer: Answer, approval: Approval) -> None:

@@ -3,16 +3,21 @@
 import os
 import signal
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from remit.browser.gate import Held
+from remit.browser.held import Held
+from remit.cli.meaning import render_meaning
 from remit.contracts.browser import Approval
+from remit.contracts.browser_output import ActionOutput
+from remit.doors.browser_flights import BrowseHooks
 from remit.errors import Reason, Refused
+from remit.ledger.entry import COLUMNS, Entry
 from tests.browser_road.place import SOMEBODY, Place, approve, deny
-from tests.browser_site import Reply
+from tests.browser_site import Reply, redirect
 
 FORM = '<form method="post" action="/act"><input name="item" value="42"><button id="go">Pay now</button></form>'
 LOGIN = (
@@ -78,6 +83,13 @@ def test_a_yes_that_comes_after_the_token_was_revoked_sends_nothing(place: Place
     assert place.site.posts() == []
 
 
+BECAUSE = {"approved_by": "os:somebody", "reason": "as agreed"}
+
+
+def approve_because(place: Place, approval: Approval) -> None:
+    place.workspace.approvals.decide(approval.approval_id, approved=True, who=SOMEBODY, reason=BECAUSE["reason"])
+
+
 @pytest.mark.req("VX-06", "VX-09")
 def test_typing_a_password_is_a_persons_to_allow(place: Place) -> None:
     place.site.routes["/act"] = "done"
@@ -86,11 +98,14 @@ def test_typing_a_password_is_a_persons_to_allow(place: Place) -> None:
     assert refused.error is not None
     assert refused.error.code == "APPROVAL_DENIED"
     assert place.refusals, "nothing was claimed"
-    assert place.do(place.action("type", selector="#pw", value=SECRET)).success
+    typed = place.do(place.action("type", selector="#pw", value=SECRET), approve_because)
     question = place.asked[-1].approval
+    assert (typed.output or {})["approval"] == {"approval_id": question.approval_id, **BECAUSE}
     assert question.preview.method is None
     assert question.screenshot is not None
-    assert place.click().success
+    clicked = place.click(answer=approve_because)
+    [told] = ActionOutput.from_tree(clicked.output).held
+    assert {"approved_by": told.approved_by, "reason": told.reason} == BECAUSE, "for the agent too"
     assert place.site.posts()[0].body == b"x1=correct+horse+77"
     shown = place.asked[-1].approval.preview.body
     assert shown.masked == {"x1": "********"}, "what was typed unseen is shown"
@@ -216,7 +231,8 @@ def test_a_purchase_costs_no_more_than_declared(place: Place, form: str, page: s
     if code == "success":
         assert "declares a price of 49.99 EUR" in place.asked[0].approval.preview.estimated_effect
     else:
-        assert result.reason == "Amount exceeds limit"
+        assert (result.reason or "").startswith("Amount exceeds limit: ")
+        assert "the agent declared 49.99 EUR, and the token allows 60.00 EUR" in (result.reason or "")
 
 
 @pytest.mark.req("VX-04")
@@ -225,9 +241,30 @@ def test_a_purchase_above_the_tokens_limit_is_refused(place: Place, amount: dict
     place.issue(max_purchase={"value": 60, "currency": "EUR"})
     place.open(FORM)
     result = place.do(place.action("purchase", selector="#go", amount=amount))
-    assert result.reason == "Amount exceeds limit"
+    assert (result.reason or "").startswith("Amount exceeds limit: ")
+    assert "the token allows 60.00 EUR" in (result.reason or "")
     assert place.refusals
     assert place.asked == []
+
+
+@pytest.mark.req("VX-04")
+def test_a_purchase_that_is_called_a_click_has_the_same_limit(place: Place) -> None:
+    place.issue(max_purchase={"value": 60, "currency": "EUR"})
+    form = '<form method="post" action="/act"><input name="total" value="{}"><button id="go">Buy</button></form>'
+    place.open(form.format("79.90"))
+    result = place.click()
+    assert result.reason is not None
+    assert "79.90 in the field `total` of the request; the token allows 60.00 EUR" in result.reason
+    assert place.asked == []
+    assert place.site.posts() == []
+    place.site.routes["/act"] = "<title>Thanks</title>"
+    place.open(form.format("59.90"))
+    assert place.click().success
+    assert "names a price (total = 59.90)" in place.asked[0].approval.preview.estimated_effect
+    with place.workspace.store.reading() as connection:
+        query = f"SELECT {COLUMNS} FROM ledger_entries WHERE kind = 'browser_request.outcome' ORDER BY seq DESC LIMIT 1"
+        [entry] = [Entry(*row) for row in connection.rows(query)]
+    assert render_meaning(entry) == f"POST {place.site.url('/act')}, answered 200, approved by os:somebody"
 
 
 @pytest.mark.req("VX-09")
@@ -265,3 +302,81 @@ def test_a_browser_that_dies_takes_what_it_held_along_and_the_next_navigation_st
     assert not result.success
     assert place.site.posts() == []
     assert place.open(FORM).success
+
+
+@pytest.mark.req("VX-09")
+def test_a_session_that_waits_for_a_person_refuses_other_actions_at_once_and_names_the_question(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    for html, asking in (
+        (FORM, place.action("click", selector="#go")),
+        (LOGIN, place.action("type", selector="#pw", value=SECRET)),
+    ):
+        place.open(html)
+        told: list[tuple[str, float]] = []
+
+        def look_meanwhile(place: Place, approval: Approval, told: list[tuple[str, float]] = told) -> None:
+            started = time.monotonic()
+            result = place.workspace.browse(place.action("snapshot"), place.token)
+            told.append((str(result.error), time.monotonic() - started))
+            approve(place, approval)
+
+        assert place.do(asking, look_meanwhile).success
+        message, seconds = told[0]
+        assert place.asked[-1].approval.approval_id in message
+        assert "remit approvals show" in message
+        assert seconds < 5
+
+
+def test_an_action_at_work_is_refused_at_once_under_another_token(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(FORM)
+    mine, action = place.token, place.action("click", selector="#go")
+    other = place.issue()
+    told: list[tuple[str, float]] = []
+
+    def ask_with_another(place: Place, approval: Approval) -> None:
+        started = time.monotonic()
+        told.append((str(place.workspace.browse(action, other).reason), time.monotonic() - started))
+        approve(place, approval)
+
+    assert place.do(action, ask_with_another, token=mine).success
+    assert "at work already, under another token" in told[0][0]
+    assert told[0][1] < 5
+    assert len(place.site.posts()) == 1
+
+
+@pytest.mark.req("VX-09")
+def test_whoever_joins_an_action_hears_of_the_open_question_and_not_of_the_answered_one(place: Place) -> None:
+    slow = threading.Event()
+    place.site.routes |= {"/act": redirect(307, "/next"), "/next": Reply(200, b"done", wait_for=slow)}
+    place.open(FORM)
+    action = place.action("click", selector="#go")
+    heard: list[tuple[str, str]] = []
+    joined: list[threading.Thread] = []
+
+    def join() -> None:
+        hooks = BrowseHooks(
+            on_waiting=lambda approval: heard.append((approval.approval_id, approval.state)),
+            on_answered=lambda approval: heard.append((approval.approval_id, approval.state)),
+        )
+        before = len(heard)
+        joined.append(threading.Thread(target=place.workspace.browsing.browse, args=(action, place.token, hooks)))
+        joined[-1].start()
+        while len(heard) == before:
+            joined[-1].join(0.01)
+
+    def join_the_second(place: Place, approval: Approval) -> None:
+        if len(place.asked) == 1:
+            approve(place, approval)
+            return
+        join()
+        approve(place, approval)
+        place.site.wait_until(lambda site: len(site.posts()) == 2)
+        join()
+        slow.set()
+
+    assert place.do(action, join_the_second).success
+    for thread in joined:
+        thread.join()
+    second = place.asked[1].approval.approval_id
+    assert heard == [(second, "PENDING"), (second, "USED")]

@@ -145,7 +145,12 @@ def test_a_repeated_post_after_a_redirect_is_a_question_of_its_own(place: Place,
         place.site.url("/act"),
         place.site.url("/elsewhere"),
     ]
+    effects = [question.approval.preview.estimated_effect for question in place.asked]
+    assert ["after a redirect from" in effect for effect in effects] == [False, True]
+    assert f"after a redirect from {place.site.url('/act')}" in effects[1]
     assert [seen.path for seen in place.site.posts()] == ["/act"]
+    assert result.sent == 1, "a no to the second does not call the first one back"
+    assert "were sent before: 1" in result.error.tree()["message"]
 
 
 def test_a_redirect_that_only_reads_is_followed(place: Place) -> None:
@@ -194,8 +199,26 @@ def test_what_a_page_sends_by_itself_is_asked_about_in_the_name_of_the_last_acti
     place.site.routes["/act"] = "done"
     place.open("<script>setTimeout(() => fetch('/act', {method: 'POST', body: 'later'}), 300)</script>")
     question = place.next_question()
-    assert "the page sent it by itself" in question.preview.estimated_effect
+    assert "The page asked for this by itself; it is not the agent's action." in question.preview.estimated_effect
     assert place.arrived == 0
     approve(place, question)
     place.site.wait_until(lambda site: site.posts())
     assert [seen.body for seen in place.site.posts()] == [b"later"]
+
+
+@pytest.mark.req("VX-09")
+def test_what_a_page_asks_for_as_it_loads_is_named_in_the_result_and_ends_with_the_page(place: Place) -> None:
+    place.site.routes["/act"] = "done"
+    place.site.routes["/"] = "<script>fetch('/act', {method: 'POST', body: 'seen'}).catch(() => 0)</script>"
+    result = place.do(place.action("navigate", "/"), deny)
+    assert result.success, result
+    assert place.asked == [], "the agent was told to wait for what it did not ask for"
+    question = place.next_question()
+    assert [(held["approval_id"], held["state"], held["by_itself"]) for held in held_of(result)] == [
+        (question.approval_id, "waiting", True)
+    ]
+    assert "asked for this by itself" in question.preview.estimated_effect
+    assert place.open("<title>elsewhere</title>", "/else").success
+    ended = place.workspace.approvals.wait(question.approval_id, 20)
+    assert (ended.state, ended.reason) == ("VOID", "the page it came from is gone")
+    assert place.arrived == 0

@@ -142,7 +142,7 @@ def test_a_host_that_was_killed_makes_what_it_held_void_and_the_next_one_says_so
     assert shell("approvals", "approve", approval)[0] == 2, "nobody can send it any more"
     code, said = shell("recover", "--json")
     settled = json.loads(said)
-    assert (code, [(each["kind"], each["state"]) for each in settled]) == (0, [("browser", "unknown")])
+    assert (code, [(each["kind"], each["state"]) for each in settled]) == (0, [("browser", "not sent")])
     code, told = shell.browse(click)
     assert (code, told["error"]["code"]) == (1, "KERNEL_ERROR")
     assert place.site.posts() == []

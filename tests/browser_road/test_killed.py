@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from remit.contracts.browser import ActionResult
+from remit.doors.browser_cut_short import state_of
 from remit.doors.browser_papers import RequestOutcome
 from remit.testing.children import Ended, Fault, run_child
 from tests.browser_road.place import Place, made_place
@@ -32,16 +34,18 @@ with Workspace.open(sys.argv[1]) as workspace:
 """
 
 # The navigation is the first on the road, the click the second, its request the third; the request ends before it.
+# How many requests arrived, and what recovery says of the action: the yes is used with the intent of the request.
 POINTS = [
-    pytest.param(Fault("browser.asked"), 0, id="asked"),
-    pytest.param(Fault("browser.answered"), 0, id="answered"),
-    pytest.param(Fault("road.checkpoint_made", 3), 0, id="yes not used yet"),
-    pytest.param(Fault("road.intent_recorded", 3), 0, id="intent of the request"),
-    pytest.param(Fault("browser.released"), None, id="released"),
-    pytest.param(Fault("browser.ended"), 1, id="answered by the server"),
-    pytest.param(Fault("road.outcome_recorded", 2), 1, id="outcome of the request"),
-    pytest.param(Fault("road.effect_done", 3), 1, id="action done"),
+    pytest.param(Fault("browser.asked"), 0, "not sent", id="asked"),
+    pytest.param(Fault("browser.answered"), 0, "not sent", id="answered"),
+    pytest.param(Fault("road.checkpoint_made", 3), 0, "not sent", id="yes not used yet"),
+    pytest.param(Fault("road.intent_recorded", 3), 0, "unknown", id="intent of the request"),
+    pytest.param(Fault("browser.released"), None, "unknown", id="released"),
+    pytest.param(Fault("browser.ended"), 1, "unknown", id="answered by the server"),
+    pytest.param(Fault("road.outcome_recorded", 2), 1, "sent", id="outcome of the request"),
+    pytest.param(Fault("road.effect_done", 3), 1, "sent", id="action done"),
 ]
+ADVICE = {"not sent": "safe to ask for it again", "unknown": "Look at the site", "sent": "It is not sent again"}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +60,9 @@ def run(place: Place, actions: list[bytes], fault: Fault | None) -> Ended:
     return run_child(command, fault=fault, environment=dict(workspace.environ))
 
 
-@pytest.mark.parametrize("fault, arrived", some(POINTS, 5))
+@pytest.mark.parametrize("fault, arrived, said", some(POINTS, 5))
 def test_a_killed_host_sends_nothing_twice_and_leaves_a_record_that_says_what_is_known(
-    tmp_path: Path, fault: Fault, arrived: int | None
+    tmp_path: Path, fault: Fault, arrived: int | None, said: str
 ) -> None:
     with made_place(tmp_path) as place:
         place.site.routes |= {"/": FORM, "/act": "<title>done</title>"}
@@ -69,9 +73,15 @@ def test_a_killed_host_sends_nothing_twice_and_leaves_a_record_that_says_what_is
         sent = len(place.site.posts())
         assert sent in ({0, 1} if arrived is None else {arrived})
         assert_no_browser_is_left(tmp_path)
+        assert place.workspace.approvals.listed("PENDING") == [], "a question of a dead host is listed as waiting"
         recovered = {report.key: report.outcome for report in place.workspace.recover()}
         requests = [outcome for outcome in recovered.values() if isinstance(outcome, RequestOutcome)]
         assert all(outcome.state == "UNKNOWN" for outcome in requests)
+        cut_short = recovered["act-2"]
+        assert isinstance(cut_short, ActionResult)
+        assert state_of(cut_short) == said
+        assert (cut_short.sent > 0) == (said != "not sent")
+        assert ADVICE[said] in str(cut_short.error)
         states = {approval.state for approval in place.workspace.approvals.listed()}
         assert states <= {"VOID", "USED"}, "a question of a dead host can still be answered"
         assert bool(requests) == (

@@ -90,6 +90,30 @@ BROWSER: dict[str, dict[str, Any]] = {
         "reason": "User denied",
         "error": {"code": "APPROVAL_DENIED", "message": "denied by ada"},
     },
+    "action-output": {
+        "url": "https://a.example/",
+        "title": "A",
+        "held": [
+            {
+                "request_id": "r1",
+                "method": "POST",
+                "url": "https://a.example/pay",
+                "approval_id": UUID7,
+                "by_itself": False,
+                "approved_by": "os:ada",
+                "reason": "as agreed",
+                "state": "answered",
+                "status": 200,
+            }
+        ],
+        "turned_away": [{"method": "GET", "url": "https://b.example/", "why": "the token does not allow this host"}],
+        "noted": [{"kind": "popup", "what": "https://b.example/"}],
+        "confined": True,
+        "status": 200,
+        "snapshot": {"role": "document"},
+        "approval": {"approval_id": UUID7, "approved_by": "os:ada", "reason": None},
+        "screenshot": {"path": "screens/b1.png", "sha256": "a" * 64},
+    },
     "audit-record": {
         "timestamp": TIME,
         "agentId": "agent-1",

@@ -173,6 +173,8 @@ FULL_CONFIG: dict[str, Any] = {
         "user": "browser",
         "max_body_bytes": 1_048_576,
         "idle_seconds": 60,
+        "picture_days": 7,
+        "picture_bytes": 104857600,
         "metrics_port": 9464,
     },
     "tenants": {"acme": {"users": ["ada"], "description": "The first customer"}},

@@ -23,6 +23,7 @@ def test_a_reason_that_the_table_does_not_know_leaves_as_an_internal_error() -> 
         Reason.APPROVAL_DENIED,
         Reason.APPROVAL_TIMEOUT,
         Reason.ELEMENT_MISSING,
+        Reason.PAGE_CHANGED,
         Reason.FATE_UNKNOWN,
     }
     unknown = {reason for reason in Reason if reason not in PLAN_CODES}

@@ -70,17 +70,28 @@ def test_each_action_needs_its_own_capability_and_no_other_helps(kind: ActionTyp
 def test_a_token_without_domains_allows_no_place_for_any_action(kind: ActionType) -> None:
     problem = refused(action(kind), token(CAPABILITY_OF[kind], domains=None, max_purchase=50))
     assert browser_error(problem).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "domains"}
-    assert browser_reason(problem) == "Domain not allowed"
+    assert browser_reason(problem).startswith("Domain not allowed: the token allows no host at all, and not shop.")
 
 
 @pytest.mark.req("VX-04", "VX-14")
 @pytest.mark.parametrize(
-    "target", ["https://other.example/", "https://shop.example@other.example/", "file:///etc/passwd"]
+    "target, says",
+    [
+        ("https://other.example/", "the token allows shop.example, and not other.example. If that is meant, "),
+        ("https://shop.example@other.example/", "the target holds credentials, "),
+        ("file:///etc/passwd", "a file: address is not one that can be gone to, only http: and https: are. Give "),
+        ("javascript:alert(1)", "a javascript: address is not one that "),
+        ("/cart", "the target begins neither with https:// nor with http://. Write the whole address."),
+        ("shop.example/cart", "the target begins neither with https:// nor with http://. "),
+        ("shop.example:8443/cart", "the target begins neither with https:// nor with http://. "),
+        ("https:/shop.example/", "the target has no host after exactly two slashes. "),
+        ("https://shop.example:0/", "the port of the target is none, or is not written plainly. "),
+    ],
 )
-def test_another_place_is_refused_in_the_specified_words(target: str) -> None:
+def test_another_place_is_refused_in_the_specified_words_and_then_in_exact_ones(target: str, says: str) -> None:
     problem = refused(action("navigate", target), token("browser.navigate"))
     assert browser_error(problem).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "domains"}
-    assert browser_reason(problem) == "Domain not allowed"
+    assert browser_reason(problem).startswith(f"Domain not allowed: {says}")
 
 
 def test_the_proxy_asks_by_host_alone() -> None:
@@ -112,7 +123,11 @@ def test_a_purchase_stays_within_its_limit(limit: Any, value: float, currency: s
     if not allowed:
         problem = refused(asked, held)
         assert browser_error(problem).tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "max_purchase"}
-        assert browser_reason(problem) == "Amount exceeds limit"
+        declared, most = (f"{amount:.2f}" if amount == round(amount, 2) else f"{amount}" for amount in (value, 50))
+        assert browser_reason(problem).startswith(
+            f"Amount exceeds limit: {declared} {currency} was declared; the token"
+        )
+        assert limit is None or limit == 0.3 or f"allows {most} " in browser_reason(problem)
 
 
 def test_a_bare_number_is_in_the_configured_currency() -> None:
@@ -175,3 +190,10 @@ def test_an_element_that_is_missing_is_named_and_its_secrets_are_masked() -> Non
     named = browser_error(problem, selector="[value='ada@example.com']")
     assert named.tree() == {"code": "ELEMENT_NOT_FOUND", "selector": "[value='a***@example.com']"}
     assert named.code in RETRYABLE_CODES
+
+
+@pytest.mark.req("VX-14")
+def test_where_an_error_has_no_message_the_reason_says_what_to_do() -> None:
+    for reason in (Reason.ELEMENT_MISSING, Reason.CONSTRAINT_VIOLATED, Reason.CAPABILITY_MISSING):
+        assert browser_reason(Refused(reason, "not so", next_step="Do this.")) == "not so. Do this."
+    assert browser_reason(Refused(Reason.EXPIRED, "too late", next_step="Do this.")) == "too late"

@@ -5,9 +5,11 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner
 
+from remit.cli.offering import complete_token
 from remit.cli.token import token as token_command
 from remit.contracts.browser import AUDIENCE, ISSUER
 from remit.tokens import Tokens
@@ -45,7 +47,14 @@ def test_issue_list_and_revoke(remit: Remit, project: Path) -> None:
         assert shown in listed.out
     assert issued.document["token"] not in listed.out + remit("ledger", "show", "--json").out
 
-    assert remit("token", "revoke", token.jti[:18], "--reason", "done").out == f"Token {token.jti} is revoked\n"
+    context = click.Context(click.Command("revoke"))
+    context.params["directory"] = project
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("REMIT_STATE", str(project.parent / "state"))
+        assert [item.value for item in complete_token(context, click.Argument(["JTI"]), "")] == [token.jti]
+    revoked = remit("token", "revoke", token.jti[:18], "--reason", "done")
+    assert (revoked.out, revoked.err) == (f"Token {token.jti} is revoked\n", "")
+    assert "no token with this id was issued here" in remit("token", "revoke", "from-elsewhere").err
     [row] = remit("token", "list", "--json").document["tokens"]
     assert (row["jti"], row["revoked_why"], row["caps"]) == (
         token.jti,
@@ -98,9 +107,17 @@ def test_nobody_else_can_open_that_file_before_the_token_is_in_it(
 
 MEANINGLESS = [
     (["--domain", "*.com"], "anybody can have a name below this one"),
-    (["--domain", "https://a.example/"], "domains"),
+    (["--domain", "https://a.example/x?y"], "Write: --domain a.example\n"),
+    (["--domain", "*.a.example:8443"], "Write: --domain *.a.example (Ports"),
+    (["--domain", "bücher.example"], "Write: --domain xn--bcher-kva.example\n"),
+    (["--domain", "not a host"], "Write a host, such as"),
     (["--max-purchase", "much", "EUR"], "an amount is a number"),
-    (["--max-purchase", "5", "euro"], "currency"),
+    (["--max-purchase", "49,90", "EUR"], "--max-purchase 49.90 EUR"),
+    (["--max-purchase", "5", "euro"], "--max-purchase 5 EUR"),
+    (["--max-purchase", "5", "usd"], "--max-purchase 5 USD"),
+    (["--max-purchase", "GBP", "5"], "--max-purchase 5 GBP"),
+    (["--max-purchase", "5", "--life", "1h"], "the currency is missing"),
+    (["--cap", "purchase"], "--max-purchase 50 EUR"),
     (["--life", "32d"], "31 days"),
     (["--life", "soon"], "such as 90s"),
     (["--not-before", "tomorrow"], "RFC 3339"),

@@ -211,6 +211,10 @@ def test_an_id_that_is_none_is_not_revoked(world: World, tokens: Tokens, jti: st
 def test_a_beginning_that_fits_two_tokens_is_refused(tokens: Tokens) -> None:
     first, second = (tokens.issue(wish()).claims.jti for _ in range(2))
     shared = next(first[:end] for end in range(36, 3, -1) if second.startswith(first[:end]))
-    with pytest.raises(Refused, match="more than one"):
+    with pytest.raises(Refused, match="more than one") as caught:
         tokens.revoke(shared, actor="os:ada")
+    assert first in caught.value.next_step
+    assert second in caught.value.next_step
     assert [row.revoked_at for row in tokens.listed()] == [None, None]
+    tokens.revoke(first, actor="os:ada")
+    assert tokens.revoke(shared, actor="os:ada") == second, "one that is revoked already is not meant"

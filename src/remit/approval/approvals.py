@@ -12,35 +12,41 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from remit.approval.bell import Bell
+from remit.approval.evidence import is_orphan, require_evidence
+from remit.approval.naming import find_question, find_question_to_deny
 from remit.approval.people import Person
-from remit.approval.refusals import answered, not_approved, overdue, require_other_than_agent, unusable
+from remit.approval.refusals import (
+    closed,
+    not_approved,
+    not_as_recorded,
+    overdue,
+    require_other_than_agent,
+    unusable,
+)
 from remit.approval.steps import event_of, shown_of, take_step
 from remit.canonical import canonical_bytes
 from remit.contracts.browser import APPROVAL_SECONDS, Approval, ApprovalState, HTTPPreview
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
 from remit.ledger.append import Batch, Ledger
-from remit.ledger.covered import require_covered
 from remit.masking import mask_json, mask_text
 from remit.store.approvals import (
-    KIND_OF,
     ApprovalRow,
     find_row,
     insert_row,
+    last_step_at,
     newest_rows,
     open_rows,
-    rows_beginning,
     was_closed,
 )
 from remit.store.connection import Connection
-from remit.store.owners import is_before_reboot, is_gone, this_process
+from remit.store.owners import this_process
 from remit.store.tokens import require_not_revoked, revoked_since
 
 MAX_PENDING: Final = 500
 MAX_PENDING_OF_ONE: Final = 50
 """Questions that one agent may have open. People who are asked about everything stop reading."""
 MOST_LISTED: Final = 1_000
-SHORTEST_PREFIX: Final = 4
 _HOST_DIED: Final = "the process that held the request is gone"
 _REVOKED: Final = "the token was revoked"
 _LAST_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
@@ -138,10 +144,10 @@ class Approvals:
             if asked != given:
                 raise unusable(approval_id, f"the approval is for another {what}")
         require_not_revoked(batch.store, self._tenant_id, row.token_jti)
-        self._require_evidence(batch.store, row, row.requested_seq, "PENDING")
-        self._require_evidence(batch.store, row, row.entry_seq, "APPROVED")
+        require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
+        require_evidence(batch.store, self._ledger().keyring, row, row.entry_seq, "APPROVED")
         if was_closed(batch.store, row):
-            raise _not_as_recorded(row)
+            raise not_as_recorded(row)
         return take_step(batch, row, "USED", this_process()).as_approval()
 
     def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
@@ -150,13 +156,13 @@ class Approvals:
 
     def void_orphans(self) -> list[Approval]:
         """Questions whose host is gone: what it held died with it."""
-        return self._close(lambda row: _HOST_DIED if self._is_orphan(row) else "")
+        return self._close(lambda row: _HOST_DIED if is_orphan(row, self._ledger().store.dialect) else "")
 
-    def void_of_token(self, batch: Batch, token_jti: str) -> int:
+    def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
         """All that wait for a token which is being revoked, in the same transaction. Ring the bell afterwards."""
         rows = [row for row in open_rows(batch.store, self._tenant_id) if row.token_jti == token_jti]
         for row in rows:
-            take_step(batch, row, "VOID", None, _REVOKED)
+            take_step(batch, row, "VOID", None, f"{_REVOKED} by {by}")
         return len(rows)
 
     # --- looking and deciding: the side of people ---------------------------------------------------------------------
@@ -182,23 +188,24 @@ class Approvals:
         """By its id, or by the beginning of it where that is no other's too."""
         self.expire_due()
         with self._ledger().store.glancing() as connection:
-            return self._named(connection, approval_id).as_approval()
+            return find_question(connection, self._tenant_id, approval_id).as_approval()
 
     def decide(self, approval_id: str, *, approved: bool, who: Person, reason: str | None = None) -> Approval:
         """A person's answer. The first one counts; to a question that is closed there is none."""
         why = mask_text(reason)[:1_000] if reason else None
 
         def work(batch: Batch) -> _Decided:
-            row = self._named(batch.store, approval_id)
+            find = find_question if approved else find_question_to_deny
+            row = find(batch.store, self._tenant_id, approval_id)
             require_other_than_agent(row, who)
             if row.state != "PENDING":
-                raise answered(row)
+                raise closed(row, last_step_at(batch.store, row))
             # Closed here, and told afterwards: raised inside, the transaction would not keep it.
             if batch.time_in(self._tenant_id) >= parse_time(row.expires_at):
                 return _Decided(take_step(batch, row, "EXPIRED", None), overdue(row))
             if gone := self._why_void(batch.store, row):
                 return _Decided(take_step(batch, row, "VOID", None, gone), unusable(row.approval_id, gone))
-            self._require_evidence(batch.store, row, row.requested_seq, "PENDING")
+            require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
             return _Decided(take_step(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
 
         decided = self._ledger().transact(work)
@@ -208,13 +215,14 @@ class Approvals:
         return approval
 
     def expire_due(self) -> list[Approval]:
-        """Close what nobody answered, or used, in time. Writes only if there is something to close."""
+        """Close what nobody answered, or used, in time, and what a dead host left. Writes only if there is any."""
         with self._ledger().store.glancing() as connection:
             last = connection.one(_LAST_TIME, (self._tenant_id,))
             now = max(render_time(self._clock()), last[0] if last else "")
-            if not any(row.expires_at <= now for row in open_rows(connection, self._tenant_id)):
-                return []
-        return self._close(lambda _: "")
+            rows = list(open_rows(connection, self._tenant_id))
+        if not any(row.expires_at <= now or is_orphan(row, self._ledger().store.dialect) for row in rows):
+            return []
+        return self.void_orphans()
 
     def wait(self, approval_id: str, timeout: float | None = None) -> Approval:
         """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
@@ -236,29 +244,17 @@ class Approvals:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _named(self, connection: Connection, approval_id: str) -> ApprovalRow:
-        found = find_row(connection, self._tenant_id, approval_id)
-        if found is not None:
-            return found
-        rows = rows_beginning(connection, self._tenant_id, approval_id) if len(approval_id) >= SHORTEST_PREFIX else []
-        if len(rows) == 1:
-            return rows[0]
-        what = "more than one approval begins like this" if rows else "there is no such approval"
-        raise Refused(
-            Reason.STATE_MISSING, what, where=f"approval {approval_id}", next_step="List them: remit approvals"
-        )
-
     def _close(self, why: Callable[[ApprovalRow], str]) -> list[Approval]:
         """Void those that there is a reason for, and expire those whose time is over."""
 
         def work(batch: Batch) -> list[ApprovalRow]:
             now = batch.time_in(self._tenant_id)
-            closed = [
+            voided = [
                 take_step(batch, row, "VOID", None, said)
                 for row in list(open_rows(batch.store, self._tenant_id))
                 if (said := why(row))
             ]
-            return closed + self._close_overdue(batch, now)
+            return voided + self._close_overdue(batch, now)
 
         rows = self._ledger().transact(work)
         if rows:
@@ -280,30 +276,10 @@ class Approvals:
             )
 
     def _why_void(self, connection: Connection, row: ApprovalRow) -> str:
-        if self._is_orphan(row):
+        if is_orphan(row, self._ledger().store.dialect):
             return _HOST_DIED
         return _REVOKED if revoked_since(connection, self._tenant_id, row.token_jti) else ""
-
-    def _is_orphan(self, row: ApprovalRow) -> bool:
-        before_reboot = self._ledger().store.dialect == "sqlite" and is_before_reboot(row.host)
-        return before_reboot or is_gone(row.host)
-
-    def _require_evidence(self, connection: Connection, row: ApprovalRow, seq: int, state: ApprovalState) -> None:
-        """That it was asked like this, or answered like this, is somebody's word until a signed entry says so."""
-        entry = require_covered(connection, self._ledger().keyring, self._tenant_id, seq)
-        wanted = f'"bound_digest":"{row.bound_digest}"'
-        if entry.kind != KIND_OF[state] or wanted not in entry.payload or (state == "APPROVED" and not entry.actor):
-            raise _not_as_recorded(row)
 
     def _told(self, row: ApprovalRow) -> Approval:
         self.bell.ring()
         return row.as_approval()
-
-
-def _not_as_recorded(row: ApprovalRow) -> EnvironmentFailed:
-    return EnvironmentFailed(
-        Reason.EVIDENCE_INVALID,
-        "this approval is not the one that the ledger recorded; nothing was sent",
-        where=f"approval {row.approval_id}",
-        next_step="Keep the database as it is and run `remit ledger verify`.",
-    )

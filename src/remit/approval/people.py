@@ -45,7 +45,10 @@ def agent_cannot_decide(why: str) -> Refused:
     return Refused(
         Reason.PERMISSION_DENIED,
         f"this is for a person, and an agent cannot do it: {why}",
-        next_step="Let a person do it, at a terminal of his own.",
+        next_step=(
+            f"Let a person do it, at a terminal where {' and '.join(AGENT_VARIABLES)} are not set."
+            " What an agent has asked itself, the result of its `remit browse` tells."
+        ),
     )
 
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from remit.approval.refusals import answered
+from remit.approval.refusals import closed
 from remit.contracts.browser import ApprovalState
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
-from remit.store.approvals import KIND_OF, ApprovalRow, move_row
+from remit.store.approvals import KIND_OF, ApprovalRow, find_row, last_step_at, move_row
 
 
 def take_step(
@@ -20,7 +20,8 @@ def take_step(
     if state != "USED":
         moved = moved._replace(reason=reason)
     if not move_row(batch.store, row, moved):
-        raise answered(row)
+        now = find_row(batch.store, row.tenant_id, row.approval_id) or row
+        raise closed(now, last_step_at(batch.store, now))
     return moved
 
 

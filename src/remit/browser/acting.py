@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from remit.browser.chromium.words import Described, Element
-from remit.browser.gate import Fate, Held, Running
+from remit.browser.held import Fate, Held, Running, TurnedAway
 from remit.browser.masked import cut, host_of, mask_url
-from remit.contracts.browser import Action
-from remit.contracts.browser_errors import DOMAIN_NOT_ALLOWED
+from remit.contracts.browser import Action, TokenConstraints
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.masking import mask_json, mask_text
 from remit.policy.browser import require_host
@@ -26,6 +25,8 @@ SUBMIT_SECONDS: Final = 5.0
 MOMENT: Final = 0.1
 RESTLESS_SECONDS: Final = 2.0
 """How long an action waits for a page that goes on asking for things."""
+ASKING_SECONDS: Final = 5.0
+"""How long it may take until a request that is held is a question with an id. It wants a picture, and a commit."""
 MOST_HELD_TOLD: Final = 20
 
 ON_ELEMENTS: Final = frozenset({"click", "type", "submit", "purchase"})
@@ -90,10 +91,10 @@ def require_same_page(here: str, target: str) -> None:
         found = None
     if found is None or (found.origin, found.path) != (named.origin, named.path):
         raise Refused(
-            Reason.HASH_MISMATCH,
+            Reason.PAGE_CHANGED,
             f"the session is at another page than the action names: {mask_url(here)}",
             where=mask_url(target),
-            next_step="Look at where the session is (snapshot), and name that page as the target; or navigate.",
+            next_step="If that is the page that is meant, give its address as the target; else navigate first.",
         )
 
 
@@ -101,7 +102,7 @@ def require_unchanged(before: Looked, now: Looked) -> None:
     """What a person said yes to is still what is there."""
     if before.url != now.url or _identity(before.described) != _identity(now.described):
         raise Refused(
-            Reason.HASH_MISMATCH,
+            Reason.PAGE_CHANGED,
             "the page changed under the approval, so nothing was done",
             where=mask_url(now.url),
             next_step="Look at the page again, and ask again.",
@@ -114,22 +115,14 @@ def _identity(described: Described | None) -> tuple[Any, ...] | None:
     return (described.tag, described.type, described.role, described.name, described.form, described.frame_url)
 
 
-async def act(tab: "Tab", action: Action, looked: Looked, running: Running, domains: Any) -> Acted:
+async def act(tab: "Tab", action: Action, looked: Looked, running: Running, constraints: TokenConstraints) -> Acted:
     """Do it, and wait for what it caused: requests that are held, pages that load. Raises what went wrong."""
+    tab.page.pages_asked.clear()
     before = tuple(tab.page.events)  # only the newest are kept, so a count would not tell which are new
     output: dict[str, Any] = {}
     picture: bytes | None = None
     if action.type == "navigate":
-        landed = await tab.page.navigate(action.target, NAVIGATE_SECONDS)
-        _require_allowed_landing(landed.url, running, domains)
-        if landed.unreachable:
-            raise EnvironmentFailed(
-                Reason.EFFECT_FAILED,
-                f"the page did not load: {landed.unreachable}",
-                where=mask_url(action.target),
-                next_step="Check the address, and that the server is there.",
-            )
-        output["status"] = landed.status
+        output["status"] = await _navigate(tab, action, running, constraints)
     elif action.type == "screenshot":
         picture = await tab.page.screenshot(element_of(action))
     elif action.type == "snapshot":
@@ -138,9 +131,11 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, doma
         expected = Expected(tab.page.sent_out, tab.gate.seen, submits=action.type in SUBMITTING)
         await _do(tab, action, looked)
         await _await_consequences(tab, running, expected)
-        _require_good_end(action, looked, running)
+        _require_good_end(tab, action, looked, running, constraints)
     new = [event for event in tab.page.events if not any(event is known for known in before)]
     events = [{"kind": event.kind, "what": cut(mask_text(event.what), 200)} for event in new]
+    await running.questions_put(ASKING_SECONDS)  # also those that it does not wait for: so that they can be named
+    content_hash = await hash_of(tab)  # and with it the title
     output |= {
         "url": mask_url(tab.page.url),
         "title": cut(mask_text(tab.page.title), 500),
@@ -149,7 +144,7 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, doma
         "noted": events[:MOST_HELD_TOLD],
         "confined": tab.chromium.confined,
     }
-    return Acted(output, await hash_of(tab), picture)
+    return Acted(output, content_hash, picture)
 
 
 async def _do(tab: "Tab", action: Action, looked: Looked) -> None:
@@ -171,37 +166,40 @@ async def _await_consequences(tab: "Tab", running: Running, expected: Expected) 
     started = loop.time()
     while True:
         # When the page rests, what it did at once is known, and only that it arrives here may take a moment more.
+        looked_at = loop.time()
         rests = await tab.page.settle(MOMENT)
         pending = [held.done for held in running.held if not held.done.done()]
         if pending:
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             started = loop.time()
             continue
+        if tab.is_closed:  # what it would rest from is gone
+            return
         is_waiting = expected.submits and not running.held and not running.turned_away
         if rests and not is_waiting and tab.gate.is_quiet and expected.has_come(tab):
             return
         patience = SUBMIT_SECONDS if is_waiting else LOAD_SECONDS if running.navigations else RESTLESS_SECONDS
         if loop.time() > started + patience:
             return
-        await tab.gate.stirred(MOMENT)
+        if rests or loop.time() < looked_at + MOMENT:  # else it was waited for as long already
+            await tab.gate.stirred(MOMENT)
 
 
-def _require_good_end(action: Action, looked: Looked, running: Running) -> None:
-    """An action whose request was denied, or of which nobody knows what became, did not succeed."""
+def _require_good_end(
+    tab: "Tab", action: Action, looked: Looked, running: Running, constraints: TokenConstraints
+) -> None:
+    """An action whose request was denied, or of which nobody knows what became, did not succeed; nor did one that was
+    to lead to a place where the page may not go, and left it where it was.
+    """
     problems = [held.done.result().problem for held in running.held if held.done.done()]
     first = next((problem for problem in problems if problem is not None), None)
     if first is not None:
         raise first
     if running.held:
         return
+    _require_not_turned_away(tab, running, constraints)
     if running.turned_away and (looked.submits or action.type in SUBMITTING):
-        turned = running.turned_away[0]
-        raise Refused(
-            Reason.CONSTRAINT_VIOLATED,
-            DOMAIN_NOT_ALLOWED if "host" in turned.why else turned.why,
-            where="constraints.domains",
-            next_step=f"It was to go to {turned.url}.",
-        )
+        raise _refusal(running.turned_away[0], constraints)
     if action.type in SUBMITTING:
         raise EnvironmentFailed(
             Reason.EFFECT_FAILED,
@@ -211,18 +209,41 @@ def _require_good_end(action: Action, looked: Looked, running: Running) -> None:
         )
 
 
-def _require_allowed_landing(url: str, running: Running, constraints: Any) -> None:
-    """A redirect, or a page, may have led elsewhere: then what is shown is our own notice."""
-    require_host(constraints, host_of(url))
-    shown = mask_url(url).partition("?")[0]
-    stopped = next((each for each in running.turned_away if each.url.partition("?")[0] == shown), None)
-    if stopped is not None:
-        raise Refused(
-            Reason.CONSTRAINT_VIOLATED,
-            f"this place may not be gone to: {stopped.why}",
-            where="constraints.domains",
-            next_step="See `browser` in remit.yaml for ports and private addresses.",
+async def _navigate(tab: "Tab", action: Action, running: Running, constraints: TokenConstraints) -> int | None:
+    """The server's status. Where the way was barred, on a redirect too, the page is still the one that it was."""
+    try:
+        landed = await tab.page.navigate(action.target, NAVIGATE_SECONDS)
+    except EnvironmentFailed:
+        _require_not_turned_away(tab, running, constraints)
+        raise
+    require_host(constraints, host_of(landed.url))
+    if landed.unreachable:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            f"the page did not load: {landed.unreachable}",
+            where=mask_url(action.target),
+            next_step="Check the address, and that the server is there.",
         )
+    return landed.status
+
+
+def _require_not_turned_away(tab: "Tab", running: Running, constraints: TokenConstraints) -> None:
+    """Of the page itself: that it may not have a picture from elsewhere is no reason to fail."""
+    asked = {mask_url(url) for url in tab.page.pages_asked}
+    stopped = next((each for each in running.turned_away if each.url in asked), None)
+    if stopped is not None:
+        raise _refusal(stopped, constraints)
+
+
+def _refusal(turned: TurnedAway, constraints: TokenConstraints) -> Refused:
+    """The token does not name the host; or this machine does not let anybody go there, or not that often."""
+    try:
+        require_host(constraints, host_of(turned.url))
+    except Refused as elsewhere:
+        return elsewhere
+    return Refused(
+        Reason.CONSTRAINT_VIOLATED, turned.why, next_step=f"Nothing was sent to {turned.url}; the page is where it was."
+    )
 
 
 def tell_held(held: Held) -> dict[str, Any]:
@@ -234,12 +255,15 @@ def tell_held(held: Held) -> dict[str, Any]:
         "method": held.request.method or None,
         "url": mask_url(held.request.url),
         "approval_id": held.approval_id,
+        "by_itself": held.by_itself,
+        "approved_by": held.approved_by,
+        "reason": held.said,
         "state": state,
         "status": None if fate is None else fate.status,
     }
 
 
-def vars_of(turned_away: Any) -> dict[str, str]:
+def vars_of(turned_away: TurnedAway) -> dict[str, str]:
     return {"method": turned_away.method, "url": turned_away.url, "why": turned_away.why}
 
 

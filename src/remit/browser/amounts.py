@@ -90,6 +90,16 @@ def _decimal(text: str) -> Decimal | None:
         return None
 
 
+def first_above(limit: Amount, found: Iterable[Found]) -> Found | None:
+    """The first price above a limit. Without a declared price to go by, a number counts as cents only if it says so."""
+    most = Decimal(str(limit.value))
+    for each in found:
+        value = each.value / 100 if each.minor else each.value
+        if value > most or each.currency not in {None, limit.currency}:
+            return each
+    return None
+
+
 def judge_amounts(declared: Amount, found: Iterable[Found]) -> Judged:
     """In doubt it is too much: a bare whole number counts as cents only if that is exactly the declared price.
 

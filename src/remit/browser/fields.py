@@ -31,6 +31,8 @@ class Field(NamedTuple):
     name: str
     value: str
     masked: str | None = None
+    is_ours: bool = False
+    """The name is not the request's, but our word for what has none, in brackets."""
 
 
 def fields_of(content_type: str, encoding: str, body: bytes) -> tuple[Field, ...]:
@@ -38,14 +40,14 @@ def fields_of(content_type: str, encoding: str, body: bytes) -> tuple[Field, ...
     if not body:
         return ()
     if encoding.strip().lower() not in {"", "identity"}:
-        return (_unread(f"({encoding.strip()[:40]})", body),)
+        return (_unread(f"({encoding.strip()[:40]})", body, is_ours=True),)
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "multipart/form-data" and (parts := _multipart(content_type, body)) is not None:
         return parts
     try:
         text = body.decode()
     except UnicodeDecodeError:
-        return (_unread("(bytes)", body),)
+        return (_unread("(bytes)", body, is_ours=True),)
     if kind != _FORM and (kind.endswith(("/json", "+json")) or text.lstrip()[:1] in {"{", "["}):
         read = _json(body)
         if read is not None:
@@ -53,7 +55,7 @@ def fields_of(content_type: str, encoding: str, body: bytes) -> tuple[Field, ...
     is_form = kind == _FORM or (len(body) <= JSON_BOUNDS.max_bytes and _PAIRS.fullmatch(text) is not None)
     if is_form and text.count("&") < MOST_PAIRS:
         return tuple(pairs_of(text))
-    return (Field("(text)", text),)
+    return (Field("(text)", text, is_ours=True),)
 
 
 def pairs_of(text: str) -> Iterator[Field]:
@@ -64,8 +66,8 @@ def pairs_of(text: str) -> Iterator[Field]:
             yield Field(unquote_plus(name, errors="replace"), unquote_plus(value, errors="replace"))
 
 
-def _unread(name: str, body: bytes) -> Field:
-    return Field(name, describe_bytes(body))
+def _unread(name: str, body: bytes, *, is_ours: bool = False) -> Field:
+    return Field(name, describe_bytes(body), is_ours=is_ours)
 
 
 def describe_bytes(body: bytes) -> str:
@@ -84,7 +86,8 @@ def _json(body: bytes) -> tuple[Field, ...] | None:
     plain, masked = list(_leaves(tree, "")), list(_leaves(mask_json(tree), ""))
     if len(plain) != len(masked):
         return None
-    return tuple(Field(name, value, hidden) for (name, value), (_, hidden) in zip(plain, masked, strict=True))
+    is_bare = not (tree and isinstance(tree, dict | list))
+    return tuple(Field(name, value, hidden, is_bare) for (name, value), (_, hidden) in zip(plain, masked, strict=True))
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:

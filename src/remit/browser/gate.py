@@ -5,19 +5,17 @@ loop; the waiting itself is somebody else's, given as `hold`.
 """
 
 import asyncio
-import concurrent.futures
+import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import urljoin
 
-from remit.browser.amounts import Found
+from remit.browser.held import Held, Running, TurnedAway, place_of
 from remit.browser.masked import mask_url
 from remit.browser.navigations import NEW_WINDOW
 from remit.browser.requests import Answer, Ending, OutgoingRequest
-from remit.contracts.browser import Action
-from remit.errors import RemitError
 from remit.masking import mask_text
-from remit.policy.domains import matches, parse_target
+from remit.policy.domains import matches
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_NAVIGATIONS: Final = 20
@@ -25,91 +23,8 @@ MOST_NAVIGATIONS: Final = 20
 MOST_HELD: Final = 16
 """Questions of one session at a time: people who are asked about everything stop reading."""
 MOST_NOTED: Final = 50
-
-
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
-    """A request that was not sent, masked."""
-
-    method: str
-    url: str
-    why: str
-
-
-@dataclass(eq=False)
-class Running:
-    """An action at work in a session, and what it has caused so far."""
-
-    action: Action
-    digest: str
-    """Of the action as it was asked for, unmasked."""
-    submits: bool = False
-    """Whether the action submits a form: then every navigation that it causes is held."""
-    form_place: str = ""
-    """Where that form leads, without its fields: whoever asks for that place while it is submitted submits it."""
-    picture: str | None = None
-    """Of the page, with the action's element outlined. Taken before: a page that waits to go answers nothing."""
-    on_page: tuple[Found, ...] = ()
-    """What the form says that it costs."""
-    navigations: int = 0
-    held: list["Held"] = field(default_factory=list)
-    turned_away: list[TurnedAway] = field(default_factory=list)
-    finished: bool = False
-
-    def navigates_to(self, url: str) -> bool:
-        """Whether this is the very address that the agent asked to go to."""
-        return self.action.type == "navigate" and url == parse_target(self.action.target).url.partition("#")[0]
-
-    @property
-    def may_have_sent(self) -> bool:
-        """Whether a request that changes something may have left. Then the action is never tried again."""
-        return any(held.may_have_been_sent for held in self.held)
-
-
-@dataclass(eq=False)
-class Held:
-    """One request that waits for a person."""
-
-    request: OutgoingRequest
-    cause: Running
-    by_itself: bool
-    answer: "asyncio.Future[Answer]"
-    done: "asyncio.Future[Fate]"
-    ending: "concurrent.futures.Future[Ending]" = field(default_factory=concurrent.futures.Future)
-    approval_id: str | None = None
-    expires: str | None = None
-    given_up: bool = False
-    """The browser does not want it any more."""
-    on_given_up: Callable[[], None] = lambda: None
-    released: bool = False
-    """Whether it was decided that it be sent. From here on it may have been."""
-
-    def release(self) -> None:
-        """Let it be sent. From any thread; what was given up meanwhile is not sent, and says so itself."""
-        self.released = True
-        self.answer.get_loop().call_soon_threadsafe(self._answer_send)
-
-    def _answer_send(self) -> None:
-        if not self.answer.done():
-            self.answer.set_result(Answer.SEND)
-
-    @property
-    def may_have_been_sent(self) -> bool:
-        if not self.released:
-            return False
-        return not self.ending.done() or self.ending.result().sent
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What became of a held request."""
-
-    status: int | None = None
-    problem: RemitError | None = None
-
-
-def place_of(url: str) -> str:
-    return url.partition("#")[0].partition("?")[0]
+LOOKING: Final = frozenset({"navigate", "snapshot", "screenshot"})
+"""Actions that only read. Whatever changes something while one is at work, the page asked for by itself."""
 
 
 Hold = Callable[[Held], Awaitable[None]]
@@ -135,9 +50,12 @@ class SessionGate:
         self._under_way: set[str] = set()
         self._stirred = asyncio.Event()
         self._held: dict[str, Held] = {}
+        self._redirects: dict[str, str] = {}
+        """Where servers have sent the browser on to since the action began, and from where."""
         self.closed = False
         self.seen = 0
         """How many requests that may change something, or lead elsewhere, have come by, whatever became of them."""
+        self.navigations = 0
         self.running: Running | None = None
         """The action at work, or the last one: what the page does later is asked for in its name."""
 
@@ -145,6 +63,7 @@ class SessionGate:
 
     def begin(self, running: Running) -> None:
         self.running = running
+        self._redirects.clear()
         self._stirred.clear()
 
     @property
@@ -156,8 +75,21 @@ class SessionGate:
         """Whether every request that was sent has been answered, or never will be."""
         return not self._under_way
 
+    @property
+    def keeps_waiting(self) -> Held | None:
+        """What the action at work waits for a person to answer."""
+        return next((held for held in self.waiting if held.waits_for_person and not held.by_itself), None)
+
+    def why_given_up(self, held: Held) -> str:
+        """In words for the record of its question."""
+        if self.closed:
+            return "its browser session has ended"
+        if self.navigations > held.navigations:
+            return "the page it came from is gone"
+        return "the page gave the request up"
+
     async def stirred(self, seconds: float) -> bool:
-        """Whether any request came within that time, since the action began or since this was last asked."""
+        """Whether any request came or ended within that time, since the action began or since this was last asked."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stirred.wait()
@@ -184,6 +116,7 @@ class SessionGate:
         self.seen += request.is_navigation or request.kind == "websocket" or request.method not in READING
         if request.is_navigation:
             running.navigations += 1
+            self.navigations += 1
             if running.navigations > MOST_NAVIGATIONS:
                 return self._turn_away(request, f"more than {MOST_NAVIGATIONS} navigations in one action")
         changes = await self._changes_something(request, running)
@@ -196,6 +129,10 @@ class SessionGate:
 
     def ended(self, request: OutgoingRequest, ending: Ending) -> None:
         self._under_way.discard(request.request_id)
+        self._stirred.set()
+        if ending.location and len(self._redirects) < MOST_NOTED:
+            with contextlib.suppress(ValueError):  # a server may write anything there
+                self._redirects[urljoin(request.url, ending.location).partition("#")[0]] = request.url
         held = self._held.get(request.request_id)
         if held is not None and not held.ending.done():
             held.ending.set_result(ending)
@@ -226,7 +163,10 @@ class SessionGate:
         if len(self._held) >= MOST_HELD:
             return self._turn_away(request, f"{MOST_HELD} requests of this session wait for a person already")
         loop = asyncio.get_running_loop()
-        held = Held(request, running, running.finished, loop.create_future(), loop.create_future())
+        by_itself = running.finished or running.action.type in LOOKING
+        held = Held(request, running, by_itself, loop.create_future(), loop.create_future())
+        held.navigations = self.navigations
+        held.redirected_from = self._redirects.pop(request.url, "")
         self._held[request.request_id] = held
         running.held.append(held)
         waiting = asyncio.ensure_future(self._hold(held))

@@ -20,6 +20,9 @@ MOST_FIELDS: Final = 200
 MOST_SHOWN: Final = 40_000
 """Characters of one preview, all its fields together: more than that nobody reads, and no record should hold."""
 
+OURS: Final = "("
+"""How names begin that we gave. A field of the request whose own name does is shown in quotes."""
+
 SHORTEST_SECRET: Final = 4
 """Shorter ones stand in any text by chance."""
 _FORGERY_WORDS: Final = ("csrf", "xsrf", "requestverification", "antiforgery", "authenticity")
@@ -152,6 +155,8 @@ class Shown:
             is_masked = hidden != seen.value
             unseen = len(field.value) - len(seen.value)
             name, value = cut(hide(mask_text(seen.name)), LONGEST_NAME), cut(hidden, unseen=unseen)
+            if name.startswith(OURS) and not field.is_ours:
+                name = f'"{name}"'
             if len(name) + len(value) > self._room:
                 self.left_out += 1
                 continue

@@ -27,11 +27,13 @@ class Context:
     page: str = ""
     """The URL of the page that is shown, if it is known."""
     by_itself: bool = False
-    """No action was running: a timer or a worker sent it."""
+    """The page asked for it, such as by a timer, a worker or as it loaded, and no action of the agent."""
     secrets: frozenset[str] = frozenset()
     """What was typed into fields that do not show it: masked wherever it turns up, under whatever name."""
     on_page: tuple[Found, ...] = ()
     """Prices that the page shows."""
+    redirected_from: str = ""
+    """The address whose server sent the browser on to this one."""
     notes: tuple[str, ...] = ()
 
 
@@ -104,6 +106,8 @@ def estimate_effect(read: Read, context: Context) -> str:
     sentences = [_what(read), *_around(read.request, context)]
     if context.action is not None and context.action.amount is not None:
         sentences.append(_price(context.action.amount, read.amounts, context.on_page))
+    elif read.amounts:
+        sentences.append(f"It names a price ({_named(read.amounts)}), and the agent does not call it a purchase.")
     return " ".join((*sentences, *context.notes))
 
 
@@ -131,19 +135,24 @@ def _around(request: OutgoingRequest, context: Context) -> list[str]:
     page = _host(context.page)
     if page and page != _host(request.url):
         told.append(f"It goes to another host than the page that is shown, {page}.")
+    if context.redirected_from:
+        told.append(f"It comes after a redirect from {cut(mask_url(context.redirected_from), 200)}.")
     if context.by_itself:
-        told.append("No action was running: the page sent it by itself.")
+        told.append("The page asked for this by itself; it is not the agent's action.")
     return told
 
 
 def _price(declared: Amount, in_request: tuple[Found, ...], on_page: tuple[Found, ...]) -> str:
     said = f"The agent declares a price of {declared.value:.2f} {declared.currency}."
     if in_request:
-        names = ", ".join(f"{cut(each.where, 40)} = {each.value}" for each in in_request[:5])
-        return f"{said} The request agrees: {names}."
+        return f"{said} The request agrees: {_named(in_request)}."
     if on_page:
         return f"{said} The request names none; the page shows {', '.join(str(each.value) for each in on_page[:5])}."
     return f"{said} Neither the request nor the page names one that could be compared: look closely."
+
+
+def _named(amounts: tuple[Found, ...]) -> str:
+    return ", ".join(f"{cut(each.where, 40)} = {each.value}" for each in amounts[:5])
 
 
 def _method(request: OutgoingRequest) -> ShownMethod | None:

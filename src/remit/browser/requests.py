@@ -63,6 +63,8 @@ class Ending(NamedTuple):
     sent: bool
     """Whether any byte of it may have reached the server."""
     problem: str = ""
+    location: str = ""
+    """Where the server sends the browser on to, as it wrote it."""
 
 
 class Answer(Enum):

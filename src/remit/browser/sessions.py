@@ -14,7 +14,8 @@ from remit.authority.tokens import Token
 from remit.browser.chromium.process import Chromium
 from remit.browser.chromium.session import Session
 from remit.browser.egress.proxy import Egress, Serving
-from remit.browser.gate import Held, SessionGate
+from remit.browser.gate import SessionGate
+from remit.browser.held import Held
 from remit.contracts.browser_config import Browser
 from remit.errors import Reason, Refused
 
@@ -48,8 +49,16 @@ class Tab:
     """Held by the action that is at work in it."""
     secrets: set[str] = field(default_factory=set)
     """What was typed into fields that do not show it. Kept to be masked wherever it turns up."""
+    asking: str | None = None
+    """The question that the action at work has put before it did anything, such as whether to type a password."""
     is_closed: bool = False
     used_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def open_question(self) -> str | None:
+        """What the action at work waits for a person to answer."""
+        held = self.gate.keeps_waiting
+        return self.asking if held is None else held.approval_id
 
     @property
     def is_idle(self) -> bool:

@@ -1,29 +1,33 @@
 """The browser as the road sees it: plain calls that wait, from any thread, into the one event loop that drives it."""
 
 import asyncio
+import concurrent.futures
 import contextlib
-import secrets
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from remit.authority.tokens import Token
 from remit.browser.acting import Acted, Looked, act, element_of, hash_of, look
 from remit.browser.amounts import Found
-from remit.browser.gate import Fate, Held, Running
+from remit.browser.chromium.picture import Shot
+from remit.browser.held import Fate, Held, Running
 from remit.browser.loop import LoopThread
+from remit.browser.pictures import Pictures
 from remit.browser.previewing import Context
 from remit.browser.requests import Answer
 from remit.browser.sessions import DEFAULT_NAME, SessionKey, Sessions, Tab
 from remit.contracts.browser import Action
 from remit.contracts.browser_config import Browser
-from remit.durable import make_private_directory, write_durably
+from remit.durable import make_private_directory
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 
 TURN_SECONDS: Final = 30.0
-"""How long an action waits for the one before it in its session."""
+"""How long an action waits for the one before it in its session. For one that waits for a person, not at all."""
+GLANCE_SECONDS: Final = 0.1
 START_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 60.0
 PICTURE_SECONDS: Final = 3.0
@@ -38,10 +42,6 @@ class WorldPlace:
 
     folder: Path
     hidden: Sequence[Path]
-
-    @property
-    def pictures(self) -> Path:
-        return self.folder / PICTURES
 
 
 class World:
@@ -65,6 +65,10 @@ class World:
         self._voiding = ThreadPoolExecutor(2, thread_name_prefix="remit-void")
         self._thread = LoopThread()
         make_private_directory(place.folder)
+        self._pictures = Pictures(
+            place.folder / PICTURES, most_days=config.picture_days, most_bytes=config.picture_bytes
+        )
+        self._prune_later()
 
         async def made() -> Sessions:
             return Sessions(config, place.folder / "run", place.hidden, why_dead, self._hold, unsafe=unsafe)
@@ -78,13 +82,11 @@ class World:
         key = SessionKey(token.agent_id, token.jti, action.session or DEFAULT_NAME)
         opening = self._sessions.open(key, token) if action.type == "navigate" else self._sessions.find(key)
         tab = self._thread.run(opening, START_SECONDS)
-        if not tab.turn.acquire(timeout=TURN_SECONDS):
-            raise Refused(
-                Reason.IN_PROGRESS,
-                "another action is at work in this session, or waits for a person",
-                where=f"session {key.name}",
-                next_step="Wait for it, see `remit approvals`; or use another session.",
-            )
+        deadline = time.monotonic() + TURN_SECONDS
+        while not tab.turn.acquire(timeout=GLANCE_SECONDS):
+            question = tab.open_question
+            if question is not None or time.monotonic() > deadline:
+                raise _taken(key.name, question)
         if tab.is_closed:
             tab.turn.release()
             raise Refused(
@@ -98,7 +100,7 @@ class World:
     def begin(self, tab: Tab, looked: Looked, running: Running) -> None:
         """From here on what the session sends is this action's. What a person will be shown is looked at now."""
         if running.submits:
-            running.picture = self.picture_of(tab, looked)
+            running.picture = self._picture_later(tab, looked)
         if running.action.type == "purchase":
             with contextlib.suppress(RemitError):
                 seen = self._thread.run(tab.page.amounts(element_of(running.action)), LOOK_SECONDS)
@@ -118,15 +120,33 @@ class World:
         """A picture of the page with the element outlined, kept beside the question; None if none is to be had."""
         box = looked.described.outline if looked.described is not None else None
         with contextlib.suppress(RemitError):
-            return self.keep(self._thread.run(tab.page.screenshot(outline=box), LOOK_SECONDS))
+            return self.keep(self._thread.run(tab.page.screenshot(outline=box), LOOK_SECONDS), durably=False)
         return None
 
-    def keep(self, picture: bytes) -> str:
-        """Durably, under a name that says nothing of what is on it."""
-        make_private_directory(self._place.pictures)
-        path = self._place.pictures / f"{secrets.token_hex(16)}.png"
-        write_durably(path, picture)
-        return str(path)
+    def _picture_later(self, tab: Tab, looked: Looked) -> "concurrent.futures.Future[str | None] | None":
+        """The same, taken now. What is left to do to it is done while the page goes on, for the question to come."""
+        box = looked.described.outline if looked.described is not None else None
+
+        async def finish(shot: Shot) -> str | None:
+            with contextlib.suppress(RemitError):
+                return self.keep(await tab.page.finish(shot), durably=False)
+            return None
+
+        with contextlib.suppress(RemitError):
+            shot = self._thread.run(tab.page.shoot(outline=box), LOOK_SECONDS)
+            return asyncio.run_coroutine_threadsafe(finish(shot), self._thread.loop)
+        return None
+
+    def keep(self, picture: bytes, *, durably: bool = True) -> str:
+        """Where it is. A question's picture need not outlive a crash: the question does not."""
+        path = self._pictures.keep(picture, durably=durably)
+        if self._pictures.is_pruning_due:
+            self._prune_later()
+        return path
+
+    def _prune_later(self) -> None:
+        with contextlib.suppress(RuntimeError):  # everything is being ended
+            self._voiding.submit(self._pictures.prune, time.time())
 
     # --- what goes on besides ----------------------------------------------------------------------------------------
 
@@ -159,7 +179,7 @@ class World:
 
         def given_up() -> None:
             if held.approval_id is not None:
-                loop.run_in_executor(self._voiding, self._void, held.approval_id, "the browser gave the request up")
+                loop.run_in_executor(self._voiding, self._void, held.approval_id, tab.gate.why_given_up(held))
 
         held.on_given_up = given_up
         try:
@@ -172,17 +192,39 @@ class World:
                 held.answer.set_result(Answer.DROP)
             if not held.done.done():
                 held.done.set_result(Fate(problem=_ended()) if fate is None else fate)
+            held.was_put.set()
 
     async def _seen(self, tab: Tab, held: Held) -> tuple[Context, str | None]:
         """What the page shows while the request waits. A page that does not answer is no reason not to ask."""
-        cause, picture = held.cause, held.cause.picture
-        if held.by_itself or picture is None:
-            picture = None
-            if not held.request.is_navigation:
-                with contextlib.suppress(RemitError, TimeoutError):
-                    async with asyncio.timeout(PICTURE_SECONDS):
-                        picture = self.keep(await tab.page.screenshot())
-        return Context(cause.action, tab.page.url, held.by_itself, frozenset(tab.secrets), cause.on_page), picture
+        cause = held.cause
+        picture: str | None = None
+        if cause.picture is not None and not held.by_itself:
+            picture = await asyncio.wrap_future(cause.picture)
+        if picture is None and not held.request.is_navigation:
+            with contextlib.suppress(RemitError, TimeoutError):
+                async with asyncio.timeout(PICTURE_SECONDS):
+                    picture = self.keep(await tab.page.screenshot(), durably=False)
+        context = Context(cause.action, tab.page.url, held.by_itself, frozenset(tab.secrets), cause.on_page)
+        return replace(context, redirected_from=held.redirected_from), picture
+
+
+def _taken(session: str, question: str | None) -> Refused:
+    if question is None:
+        return Refused(
+            Reason.IN_PROGRESS,
+            "another action is at work in this session",
+            where=f"session {session}",
+            next_step='Wait for it; or act in another session meanwhile: "session" in the action.',
+        )
+    return Refused(
+        Reason.IN_PROGRESS,
+        f"an action of this session waits for a person to answer question {question}",
+        where=f"session {session}",
+        next_step=(
+            f"Have it answered (remit approvals show {question}), or wait for that action (remit browse --wait); or"
+            ' act in another session meanwhile: "session" in the action.'
+        ),
+    )
 
 
 def _ended() -> EnvironmentFailed:

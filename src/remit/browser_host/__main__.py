@@ -47,7 +47,7 @@ def main(root: str, descriptor: int) -> int:
         except Exception as problem:  # noqa: BLE001 - told to whoever started this
             _say(descriptor, error_to_frame(as_remit_error(problem)))
             return 1
-        server = HostServer(workspace.browsing, config.idle_seconds)
+        server = stack.enter_context(contextlib.closing(HostServer(workspace.browsing, config.idle_seconds)))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: server.stop())
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -19,14 +19,21 @@ from remit.errors import EnvironmentFailed, Reason
 
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
+SENDING_SECONDS: Final = 10.0
+"""How long whoever does not wait for a person waits for what follows from his yes."""
 
 
 class Waiting(NamedTuple):
-    """A question that a person has to answer before the action can go on."""
+    """A question that a person has to answer before the action can go on; or that one has answered just now."""
 
     approval_id: str
     expires: str
     what: str
+    state: str = "PENDING"
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == "PENDING"
 
 
 class Answered(NamedTuple):
@@ -48,15 +55,23 @@ class HostClient:
     def browse(
         self, action: bytes, token: str, *, on_waiting: Callable[[Waiting], bool] = lambda _: True
     ) -> Answered | None:
-        """The result; None if `on_waiting` did not want to wait: then the action goes on being held in the host."""
+        """The result; None if `on_waiting` did not want to wait: then the action goes on in the host.
+
+        Even then what a person has answered is waited for a while: most often the result is there at once.
+        """
         with self._connected() as connection:
             send_frame(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
             while True:
-                told = _answer(connection)
+                try:
+                    told = _answer(connection)
+                except TimeoutError:
+                    return None
                 if "waiting" in told:
-                    question = told["waiting"]
-                    if not on_waiting(Waiting(question["approval_id"], question["expires"], question["what"])):
-                        return None
+                    question = Waiting(**told["waiting"])
+                    if not on_waiting(question):
+                        if question.is_open:
+                            return None
+                        connection.settimeout(SENDING_SECONDS)
                     continue
                 result = ActionResult.from_tree(told["result"], source="the browser host's answer")
                 return Answered(result, bool(told["refused"]), bool(told["stored"]))

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from remit.browser_host.frames import LENGTH, error_to_frame, receive_exactly, receive_frame, send_frame
 from remit.browser_host.place import peer_user
-from remit.browsing import BrowseHooks, Browsing
+from remit.browsing import Browsing
 from remit.contracts.browser import Approval
+from remit.doors.browser_flights import BrowseHooks
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 
 REQUEST_SECONDS: Final = 10.0
@@ -22,6 +23,7 @@ MAX_REQUEST: Final = 256 << 10
 MAX_HEAD: Final = 8_192
 MOST_CALLERS: Final = 64
 MOST_READERS: Final = 8
+MOST_KNOWN: Final = 1_000
 LOOK_SECONDS: Final = 0.5
 _LOG: Final = logging.getLogger("remit.browser_host")
 
@@ -36,6 +38,8 @@ class HostServer:
         self._callers = threading.BoundedSemaphore(MOST_CALLERS)
         # Of their own: whoever can reach the port for the metrics must not keep others from the browser.
         self._readers = threading.BoundedSemaphore(MOST_READERS)
+        self._heard: dict[str, bool] = {}
+        """Of the last actions: whether anybody heard the result. Whoever did not wait was not told it."""
         self._last = time.monotonic()
         self._wake, self._waker = socket.socketpair()
 
@@ -44,6 +48,10 @@ class HostServer:
         self._stopping.set()
         with contextlib.suppress(OSError):
             self._waker.send(b"x")
+
+    def close(self) -> None:
+        self._wake.close()
+        self._waker.close()
 
     def serve(self, listeners: list[socket.socket]) -> None:
         with selectors.DefaultSelector() as selector:
@@ -115,12 +123,13 @@ class HostServer:
     def _browse(self, connection: socket.socket, action: bytes, token: str) -> None:
         """What is to be said is queued: a caller who does not listen must not keep the action waiting."""
         self._last = time.monotonic()
-        sayings: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        sayings: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         said: dict[str, bool] = {"refused": False, "stored": False}
         hooks = BrowseHooks(
             on_refusal=lambda _: said.update(refused=True),
             on_stored=lambda: said.update(stored=True),
             on_waiting=lambda approval: sayings.put({"waiting": _waiting(approval)}),
+            on_answered=lambda approval: sayings.put({"waiting": _waiting(approval)}),
         )
 
         def run() -> None:
@@ -134,13 +143,28 @@ class HostServer:
                 self._last = time.monotonic()
 
         threading.Thread(target=run, daemon=True).start()
-        while True:
-            saying = sayings.get()
-            if saying is None:
-                return
+        while "waiting" in (saying := sayings.get()):
             send_frame(connection, saying)
-            if "waiting" not in saying:
-                return
+        self._hand_out(connection, saying)
+
+    def _hand_out(self, connection: socket.socket, saying: dict[str, Any]) -> None:
+        """The end of an action. Whoever did not wait for it is told later, and then for the first time."""
+        action_id = saying["result"]["action_id"] if "result" in saying else ""
+        if saying.get("stored") and self._heard.get(action_id) is False:
+            saying["stored"] = False
+        try:
+            send_frame(connection, saying)
+        except OSError:
+            if action_id and not saying["refused"]:
+                self._note_heard(action_id, heard=self._heard.get(action_id, False))
+            raise
+        if action_id and not saying["refused"]:
+            self._note_heard(action_id, heard=True)
+
+    def _note_heard(self, action_id: str, *, heard: bool) -> None:
+        self._heard[action_id] = heard
+        for oldest in list(self._heard)[:-MOST_KNOWN]:
+            self._heard.pop(oldest, None)
 
     def _answer_http(self, connection: socket.socket) -> None:
         """GET /metrics, and nothing else."""
@@ -168,6 +192,7 @@ def _respond(connection: socket.socket, status: str, kind: str, body: bytes) -> 
 def _waiting(approval: Approval) -> dict[str, str]:
     return {
         "approval_id": approval.approval_id,
+        "state": approval.state,
         "expires": approval.expires,
         "what": approval.preview.estimated_effect,
     }

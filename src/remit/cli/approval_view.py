@@ -5,11 +5,12 @@ Everything in it is somebody else's text, rendered from the request itself and f
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
+from remit.approval.refusals import STATE_WORDS
 from remit.contracts.browser import Approval
 from remit.printable import printable
 
@@ -17,8 +18,47 @@ LABEL: Final = 10
 MINUTE: Final = 60
 
 
+class Kind(NamedTuple):
+    """What a question is about, in the words that fit it."""
+
+    label: str
+    thing: str
+    asked: str
+    goes_on: str
+    does_not: str
+
+
+_MESSAGE: Final = Kind(
+    "message to", "the WebSocket message", "Send this message?", "is sent, once", "is not sent; the WebSocket is closed"
+)
+_TYPING: Final = Kind(
+    "typing at",
+    "the typing",
+    "Have the secret typed?",
+    "goes on: the secret is put into that field, and nothing is sent by that alone",
+    "is not done",
+)
+
+
+def kind_of(approval: Approval) -> Kind:
+    """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
+    if approval.preview.method is not None:
+        return Kind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
+    return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
+
+
 def render_approval(approval: Approval, seconds_left: float) -> str:
     return "\n".join(_lines(approval, seconds_left))
+
+
+def render_state(approval: Approval) -> str:
+    """`approved by os:ada, then used`: what was answered, by whom, and what came after."""
+    word = STATE_WORDS[approval.state]
+    if not approval.decided_by:
+        return word
+    if approval.state in {"APPROVED", "DENIED"}:
+        return f"{word} by {approval.decided_by}"
+    return f"approved by {approval.decided_by}, then {word}"
 
 
 def render_left(seconds: float) -> str:
@@ -38,13 +78,13 @@ def render_url(url: str) -> str:
 def _lines(approval: Approval, seconds_left: float) -> Iterator[str]:
     preview = approval.preview
     yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {printable(approval.agent_id)}"
-    yield _labelled("request", f"{preview.method or 'none'} {render_url(preview.url)}")
+    yield _labelled("request", f"{kind_of(approval).label} {render_url(preview.url)}")
     yield _labelled("effect", printable(preview.estimated_effect))
     yield from _fields("body", preview.body.preview)
     yield from _fields("masked", preview.body.masked)
     yield from _fields("headers", preview.headers)
     if approval.screenshot:
-        yield _labelled("page", printable(approval.screenshot))
+        yield _labelled("picture", printable(approval.screenshot))
     yield _labelled("action", printable(approval.action_id))
     yield _labelled("token", printable(approval.token_jti))
     yield _labelled("digest", approval.request_digest)
@@ -53,8 +93,8 @@ def _lines(approval: Approval, seconds_left: float) -> Iterator[str]:
         yield _labelled("answer", f"remit approvals approve {approval.approval_id}")
         yield _labelled("", f"remit approvals deny {approval.approval_id}")
         return
-    decided = f" by {printable(approval.decided_by or '')} at {(approval.decided_at or '')[:19]}Z"
-    yield _labelled("state", approval.state + (decided if approval.decided_by else ""))
+    answered = f" (answered at {approval.decided_at[:19]}Z)" if approval.decided_at else ""
+    yield _labelled("state", printable(render_state(approval)) + answered)
     if approval.reason:
         yield _labelled("reason", printable(approval.reason))
 

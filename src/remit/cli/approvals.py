@@ -9,7 +9,9 @@ from typing import Final
 import click
 
 from remit.approval.people import Person, person_at_terminal
-from remit.cli.approval_view import render_approval, render_left
+from remit.approval.refusals import STATE_WORDS
+from remit.cli.approval_view import kind_of, render_approval, render_left, render_state
+from remit.cli.offering import complete_question
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.browser import Approval
 from remit.errors import Reason, Refused
@@ -18,10 +20,13 @@ from remit.workspace import Workspace
 
 as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
 reason_option: Final = click.option("--reason", help="Why, for the record and for the agent.")
+id_argument: Final = click.argument("approval_id", metavar="ID", shell_complete=complete_question)
+ANSWERS: Final = {"y": True, "yes": True, "approve": True, "n": False, "no": False, "deny": False}
+LATER: Final = frozenset({"s", "skip", "later"})
 
 
 @click.group(invoke_without_command=True)
-@click.option("--wait", is_flag=True, help="Stay here, show each question as it comes, and ask: y or N.")
+@click.option("--wait", is_flag=True, help="Stay here, show each question as it comes, and ask: yes, no or later.")
 @as_option
 @workspace_option
 @json_option
@@ -30,14 +35,15 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
     """Answer the questions that the browser's held requests wait for.
 
     Without a command: those that wait for an answer. Each is about one request, exactly as it will be sent; after ten
-    minutes without an answer nothing is sent. An agent cannot answer.
+    minutes without an answer nothing is sent. All of this is for people: an agent can neither answer nor look.
     """
     if ctx.invoked_subcommand is not None:
         return
     with Workspace.open(directory) as workspace:
+        who = person_at_terminal(workspace.environ, name)
         if wait:
             _require_terminal(as_json=as_json)
-            _watch(workspace, person_at_terminal(workspace.environ, name))
+            _watch(workspace, who)
         else:
             _list(workspace, everything=False, as_json=as_json)
 
@@ -49,16 +55,18 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
 def list_approvals(everything: bool, directory: Path, as_json: bool) -> None:
     """Those that wait for an answer, the newest first."""
     with Workspace.open(directory) as workspace:
+        person_at_terminal(workspace.environ)
         _list(workspace, everything=everything, as_json=as_json)
 
 
 @approvals.command()
-@click.argument("approval_id", metavar="ID")
+@id_argument
 @workspace_option
 @json_option
 def show(approval_id: str, directory: Path, as_json: bool) -> None:
     """All of one question: the request as it will be sent, secrets masked. ID may be the beginning of one."""
     with Workspace.open(directory) as workspace:
+        person_at_terminal(workspace.environ)
         found = workspace.approvals.show(approval_id)
         left = workspace.approvals.seconds_left(found)
     if as_json:
@@ -68,24 +76,24 @@ def show(approval_id: str, directory: Path, as_json: bool) -> None:
 
 
 @approvals.command()
-@click.argument("approval_id", metavar="ID")
+@id_argument
 @reason_option
 @as_option
 @workspace_option
 @json_option
 def approve(approval_id: str, reason: str | None, name: str | None, directory: Path, as_json: bool) -> None:
-    """Say yes: exactly this request is sent, once. ID may be the beginning of one."""
+    """Say yes: exactly this is sent, or typed, once. ID may be a beginning that no other question has."""
     _decide(approval_id, approved=True, reason=reason, name=name, directory=directory, as_json=as_json)
 
 
 @approvals.command()
-@click.argument("approval_id", metavar="ID")
+@id_argument
 @reason_option
 @as_option
 @workspace_option
 @json_option
 def deny(approval_id: str, reason: str | None, name: str | None, directory: Path, as_json: bool) -> None:
-    """Say no: nothing is sent. ID may be the beginning of one."""
+    """Say no: nothing is sent or typed. ID may be a beginning that no other waiting question has."""
     _decide(approval_id, approved=False, reason=reason, name=name, directory=directory, as_json=as_json)
 
 
@@ -114,7 +122,7 @@ def _list(workspace: Workspace, *, everything: bool, as_json: bool) -> None:
             approval.approval_id,
             approval.agent_id,
             _state(workspace, approval),
-            f"{approval.preview.method or 'no request'} {approval.preview.url}",
+            f"{kind_of(approval).label} {approval.preview.url}",
             approval.preview.estimated_effect,
         )
         for approval in found
@@ -125,7 +133,7 @@ def _list(workspace: Workspace, *, everything: bool, as_json: bool) -> None:
 def _state(workspace: Workspace, approval: Approval) -> str:
     if approval.state == "PENDING":
         return f"waits, {render_left(workspace.approvals.seconds_left(approval))} left"
-    return f"{approval.state.lower()} by {approval.decided_by}" if approval.decided_by else approval.state.lower()
+    return render_state(approval)
 
 
 def _require_terminal(*, as_json: bool) -> None:
@@ -154,17 +162,31 @@ def _ask(workspace: Workspace, approval: Approval, who: Person) -> None:
     click.echo("\n" + render_approval(approval, workspace.approvals.seconds_left(approval)))
     with contextlib.suppress(termios.error):  # what was typed before the question was there is no answer to it
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    answer = click.prompt("Send it? y: yes, N: no, s: later", default="N", show_default=False, err=True).strip().lower()
-    if answer in {"s", "later"}:
+    approved = ask_until_clear(kind_of(approval).asked)
+    if approved is None:
+        click.echo(f"Left for later: remit approvals show {approval.approval_id}", err=True)
         return
     try:
-        decided = workspace.approvals.decide(approval.approval_id, approved=answer in {"y", "yes"}, who=who)
+        decided = workspace.approvals.decide(approval.approval_id, approved=approved, who=who)
     except Refused as problem:
         click.echo(str(problem), err=True)
     else:
         click.echo(_told(decided))
 
 
+def ask_until_clear(what: str) -> bool | None:
+    """Yes, no, or None for later. Anything else is no answer: a no is final, so it is not guessed at either."""
+    while True:
+        answer = click.prompt(f"{what} yes, no or later", default="", show_default=False, err=True).strip().lower()
+        if answer in ANSWERS:
+            return ANSWERS[answer]
+        if answer in LATER:
+            return None
+        click.echo("Please answer with yes (y), no (n) or later (s).", err=True)
+
+
 def _told(decided: Approval) -> str:
-    what = "is sent, once" if decided.state == "APPROVED" else "is not sent"
-    return f"{decided.state}: the request of {printable(decided.agent_id)} {what} ({decided.approval_id})"
+    kind = kind_of(decided)
+    what = kind.goes_on if decided.state == "APPROVED" else kind.does_not
+    word = STATE_WORDS[decided.state].capitalize()
+    return f"{word}: {kind.thing} of {printable(decided.agent_id)} {what} ({decided.approval_id})"

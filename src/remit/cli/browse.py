@@ -9,7 +9,7 @@ import click
 from remit.browser_host.client import Answered, HostClient, Waiting
 from remit.browser_host.place import HostPlace
 from remit.cli.shown import json_option, show_json, workspace_option
-from remit.contracts.browser import Action
+from remit.contracts.browser import Action, ActionResult
 from remit.errors import Reason, Refused
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
@@ -44,8 +44,9 @@ def browse(
 
     ACTION is a JSON file, or - for standard input. The browser runs in the background, so that sessions last from one
     command to the next. A request that changes something is held there until a person has answered it (`remit
-    approvals`). Exit code 0 when it succeeded; 1 when it was tried and failed; 2 when it was refused and nothing was
-    done; 3 while it waits for a person: the same command again, or --wait, gives the result.
+    approvals`). Exit code 0 when it succeeded; 1 when it was tried and failed, or nobody knows; 2 when it was refused,
+    by a rule or by a person, and nothing was sent; 3 while it waits for a person, or its approved request is under way:
+    the same command again, or --wait, gives the result.
     """
     with Workspace.open(directory) as workspace:
         client = HostClient(workspace.root, HostPlace.of(workspace.state), _environment())
@@ -60,7 +61,7 @@ def browse(
 
     def on_waiting(question: Waiting) -> bool:
         questions.append(question)
-        if wait:
+        if not as_json and (wait or not question.is_open):
             _ask_for_patience(question)
         return wait
 
@@ -69,8 +70,17 @@ def browse(
         _tell_waiting(questions[-1], as_json=as_json)
         ctx.exit(WAITING)
     _show(answered, as_json=as_json)
-    if not answered.result.success:
-        ctx.exit(2 if answered.refused else 1)
+    ctx.exit(exit_code(answered.result, refused=answered.refused))
+
+
+def exit_code(result: ActionResult, *, refused: bool) -> int:
+    """By what is left in the world: 2 says that nothing was sent. `refused`: it ended before it had begun.
+
+    A KERNEL_ERROR of an action that had begun may be anything, a request of unknown fate included.
+    """
+    if result.error is None:
+        return 0
+    return 2 if not result.sent and (refused or result.error.code != "KERNEL_ERROR") else 1
 
 
 def _environment() -> dict[str, str]:
@@ -96,22 +106,38 @@ def _read_token(given: str | None) -> str:
 
 def _show(answered: Answered, *, as_json: bool) -> None:
     if answered.stored and not as_json:
-        click.echo("Already done before; nothing was done now. The stored result:", err=True)
+        click.echo("This action has ended before; nothing was done now. Its result:", err=True)
     show_json(answered.result.tree())
+    for held in () if as_json else _left_open(answered.result):
+        click.echo(f"The page asked for something by itself: remit approvals show {held}", err=True)
+
+
+def _left_open(result: ActionResult) -> list[str]:
+    told: Any = (result.output or {}).get("held", [])
+    return [held["approval_id"] for held in told if held["state"] == "waiting" and held["approval_id"]]
 
 
 def _ask_for_patience(question: Waiting) -> None:
-    click.echo(f"waiting for a person: remit approvals show {question.approval_id}", err=True)
+    click.echo(f"{_state_of(question)}: remit approvals show {question.approval_id}", err=True)
     click.echo(f"  {question.what}", err=True)
 
 
+def _state_of(question: Waiting) -> str:
+    if question.is_open:
+        return "waiting for a person"
+    return "approved, being sent" if question.state in {"APPROVED", "USED"} else f"answered: {question.state.lower()}"
+
+
 def _tell_waiting(question: Waiting, *, as_json: bool) -> None:
-    told: dict[str, Any] = {"approval_id": question.approval_id, "expires": question.expires, "what": question.what}
     if as_json:
+        told = {**question._asdict(), "state": _state_of(question)}
         show_json({"waiting": told})
         return
-    click.echo(f"Waiting for a person, until {question.expires[:19]}Z: {question.what}")
-    click.echo(f"  answer:  remit approvals show {question.approval_id}")
+    if question.is_open:
+        click.echo(f"Waiting for a person, until {question.expires[:19]}Z: {question.what}")
+        click.echo(f"  answer:  remit approvals show {question.approval_id}")
+    else:
+        click.echo(f"{_state_of(question).capitalize()}, and not at its end yet: {question.what}")
     click.echo("  result:  the same command again, or with --wait")
 
 

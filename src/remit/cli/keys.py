@@ -19,6 +19,7 @@ def keys() -> None:
     """List, export, rotate and revoke keys.
 
     Each role signs one kind of document: kernel leases, protocol envelopes, executor results, audit the ledger's heads.
+    The policy key, which signs tokens for the browser, is apart: `remit token keys` and `remit token rotate-key`.
     """
 
 

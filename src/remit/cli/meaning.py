@@ -3,6 +3,7 @@
 import json
 from typing import Any, Final
 
+from remit.cli.browser_meaning import render_browser_meaning
 from remit.cli.shown import counted, shortened
 from remit.ledger.entry import Entry
 
@@ -17,7 +18,9 @@ def render_meaning(entry: Entry) -> str:
     payload = read_payload(entry)
     meaning = ""
     if isinstance(payload, dict):
-        meaning = _plan_meaning(entry.kind, payload) or _browser_meaning(entry, payload) or _meaning(entry, payload)
+        if meaning := render_browser_meaning(entry, payload):
+            return meaning
+        meaning = _plan_meaning(entry.kind, payload) or _meaning(entry, payload)
     # With spaces, so that it can be wrapped.
     shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(shown, MOST)
@@ -46,7 +49,7 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
             return _joined(capability if other else "", why)
         case "issued" if subject == "lease":
             return _joined(capability, _until(payload))
-        case "rotation_intended" | "rotated" | "revoked" if subject == "key":
+        case "rotation_intended" | "rotated" | "revoked" | "trusted" if subject == "key":
             return _key_change(payload)
         case "created" if subject == "workspace":
             keys = payload.get("keys")
@@ -70,27 +73,6 @@ def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
             return "void from now on; what runs under it is taken back"
         case "plan.pruned":
             return _joined(payload.get("folder"), "backups removed")
-        case _:
-            return ""
-
-
-def _browser_meaning(entry: Entry, payload: dict[str, Any]) -> str:
-    """Of tokens, and of questions to a person."""
-    match entry.kind:
-        case "token.issued":
-            return _joined(f"for {payload.get('sub')}", _until(payload))
-        case "token.revoked":
-            return _joined(f"by {entry.actor}", payload.get("reason"))
-        case "key.trusted":
-            return _key_change(payload)
-        case "approval.requested":
-            request = _joined(payload.get("method"), payload.get("url"), by=" ")
-            return _joined(request, _until(payload))
-        case "approval.approved" | "approval.denied":
-            return _joined(f"by {entry.actor}", payload.get("reason"))
-        case "approval.voided" | "approval.expired" | "approval.used":
-            name = payload.get("approval_id")
-            return _joined(payload.get("reason"), f"approval {shortened(str(name), ID_SHOWN)}")
         case _:
             return ""
 

@@ -10,10 +10,12 @@ from remit.cli.plan_summary import left_as
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.base import Contract
 from remit.contracts.browser import ActionResult
+from remit.contracts.browser_errors import KernelError
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.report import ExecutionReport
 from remit.contracts.result import ExecutionResult
 from remit.doors.abandoned import is_of_unknown_effect
+from remit.doors.browser_cut_short import state_of
 from remit.doors.browser_papers import RequestOutcome
 from remit.errors import Reason, Refused
 from remit.recovery import Recovered
@@ -98,8 +100,10 @@ def _state(report: Recovered[Any]) -> str:
         return "unsettled"
     if report.unknown:
         return "abandoned"
-    if isinstance(report.outcome, ActionResult | RequestOutcome):
+    if isinstance(report.outcome, RequestOutcome):
         return "unknown"
+    if isinstance(report.outcome, ActionResult):
+        return state_of(report.outcome)
     return "finished" if report.took_effect else "cleared"
 
 
@@ -116,8 +120,8 @@ def _what(report: Recovered[Any]) -> str:
             return _of_plan(outcome.report)
         case RollbackOutcome():
             return f"{outcome.envelope_id}: {outcome.status}"
-        case ActionResult(reason=reason):
-            return reason or ""
+        case ActionResult(reason=reason, error=error):
+            return error.message if isinstance(error, KernelError) else reason or ""
         case RequestOutcome(problem=problem):
             return problem or ""
         case _:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from remit.approval.people import person_at_terminal
+from remit.cli.offering import complete_token
 from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option, written_output
+from remit.cli.token_wishes import read_domains, read_limit, require_sense
 from remit.contracts.browser import TokenConstraints
 from remit.errors import Reason, Refused
 from remit.ids import parse_time, render_time
@@ -61,8 +63,21 @@ def token() -> None:
 @token.command()
 @click.option("--sub", "agent", required=True, metavar="AGENT", help="Whom the token is for.")
 @click.option("--cap", "caps", type=click.Choice(ACTIONS), multiple=True, required=True, help="What it allows; repeat.")
-@click.option("--domain", "domains", multiple=True, help="A host, or *.HOST for one label before it; repeat.")
-@click.option("--max-purchase", nargs=2, metavar="AMOUNT CURRENCY", help="The most that one purchase may cost: 50 USD.")
+@click.option(
+    "--domain",
+    "domains",
+    multiple=True,
+    callback=read_domains,
+    help="A host, or *.HOST for one label before it; repeat.",
+)
+@click.option(
+    "--max-purchase",
+    "limit",
+    nargs=2,
+    metavar="AMOUNT CURRENCY",
+    callback=read_limit,
+    help="The most that one purchase may cost: 50 USD. Needed with --cap purchase.",
+)
 @click.option("--max-actions", type=click.IntRange(1, 1_000_000), help="For how many actions it may be used.")
 @click.option("--life", type=Life(), default="1h", show_default=True, help="How long it counts: 90s, 30m, 1h, 7d.")
 @click.option("--not-before", type=Moment(), help="From when on: 2026-01-31T09:30:00Z.")
@@ -73,7 +88,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     agent: str,
     caps: tuple[str, ...],
     domains: tuple[str, ...],
-    max_purchase: tuple[str, str] | None,
+    limit: dict[str, Any] | None,
     max_actions: int | None,
     life: timedelta,
     not_before: datetime | None,
@@ -83,11 +98,13 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Sign a token and print it. Whoever has its text may act with it; Remit keeps no copy.
 
-    Without --domain it allows no place, without --max-purchase no purchase. The first token makes the policy key.
+    Without --domain it allows no place. With --max-purchase, nothing that names a higher price is sent, whichever
+    action it belongs to. The first token makes the policy key.
     """
     from remit.authority.tokens import Wish  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
 
-    limits = {"domains": list(domains) or None, "max_purchase": _amount(max_purchase), "max_actions": max_actions}
+    require_sense(caps, limit)
+    limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
     constraints = TokenConstraints.from_tree(limits, source="the token's constraints")
     wish = Wish(agent, tuple(f"browser.{cap}" for cap in caps), constraints, life, not_before)  # type: ignore[misc]
     if not domains:
@@ -116,7 +133,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 @token.command()
-@click.argument("jti")
+@click.argument("jti", shell_complete=complete_token)
 @click.option("--reason", help="Why, for the record.")
 @workspace_option
 @json_option
@@ -127,6 +144,9 @@ def revoke(jti: str, reason: str | None, directory: Path, as_json: bool) -> None
     """
     with Workspace.open(directory) as workspace:
         whole = workspace.tokens.revoke(jti, actor=person_at_terminal(workspace.environ).id, reason=reason)
+        is_known = any(row.jti == whole for row in workspace.tokens.listed())
+    if not is_known:
+        click.echo("note: no token with this id was issued here; one from elsewhere does not count any more", err=True)
     if as_json:
         show_json({"jti": whole, "state": "revoked"})
     else:
@@ -227,17 +247,6 @@ def distrust(kid: str, directory: Path, as_json: bool) -> None:
         show_json({"kid": key.kid, "state": _key_state(key)})
     else:
         click.echo(f"{key.kid} is {_key_state(key)}")
-
-
-def _amount(given: tuple[str, str] | None) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    try:
-        return {"value": float(given[0]), "currency": given[1]}
-    except ValueError:
-        raise Refused(
-            Reason.MALFORMED, "an amount is a number", where="--max-purchase", next_step="Such as: 49.90 EUR"
-        ) from None
 
 
 def _time(issued: Any) -> str:

@@ -194,7 +194,8 @@ class ActionResult(Contract):
     success: bool
     reason: ShortText | None = None
     error: ExecutorError | None = None
-    output: JsonObject | None = None
+    output: JsonObject | None = Field(default=None, description="See action-output.")
+    sent: Count = Field(default=0, description="Requests that change something, sent or perhaps sent.")
     content_hash_before: Digest | None = Field(default=None, alias="contentHashBefore")
     content_hash_after: Digest | None = Field(default=None, alias="contentHashAfter")
 

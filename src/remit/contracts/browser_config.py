@@ -50,6 +50,13 @@ class Browser(Contract):
     idle_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=900, description="Seconds without an action after which the browser, and its sessions, end."
     )
+    picture_days: Annotated[int, Field(ge=1, le=3_650)] = Field(
+        default=30, description="Days that pictures of pages are kept in the state directory."
+    )
+    picture_bytes: Annotated[int, Field(ge=1 << 20, le=1 << 50)] = Field(
+        default=1 << 30,
+        description="Bytes of pictures that are kept: beyond that the oldest go, but none of the last hour.",
+    )
     metrics_port: Annotated[int, Field(ge=1, le=65_535)] | None = Field(
         default=None, description="A port on loopback where the browser host serves /metrics; else on its socket only."
     )

@@ -33,6 +33,7 @@ CONTRACTS: Final[Mapping[str, str]] = {
     "approval": "browser:Approval",
     "approval-decision": "browser:ApprovalDecision",
     "action-result": "browser:ActionResult",
+    "action-output": "browser_output:ActionOutput",
     "audit-record": "browser:AuditRecord",
     "executor-error": "browser_errors:EXECUTOR_ERROR",
     "finder-packet": "packets:FINDER_PACKET",

@@ -14,12 +14,13 @@ from typing import Any
 from remit.approval.approvals import Approvals, Question
 from remit.authority.tokens import claimed_agent, require_in_time
 from remit.browser.acting import SUBMITTING, Looked, require_unchanged, vars_of
-from remit.browser.gate import Running, place_of
+from remit.browser.held import Running, place_of
 from remit.browser.masked import cut, host_of
 from remit.browser.previewing import preview_typing
 from remit.canonical import digest
-from remit.contracts.browser import Action, ActionResult
+from remit.contracts.browser import Action, ActionResult, Approval
 from remit.doors.browser_asking import OnWaiting, ask
+from remit.doors.browser_cut_short import RequestFate, tell_cut_short
 from remit.doors.browser_papers import (
     BegunAction,
     Seen,
@@ -32,7 +33,7 @@ from remit.doors.browser_papers import (
 )
 from remit.doors.browser_retry import Retries
 from remit.doors.browser_terms import BrowserRequest, BrowserWorld, CutShort, GrantedAction, Made, TokenBook
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.errors import Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
 from remit.journal import Trace
 from remit.ledger.append import Batch
@@ -56,6 +57,10 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
     currency: str
     clock: Clock
     on_waiting: OnWaiting = lambda _: None
+    require_only: Callable[[], None] = lambda: None
+    """Refuses if the same action is at work under another token."""
+    requests_of: Callable[[str], list[RequestFate]] = lambda _: []
+    """What the ledger knows of the requests that an action caused."""
     name: str = field(default="browser", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> BrowserRequest:
@@ -80,6 +85,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         token = self.tokens.verify(request.token, now)
         request.verified[:] = [token]
         request.seen.agent_id, request.seen.jti = token.agent_id, token.jti
+        self.require_only()
         return GrantedAction(request, token)
 
     def decide(self, request: BrowserRequest) -> Decision:
@@ -116,7 +122,15 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
             screenshot=self.world().picture_of(tab, looked),
             not_after=granted.token.expires_at,
         )
-        approval = ask(self.approvals, question, self.on_waiting, lambda: tab.is_closed)
+
+        def waiting(approval: Approval) -> None:
+            tab.asking = approval.approval_id
+            self.on_waiting(approval)
+
+        try:
+            approval = ask(self.approvals, question, waiting, lambda: tab.is_closed)
+        finally:
+            tab.asking = None
         granted.approvals[:] = [approval]
         return f"approval {approval.approval_id} by {approval.decided_by}"
 
@@ -171,13 +185,17 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         seen = granted.request.seen
         try:
             made = self.retries.run(lambda: self.world().act(tab, looked, running, granted.token), is_safe)
-        except RemitError:
+        except RemitError as problem:
             seen.after = self.world().hash_of(tab)
-            raise
+            raise _beside_what_was_sent(problem, running.sent) from None
         finally:
             running.finished = True
+            seen.sent = running.sent
             seen.turned_away = [vars_of(each) for each in running.turned_away]
         seen.after = made.content_hash
+        for approval in granted.approvals:  # one at most
+            told = {"approval_id": approval.approval_id, "approved_by": approval.decided_by, "reason": approval.reason}
+            made.output["approval"] = told
         if made.picture is not None:
             made.output["screenshot"] = {
                 "path": self.world().keep(made.picture),
@@ -186,17 +204,8 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         return made
 
     def settle(self, begun: BegunAction, notes: Notes, note: Note) -> Made | None:
-        return CutShort(
-            EnvironmentFailed(
-                Reason.FATE_UNKNOWN,
-                "the process that ran the browser ended while this action was at work; it is not tried again",
-                where=begun.action.action_id,
-                next_step=(
-                    "Its session is gone. Whether it had sent anything is told by the entries of its requests:"
-                    f" remit ledger show --correlation {begun.action.action_id}"
-                ),
-            )
-        )
+        action_id = begun.action.action_id
+        return tell_cut_short(action_id, self.requests_of(action_id))
 
     def undo(self, begun: BegunAction, notes: Notes, note: Note) -> None:
         """What was sent cannot be called back; each request was a person's to allow."""
@@ -206,11 +215,13 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
 
     def succeed(self, request: BrowserRequest, begun: BegunAction, made: Made) -> ActionResult:
         if isinstance(made, CutShort):
+            request.seen.sent = made.sent
             return self.fail(request, made.problem, begun)
         return ActionResult(
             action_id=request.action.action_id,
             success=True,
             output=made.output,
+            sent=request.seen.sent,
             contentHashBefore=begun.before,
             contentHashAfter=made.content_hash,
         )
@@ -222,12 +233,17 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
             success=False,
             reason=browser_reason(problem) or "failed",
             error=browser_error(problem, selector=named),
+            sent=request.seen.sent,
             contentHashBefore=request.seen.before,
             contentHashAfter=request.seen.after,
         )
 
     def store_outcome(self, outcome: ActionResult) -> str:
-        return outcome.canonical().decode()
+        """In the order in which it is told the first time, so that it reads the same the second time."""
+        try:
+            return outcome.model_dump_json(by_alias=True)
+        except ValueError:  # half a character, such as a page may have in its title: said in our own words
+            return outcome.canonical().decode()
 
     def show_outcome(self, outcome: ActionResult, stored: str) -> Mapping[str, Any]:
         """Of what a page says, its digest: the ledger is for ever, and small."""
@@ -250,6 +266,14 @@ def _require_form_at_home(granted: GrantedAction, looked: Looked) -> None:
     leads_on = looked.submits or granted.action.type in SUBMITTING
     if form is not None and leads_on and form.action.startswith(("http://", "https://")):
         require_host(granted.token.constraints, host_of(form.action))
+
+
+def _beside_what_was_sent(problem: RemitError, sent: int) -> RemitError:
+    """A no to the second request of an action does not call the first one back."""
+    if not sent or problem.reason is Reason.FATE_UNKNOWN:
+        return problem
+    told = f"{problem.next_step} Requests of this action that were sent before: {sent}. See `remit ledger show`."
+    return type(problem)(problem.reason, problem.what, where=problem.where, next_step=told.strip())
 
 
 def require_text(token: str) -> bytes:

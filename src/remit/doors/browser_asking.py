@@ -34,20 +34,22 @@ def ask(
 
 
 def _refuse(answer: Approval) -> NoReturn:
-    where = f"approval {answer.approval_id}"
+    where = f"question {answer.approval_id}"
     if answer.state == "DENIED":
         because = f": {answer.reason}" if answer.reason else "."
         said = f"{answer.decided_by} said no{because}"
-        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"Nothing was sent. {said}")
+        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"It was not sent. {said}")
     if answer.state == "EXPIRED":
         raise Refused(
             Reason.APPROVAL_TIMEOUT,
             "nobody answered in time",
             where=where,
-            next_step="Nothing was sent. Ask for the action anew, under another id.",
+            next_step="It was not sent. Ask for the action anew, under another id.",
         )
     raise _gone(f"the question is {answer.state.lower()}: {answer.reason or 'it came to nothing'}")
 
 
 def _gone(what: str) -> Refused:
-    return Refused(Reason.APPROVAL_DENIED, what, next_step="Nothing was sent. Ask for the action anew.")
+    return Refused(
+        Reason.APPROVAL_DENIED, what, next_step="It was not sent. Ask for the action anew, under another id."
+    )

@@ -29,6 +29,8 @@ class Seen:
     before: str | None = None
     after: str | None = None
     turned_away: list[dict[str, str]] = field(default_factory=list)
+    sent: int = 0
+    """Requests that change something, sent or perhaps sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,9 @@ class RequestOutcome(Contract):
     state: Literal["ANSWERED", "SENT", "NOT_SENT", "UNKNOWN", "REFUSED"]
     status: Count | None = None
     approval_id: Uuid | None = None
+    approved_by: Identifier | None = None
+    what: ShortText | None = None
+    """Which request: its method and its address, masked."""
     reason: ShortText | None = None
     """Of a problem: the word for it, and what is said about it."""
     problem: Text | None = None
@@ -109,6 +114,11 @@ def render_begun_request(begun: BegunRequest) -> str:
 
 def parse_begun_request(text: str) -> BegunRequest:
     return read_checkpoint(text, lambda tree: BegunRequest(**tree), "held request")
+
+
+def render_request(method: str, url: str) -> str:
+    """`POST https://shop.example/pay`, masked."""
+    return cut(f"{method or 'message to'} {mask_url(url)}", 500)
 
 
 def render_element(described: Any) -> str:

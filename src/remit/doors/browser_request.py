@@ -12,23 +12,28 @@ from typing import Final
 
 from remit.approval.approvals import Approvals, Question
 from remit.authority.tokens import Token, require_in_time
-from remit.browser.amounts import judge_amounts
-from remit.browser.gate import Held
-from remit.browser.masked import cut, host_of, mask_url
+from remit.browser.held import Held
+from remit.browser.masked import host_of
 from remit.browser.previewing import Context, preview_request, read_request, require_showable
 from remit.browser.requests import Ending
 from remit.canonical import digest
 from remit.contracts.browser import Approval, HTTPPreview
-from remit.contracts.browser_errors import AMOUNT_EXCEEDS_LIMIT
 from remit.doors.browser_asking import OnWaiting, ask
-from remit.doors.browser_papers import BegunRequest, RequestOutcome, parse_begun_request, render_begun_request
+from remit.doors.browser_papers import (
+    BegunRequest,
+    RequestOutcome,
+    parse_begun_request,
+    render_begun_request,
+    render_request,
+)
+from remit.doors.browser_price import require_price
 from remit.doors.browser_terms import TokenBook
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
 from remit.ids import DEFAULT_TENANT
 from remit.journal import Trace
 from remit.ledger.append import Batch
-from remit.policy.browser import require_host
+from remit.policy.browser import purchase_limit, require_host
 from remit.policy.decision import Decision, Denial
 from remit.road import Door, Note, Notes, Preview
 
@@ -71,6 +76,8 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
     token: Token | None = None
     context: Context = field(default_factory=Context)
     picture: str | None = None
+    currency: str = "USD"
+    """Of a limit that is a bare number."""
     on_waiting: OnWaiting = lambda _: None
     on_problem: Callable[[RemitError], None] = lambda _: None
     """Told why it was not sent, or not answered, as the error that it is."""
@@ -102,7 +109,9 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         try:
             require_showable(held.request)
             require_host(token.constraints, host_of(held.request.url))
-            self._require_price(held)
+            in_request = read_request(held.request).amounts
+            limit = purchase_limit(token.constraints, self.currency)
+            require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
         except Refused as problem:
             return Decision((), (Denial(problem.reason, problem.what, problem.where, problem.next_step),))
         return Decision((f"token {token.jti} allows the place; a person is to allow the request",))
@@ -127,15 +136,16 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         )
 
         def waiting(approval: Approval) -> None:
-            held.approval_id, held.expires = approval.approval_id, approval.expires
+            held.put(approval.approval_id)
             self.on_waiting(approval)
 
         approval = ask(self.approvals, question, waiting, lambda: held.given_up)
+        held.approved_by, held.said = approval.decided_by, approval.reason
         granted.approvals[:] = [approval]
         return f"approval {approval.approval_id} by {approval.decided_by}"
 
     def checkpoint(self, granted: GrantedRequest, preview: Preview) -> str:
-        held, token = self._own()
+        _, token = self._own()
         request = granted.request
         begun = BegunRequest(
             request_id=request.request_id,
@@ -145,7 +155,7 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             agent_id=token.agent_id,
             jti=token.jti,
             approval_id=granted.approvals[0].approval_id,
-            what=cut(f"{held.request.method} {mask_url(held.request.url)}", 500),
+            what=self._what(),
         )
         return render_begun_request(begun)
 
@@ -211,6 +221,8 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             state="SENT" if made.status is None else "ANSWERED",
             status=made.status,
             approval_id=begun.approval_id,
+            approved_by=self.held.approved_by if self.held is not None else None,
+            what=begun.what,
         )
 
     def fail(self, request: HeldRequest, problem: RemitError, begun: BegunRequest | None = None) -> RequestOutcome:
@@ -222,6 +234,8 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             request_digest=request.request_digest,
             state="UNKNOWN" if unknown else "NOT_SENT" if begun is not None else "REFUSED",
             approval_id=None if self.held is None else self.held.approval_id,
+            approved_by=None if self.held is None else self.held.approved_by,
+            what=begun.what if begun is not None else self._what() or None,
             reason=problem.reason.value,
             problem=str(problem)[:10_000],
         )
@@ -232,24 +246,8 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
     def load_outcome(self, stored: str, recorded_at: str) -> RequestOutcome:
         return RequestOutcome.parse(stored.encode(), source="stored outcome of a request")
 
-    def _require_price(self, held: Held) -> None:
-        """Nothing that the request or the form says it costs is more than the agent declared."""
-        declared = held.cause.action.amount
-        if declared is None:
-            return
-        read = read_request(held.request)
-        too_much = judge_amounts(declared, (*read.amounts, *self.context.on_page)).too_much
-        if too_much is not None:
-            unit = too_much.currency or ("cents" if too_much.minor else "")
-            raise Refused(
-                Reason.CONSTRAINT_VIOLATED,
-                AMOUNT_EXCEEDS_LIMIT,
-                where="constraints.max_purchase",
-                next_step=(
-                    f"{cut(too_much.where, 60)} says {too_much.value} {unit}; declared were"
-                    f" {declared.value:.2f} {declared.currency}. Nothing was sent."
-                ),
-            )
+    def _what(self) -> str:
+        return "" if self.held is None else render_request(self.held.request.method, self.held.request.url)
 
     def _own(self) -> tuple[Held, Token]:
         if self.held is None or self.token is None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from remit.browser.chromium.words import NeverFound
 from remit.contracts.browser_errors import (
     BACKOFF_INITIAL_MS,
     BACKOFF_MAX_MS,
@@ -43,7 +44,9 @@ class Retries:
 
 
 def is_retryable(problem: RemitError) -> bool:
-    """By its code; and a refusal of data is the same however often it is asked for, save for an element."""
+    """By its code, if it may be otherwise the next time: of refusals, that of an element which is not there yet."""
+    if isinstance(problem, NeverFound):
+        return False
     if browser_error(problem).code not in RETRYABLE_CODES or problem.reason in _FINAL:
         return False
     return isinstance(problem, EnvironmentFailed) or problem.reason is Reason.ELEMENT_MISSING

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from remit.authority.tokens import Token
 from remit.browser.acting import Acted, Looked
-from remit.browser.gate import Running
+from remit.browser.held import Running
 from remit.contracts.browser import Action, Approval
 from remit.doors.browser_papers import Seen
 from remit.errors import RemitError
@@ -67,6 +67,8 @@ class CutShort:
     """What a process that died leaves of an action: its session is gone, and nothing of it is tried again."""
 
     problem: RemitError
+    sent: int
+    """How many requests that change something were sent, or may have been."""
 
 
 Made = Acted | CutShort

@@ -56,7 +56,7 @@ class BrowserRowsCheck:
                 self._report(Fault.ROW_EDITED, seq, f"the revocation of token {jti!r} is not the one that was recorded")
         for row in self._connection.stream(_APPROVALS, (self._tenant_id,)):
             if not _is_recorded(row):
-                self._report(Fault.ROW_EDITED, row[-6], f"approval {row[1]!r} is not as it was recorded")
+                self._report(Fault.ROW_EDITED, row[-6], f"question {row[1]!r} is not as it was recorded")
 
     def _report(self, fault: Fault, seq: int | None, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)

@@ -43,6 +43,7 @@ _CAPABILITIES: Final = frozenset(get_args(Capability))
 _CONSTRAINT: Final = "constraints."
 """Where a constraint was broken: this, and its name."""
 _SHORT: Final = 1_000
+_WITHOUT_MESSAGE: Final = frozenset({Reason.CAPABILITY_MISSING, Reason.CONSTRAINT_VIOLATED, Reason.ELEMENT_MISSING})
 
 
 def decide_browser(token: Token, action: Action, currency: str) -> Decision:
@@ -86,12 +87,15 @@ def require_host(constraints: TokenConstraints, host: str) -> None:
     """For whoever has a host and no URL, such as the proxy."""
     if matches(host, constraints.domains or ()):
         return
-    named = ", ".join(constraints.domains or ()) or "none"
+    named = ", ".join(constraints.domains or ()) or "no host at all"
     raise Refused(
         Reason.CONSTRAINT_VIOLATED,
         DOMAIN_NOT_ALLOWED,
         where=f"{_CONSTRAINT}domains",
-        next_step=f"The host is {host}; the token's domains: {named}. Have a token issued for it if that is meant.",
+        next_step=(
+            f"the token allows {named}, and not {host or 'a page without a host'}. If that is meant, have one issued"
+            " for it: remit token issue --domain"
+        ),
     )
 
 
@@ -106,17 +110,29 @@ def require_within_limit(constraints: TokenConstraints, amount: Amount, currency
     """The same for any amount, such as one found in a request. As decimals: 0.1 + 0.2 is for others."""
     limit = purchase_limit(constraints, currency)
     if limit is None:
-        raise _too_much("The token sets no limit for purchases, so it allows none.")
+        raise exceeds_limit(
+            f"{render_money(amount)} was declared; the token sets no limit for purchases, so it allows none. Have one"
+            " issued with a limit: remit token issue --max-purchase"
+        )
     if amount.currency != limit.currency:
-        raise _too_much(f"The limit is in {limit.currency}, and the amount in {amount.currency}.")
+        raise exceeds_limit(
+            f"{render_money(amount)} was declared; the token allows {render_money(limit)}, and no other currency."
+        )
     if exact(amount) > exact(limit):
-        raise _too_much(f"The limit is {exact(limit)} {limit.currency}.")
+        raise exceeds_limit(f"{render_money(amount)} was declared; the token allows {render_money(limit)}.")
     return f"{exact(amount)} {amount.currency} is within the token's limit"
 
 
 def purchase_limit(constraints: TokenConstraints, currency: str) -> Amount | None:
     limit = constraints.max_purchase
     return limit if limit is None or isinstance(limit, Amount) else Amount(value=limit, currency=currency)
+
+
+def render_money(amount: Amount) -> str:
+    """`79.90 EUR`; more decimals if there are more."""
+    value = exact(amount)
+    shown = f"{value:.2f}" if value == round(value, 2) else f"{value:f}"
+    return f"{shown} {amount.currency}"
 
 
 def exact(amount: Amount) -> Decimal:
@@ -177,13 +193,18 @@ def browser_error(problem: RemitError, *, selector: str = "") -> AnyExecutorErro
 
 
 def browser_reason(problem: RemitError) -> str:
-    """The specified sentence where there is one; else what was wrong."""
-    specified = {
-        (Reason.CONSTRAINT_VIOLATED, f"{_CONSTRAINT}domains"): DOMAIN_NOT_ALLOWED,
-        (Reason.CONSTRAINT_VIOLATED, f"{_CONSTRAINT}max_purchase"): AMOUNT_EXCEEDS_LIMIT,
-    }
-    return specified.get((problem.reason, problem.where), problem.what[:_SHORT])
+    """The specified words where there are some, else what was wrong; and then what is told nowhere else.
+
+    The errors of elements, capabilities and constraints have no message, so what to do next stands here.
+    """
+    if problem.reason not in _WITHOUT_MESSAGE:
+        return problem.what[:_SHORT]
+    said = {f"{_CONSTRAINT}domains": DOMAIN_NOT_ALLOWED, f"{_CONSTRAINT}max_purchase": AMOUNT_EXCEEDS_LIMIT}
+    specified = said.get(problem.where)
+    told = ". ".join(part for part in (problem.what, problem.next_step) if part and part != specified)
+    return ": ".join(part for part in (specified, told) if part)[:_SHORT]
 
 
-def _too_much(why: str) -> Refused:
+def exceeds_limit(why: str) -> Refused:
+    """`why` names the amount, where it stands, and what is allowed."""
     return Refused(Reason.CONSTRAINT_VIOLATED, AMOUNT_EXCEEDS_LIMIT, where=f"{_CONSTRAINT}max_purchase", next_step=why)

@@ -51,20 +51,22 @@ class Target(NamedTuple):
 def parse_target(url: str) -> Target:
     """An http or https URL taken apart; a refusal for all else, and for what could be read in two ways."""
     if len(url) > MAX_URL:
-        raise _refused("the URL is too long")
+        raise _refused("the target is too long")
     if _REWRITTEN.search(url):
-        raise _refused("the URL holds a character that a browser drops or rewrites, such as a space or a backslash")
+        raise _refused("the target holds a character that a browser drops or rewrites, such as a space or a backslash")
     scheme = _SCHEME.match(url)
-    if scheme is None or scheme[0].lower() not in DEFAULT_PORTS:
-        raise _refused("only http and https addresses can be gone to")
+    if scheme is None or "." in scheme[0]:  # a dot: rather a host, and its port
+        raise _refused("the target begins neither with https:// nor with http://", "Write the whole address.")
+    if scheme[0].lower() not in DEFAULT_PORTS:
+        raise _refused(f"a {scheme[0][:20]}: address is not one that can be gone to, only http: and https: are")
     found = _URL.fullmatch(url)
     if found is None:
-        raise _refused("the URL has no host after exactly two slashes")
+        raise _refused("the target has no host after exactly two slashes")
     name = found["scheme"].lower()
     host, port = _split_authority(found["authority"], DEFAULT_PORTS[name])
     path = found["path"] or "/"
     if _DOTS.search(path):
-        raise _refused("the path holds . or .. as a folder")
+        raise _refused("the path of the target holds . or .. as a folder")
     query = _escaped(found["query"] or "").replace("'", "%27")  # in a query, and there alone, a browser escapes it
     return Target(name, host, port, _escaped(path), query, _escaped(found["fragment"] or ""))
 
@@ -90,7 +92,7 @@ def matches(host: str, patterns: Iterable[str]) -> bool:
 
 def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
     if "@" in authority:
-        raise _refused("the URL holds credentials, or hides its host behind an @", "Leave out all up to the @.")
+        raise _refused("the target holds credentials, or hides its host behind an @", "Leave out all up to the @.")
     if "%" in authority or not authority.isascii():
         raise _refused(
             "the host is not written in plain ASCII letters", "Write it as it is registered, such as xn--..."
@@ -102,7 +104,7 @@ def _split_authority(authority: str, default_port: int) -> tuple[str, int]:
     if found["port"] is not None:
         port = int(found["port"]) if _PORT.fullmatch(found["port"]) else 0
         if not 0 < port <= MAX_PORT:
-            raise _refused("the port is none, or is not written plainly")
+            raise _refused("the port of the target is none, or is not written plainly")
     try:
         return normal_host(found["host"]), port
     except ValueError as problem:
@@ -114,7 +116,7 @@ def _escaped(part: str) -> str:
     try:
         return part if part.isascii() else quote(part, safe="".join(map(chr, range(0x21, 0x7F))))
     except UnicodeEncodeError:
-        raise _refused("the URL is not valid Unicode") from None
+        raise _refused("the target is not valid Unicode") from None
 
 
 def _refused(what: str, next_step: str = "Give the plain address of a page, such as https://example.com/.") -> Refused:

@@ -49,7 +49,7 @@ class ApprovalRow(NamedTuple):
             raise Refused(
                 Reason.EVIDENCE_INVALID,
                 "this question is not as Remit wrote it",
-                where=f"approval {self.approval_id}",
+                where=f"question {self.approval_id}",
                 next_step="Keep the database as it is and run `remit ledger verify`.",
             ) from None
 
@@ -90,14 +90,15 @@ _COLUMNS: Final = ", ".join(ApprovalRow._fields)
 _INSERT: Final = f"INSERT INTO approvals ({_COLUMNS}) VALUES ({', '.join('?' * len(ApprovalRow._fields))})"
 _FIND: Final = f"SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ? AND approval_id = ?"
 _BEGINS: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ? AND approval_id >= ? AND approval_id < ?
-  ORDER BY approval_id LIMIT 2"""
+  ORDER BY state = 'PENDING' DESC, approval_id DESC LIMIT 10"""
+_PENDING_BEGIN: Final = _BEGINS.replace("ORDER BY", "AND state = 'PENDING' ORDER BY")
 _OPEN: Final = f"""SELECT {_COLUMNS} FROM approvals
   WHERE tenant_id = ? AND state IN ('PENDING', 'APPROVED') ORDER BY created_at, approval_id"""
 _NEWEST: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ?
   ORDER BY created_at DESC, approval_id DESC LIMIT ?"""
 _MOVE: Final = """UPDATE approvals SET state = ?, decided_by = ?, decided_at = ?, reason = ?, entry_seq = ?
   WHERE tenant_id = ? AND approval_id = ? AND state = ?"""
-
+_ENTRY_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 _CLOSED: Final = """SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND seq > ?
   AND kind IN ('approval.used', 'approval.denied', 'approval.expired', 'approval.voided') AND payload LIKE ? LIMIT 1"""
 
@@ -111,6 +112,12 @@ def find_row(connection: Connection, tenant_id: str, approval_id: str) -> Approv
     return ApprovalRow(*row) if row else None
 
 
+def last_step_at(connection: Connection, row: ApprovalRow) -> str:
+    """When the entry of its last step was recorded."""
+    found = connection.one(_ENTRY_TIME, (row.tenant_id, row.entry_seq))
+    return str(found[0]) if found else row.created_at
+
+
 def was_closed(connection: Connection, row: ApprovalRow) -> bool:
     """Whether the ledger knows of a later step that ends it, whatever the row says: the second witness."""
     named = f'%"approval_id":"{row.approval_id}"%'
@@ -118,8 +125,12 @@ def was_closed(connection: Connection, row: ApprovalRow) -> bool:
 
 
 def rows_beginning(connection: Connection, tenant_id: str, prefix: str) -> list[ApprovalRow]:
-    """At most two: one is the one that is meant."""
+    """At most ten: those that wait first, then the newest."""
     return [ApprovalRow(*row) for row in connection.rows(_BEGINS, (tenant_id, prefix, prefix + "g"))]
+
+
+def pending_rows_beginning(connection: Connection, tenant_id: str, prefix: str) -> list[ApprovalRow]:
+    return [ApprovalRow(*row) for row in connection.rows(_PENDING_BEGIN, (tenant_id, prefix, prefix + "g"))]
 
 
 def open_rows(connection: Connection, tenant_id: str) -> Iterator[ApprovalRow]:

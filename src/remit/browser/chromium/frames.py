@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 from playwright.async_api import BrowserContext, CDPSession, Frame, Page
 
 from remit.browser.chromium.failures import CALL_SECONDS, PlaywrightError, within
-from remit.browser.chromium.words import Element
+from remit.browser.chromium.references import References
+from remit.browser.chromium.words import Element, NeverFound
 from remit.errors import Reason, Refused
 
 MOST_FRAMES: Final = 60
@@ -40,7 +41,7 @@ class Document:
     loader_id: str
     url: str
     parent_id: str | None
-    worlds: list[int] = field(default_factory=list, compare=False)
+    worlds: list["asyncio.Future[dict[str, Any]]"] = field(default_factory=list, compare=False)
     """Our world in it, once it was asked for. A world ends with its document, and its number is not used again."""
 
 
@@ -49,32 +50,6 @@ class Found(NamedTuple):
 
     document: Document
     handle: str
-
-
-class Known(NamedTuple):
-    """What a reference stands for."""
-
-    frame_id: str
-    loader_id: str
-    node_id: int
-
-
-@dataclass
-class References:
-    """The same element has the same reference as long as it lives; none is ever given twice."""
-
-    _by_ref: dict[str, Known] = field(default_factory=dict)
-    _by_known: dict[Known, str] = field(default_factory=dict)
-
-    def of(self, known: Known) -> str:
-        if known not in self._by_known:
-            ref = f"e{len(self._by_ref) + 1}"
-            self._by_ref[ref] = known
-            self._by_known[known] = ref
-        return self._by_known[known]
-
-    def get(self, ref: str) -> Known | None:
-        return self._by_ref.get(ref)
 
 
 class Documents:
@@ -91,11 +66,6 @@ class Documents:
         self._top: Document | None = None
         self.references = References()
 
-    @property
-    def known(self) -> list[CDPSession]:
-        """The sessions that are open, the page's own first."""
-        return [self.main, *self._own.values()]
-
     async def attach(self, frame: Frame) -> CDPSession | None:
         """The session of a frame that has a process of its own; None of one that shares its parent's."""
         try:
@@ -110,21 +80,41 @@ class Documents:
     async def prepare(self, session: CDPSession) -> None:
         for name, listener in self._listeners.items():
             session.on(name, listener)
+        if session is self.main:
+            session.on("Page.frameNavigated", self._arrived)
         await session.send("Page.enable")
+
+    def _arrived(self, event: dict[str, Any]) -> None:
+        if "parentId" not in event["frame"]:
+            self._top = _document(self.main, event["frame"])
+            _begin_world(self._top)  # ahead of need: while it loads there is time, right after it there is none
 
     async def all(self) -> list[Document]:
         """The page's own first; then the rest, outer ones before inner ones."""
         trees = await asyncio.gather(*(self._tree(session) for session in [self.main, *await self._sessions()]))
+        self._top = trees[0][0]
         return [document for tree in trees for document in tree][:MOST_FRAMES]
 
+    async def inner(self) -> list[Document]:
+        """All but the page's own. A page without frames, as most are, is not asked."""
+        return (await self.all())[1:] if len(self._page.frames) > 1 else []
+
     async def top(self) -> Document:
-        """The page's own. Remembered until it goes: two questions less for each element that is looked for."""
+        """The page's own. Remembered until it goes: two questions less for each look at it."""
         if self._top is None:
             self._top = (await self._tree(self.main))[0]
         return self._top
 
-    def forget_top(self) -> None:
+    async def ask_top(self, method: str, argument: Any = None, *, by_value: bool = True) -> dict[str, Any]:
+        """The page's own document, also if it went and we have not heard of that yet."""
+        is_remembered = self._top is not None
+        try:
+            return await ask(await self.top(), method, argument, by_value=by_value)
+        except Refused:
+            if not is_remembered:
+                raise
         self._top = None
+        return await ask(await self.top(), method, argument, by_value=by_value)
 
     async def hear_out(self) -> None:
         """When this returns, all that Chromium had told before has been heard.
@@ -151,7 +141,9 @@ class Documents:
                 raise
             self._own = {frame: own for frame, own in self._own.items() if own is not session}
             return []  # a frame that went while we looked
-        return _documents(session, answer["frameTree"])
+        found = _documents(session, answer["frameTree"])
+        # One that is known already keeps the world that was made in it.
+        return [self._top if session is self.main and each == self._top else each for each in found]
 
     # --- one element -------------------------------------------------------------------------------------------------
 
@@ -163,30 +155,26 @@ class Documents:
             return await self._by_selector(element.selector or "")
 
     async def _by_selector(self, selector: str) -> Found:
-        remembered = self._top
-        document = await self.top()
-        try:
-            answer = await ask(document, "find", selector, by_value=False)
-        except Refused:
-            if remembered is None:
-                raise
-            self.forget_top()  # it went, and we have not heard of it yet
-            document = await self.top()
-            answer = await ask(document, "find", selector, by_value=False)
+        answer = await self.ask_top("find", selector, by_value=False)
         if answer.get("subtype") == "node":
-            return Found(document, answer["objectId"])
+            return Found(await self.top(), answer["objectId"])
         count = answer.get("value", 0)
         if count == -1:
-            raise Refused(
+            raise NeverFound(
                 Reason.ELEMENT_MISSING,
                 f"{selector!r} is not a CSS selector",
                 next_step="Only what `document.querySelector` takes is one; or use a ref from a snapshot.",
             )
-        problem = "nothing on the page fits" if count == 0 else f"{count} elements of the page fit"
+        if count > 1:
+            raise NeverFound(
+                Reason.ELEMENT_MISSING,
+                f"{count} elements of the page fit {selector!r}",
+                next_step="Narrow it down to one element, or take a snapshot and use the ref of the one that is meant.",
+            )
         raise Refused(
             Reason.ELEMENT_MISSING,
-            f"{problem} {selector!r}",
-            next_step="Take a snapshot, and name one element. Frames and shadow roots are reached by ref only.",
+            f"nothing on the page fits {selector!r}",
+            next_step="Take a snapshot to see what is there. Frames and shadow roots are reached by ref only.",
         )
 
     async def _by_reference(self, ref: str) -> Found:
@@ -198,7 +186,11 @@ class Documents:
                     if found is not None and await call(found, "isThere"):
                         return found
         problem = "is not from a snapshot of this session" if known is None else "is of an element that is gone"
-        raise Refused(Reason.ELEMENT_MISSING, f"{ref} {problem}", next_step="Take a new snapshot.")
+        raise NeverFound(
+            Reason.ELEMENT_MISSING,
+            f"{ref!r} {problem}",
+            next_step="Take a snapshot of the page, without a ref, and use a ref that it gives.",
+        )
 
     async def resolve(self, document: Document, node_id: int) -> Found | None:
         world = await _world(document)
@@ -264,23 +256,31 @@ async def _run(document: Document, on: dict[str, Any], method: str, argument: An
 
 async def _world(document: Document) -> int:
     if not document.worlds:
-        try:
-            answer = await document.cdp.send(
-                "Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD}
-            )
-        except PlaywrightError as problem:
-            if _is_gone(problem):
-                raise _changed() from problem
-            raise
-        document.worlds.append(answer["executionContextId"])
-    return document.worlds[0]
+        _begin_world(document)
+    try:
+        number: int = (await asyncio.shield(document.worlds[0]))["executionContextId"]
+    except PlaywrightError as problem:
+        document.worlds.clear()
+        if _is_gone(problem):
+            raise _changed() from problem
+        raise
+    return number
+
+
+def _begin_world(document: Document) -> None:
+    asked = document.cdp.send("Page.createIsolatedWorld", {"frameId": document.frame_id, "worldName": _WORLD})
+    document.worlds.append(asyncio.ensure_future(asked))
+    document.worlds[0].add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody asks
 
 
 def _documents(session: CDPSession, tree: dict[str, Any]) -> list[Document]:
-    frame = tree["frame"]
-    url = frame.get("url", "") + frame.get("urlFragment", "")
-    own = Document(session, frame["id"], frame["loaderId"], url, frame.get("parentId"))
+    own = _document(session, tree["frame"])
     return [own, *(inner for child in tree.get("childFrames", []) for inner in _documents(session, child))]
+
+
+def _document(session: CDPSession, frame: dict[str, Any]) -> Document:
+    url = frame.get("url", "") + frame.get("urlFragment", "")
+    return Document(session, frame["id"], frame["loaderId"], url, frame.get("parentId"))
 
 
 def _is_gone(problem: PlaywrightError) -> bool:

@@ -31,10 +31,16 @@ class Noticing:
         self._page = page
         self._navigations: deque[tuple[str, str]] = deque(maxlen=_MOST_NAVIGATIONS)
         self._on_the_way: set[str] = set()
+        self._windows_noted = 0
         self._arrived = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = asyncio.Event()
+        self._stopped.set()
+        self.main_id = ""
+        """The page's own frame."""
         self.is_dead = False
         self.sent_out = 0
+        self.pages_asked: deque[str] = deque(maxlen=MOST_NOTED)
         self.events: deque[Noted] = deque(maxlen=MOST_NOTED)
         context.on("page", self._close_popup)
         page.on("request", self._noted_request)
@@ -48,11 +54,13 @@ class Noticing:
     @property
     def listeners(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
         """For every CDP session of the page."""
-        arrivals = ("frameNavigated", "frameStoppedLoading", "frameDetached", "navigatedWithinDocument")
+        arrivals = ("frameNavigated", "frameDetached", "navigatedWithinDocument")
         return {
             "Page.frameRequestedNavigation": self._noted_navigation,
             "Page.windowOpen": self._noted_window,
+            "Page.frameStartedLoading": self._noted_start,
             **{f"Page.{name}": self._noted_arrival for name in arrivals},
+            "Page.frameStoppedLoading": self._noted_stop,
         }
 
     @property
@@ -64,6 +72,10 @@ class Noticing:
         while self._on_the_way:
             self._arrived.clear()
             await self._arrived.wait()
+
+    async def stop_loading(self) -> None:
+        """Until the page is loaded, or has given that up: one that was to go elsewhere, and may not, has no `load`."""
+        await self._stopped.wait()
 
     def why(self, url: str) -> str | None:
         wanted = _NOT_IN_REQUEST.sub("", url)
@@ -94,14 +106,34 @@ class Noticing:
             self._on_the_way.add(str(event.get("frameId")))
 
     def _noted_window(self, event: dict[str, Any]) -> None:
+        # Noted here: the window itself may be heard of when the action that opened it is over.
+        self._note("popup", str(event.get("url", "")))
+        self._windows_noted += 1
         self._navigations.append((_NOT_IN_REQUEST.sub("", str(event.get("url", ""))), NEW_WINDOW))
+
+    def _noted_start(self, event: dict[str, Any]) -> None:
+        if event.get("frameId") == self.main_id:
+            self._stopped.clear()
+
+    def noted_load(self) -> None:
+        """Of the page itself, not of a frame in it."""
+        self._stopped.set()
+
+    def _noted_stop(self, event: dict[str, Any]) -> None:
+        self._noted_arrival(event)
+        if event.get("frameId") == self.main_id:
+            self._stopped.set()
 
     def _noted_arrival(self, event: dict[str, Any]) -> None:
         self._on_the_way.discard(str(event.get("frameId") or event.get("frame", {}).get("id")))
         self._arrived.set()
 
     def _noted_request(self, request: Request) -> None:
-        self.sent_out += request.method not in _READING or request.is_navigation_request()
+        leads_on = request.is_navigation_request()
+        self.sent_out += request.method not in _READING or leads_on
+        with contextlib.suppress(PlaywrightError):  # a frame that is not known yet is not the page's own
+            if leads_on and request.frame == self._page.main_frame:
+                self.pages_asked.append(request.url)
 
     def _noted_socket(self, _: WebSocket) -> None:
         self.sent_out += 1
@@ -119,7 +151,10 @@ class Noticing:
 
     def _close_popup(self, page: Page) -> None:
         if page is not self._page:
-            self._note("popup", page.url)
+            if self._windows_noted:
+                self._windows_noted -= 1
+            else:  # by a worker
+                self._note("popup", page.url)
             page.on("dialog", self._answer)
             page.on("download", self._cancel)
             self.later(page.close())
@@ -135,4 +170,5 @@ class Noticing:
     def _died(self, kind: Happened) -> None:
         if not self.is_dead:
             self.is_dead = True
+            self._stopped.set()
             self._note(kind, self._page.url)

@@ -107,7 +107,7 @@ function (method, argument) {
       const root = waiting.pop();
       const walker = caller(Document.prototype, "createTreeWalker")(document, root, NodeFilter.SHOW_ELEMENT);
       for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-        if (is(node, "input", "textarea")) found.push(node);
+        if (is(node, "input", "textarea") || (isHtml(node) && has(node, "contenteditable"))) found.push(node);
         const inner = shadowOf(node);
         if (inner) waiting.push(inner);
       }
@@ -255,7 +255,8 @@ function (method, argument) {
       type: typeOfControl(node),
       words: secretWords(node),
       value: (is(node, "input") ? reader(HTMLInputElement.prototype, "value")(node)
-        : reader(HTMLTextAreaElement.prototype, "value")(node)).slice(0, 500),
+        : is(node, "textarea") ? reader(HTMLTextAreaElement.prototype, "value")(node)
+        : reader(Node.prototype, "textContent")(node)).slice(0, 500),
       box: asBox(boxOf(node)),
     })).filter((field) => field.box.width > 0 && field.box.height > 0),
     size: () => caller(Document.prototype, "getElementsByTagName")(document, "*").length,
@@ -264,7 +265,8 @@ function (method, argument) {
       "h1, h2, h3, h4, h5, h6, [role], [tabindex], [contenteditable]")).filter((node) => isVisible(node)).slice(0, most),
     serialise: () => {
       const root = rootElement(document);
-      return { url: reader(Document.prototype, "URL")(document), html: root ? serialised(root) : "" };
+      return { url: reader(Document.prototype, "URL")(document), html: root ? serialised(root) : "",
+        title: reader(Document.prototype, "title")(document).slice(0, 500) };
     },
     text: (node) => {
       const form = node instanceof Element ? formOf(node) : null;

@@ -13,7 +13,8 @@ _NOWHERE: Final = "http://127.0.0.1:9"
 """Its context has no way out, and needs none."""
 
 _PAINT: Final = """async ({ picture, hidden, outline }) => {
-  const bytes = Uint8Array.from(atob(picture), (letter) => letter.charCodeAt(0));
+  const raw = atob(picture), bytes = new Uint8Array(raw.length);
+  for (let at = 0; at < raw.length; at++) bytes[at] = raw.charCodeAt(at);
   const image = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
   const canvas = new OffscreenCanvas(image.width, image.height);
   const brush = canvas.getContext("2d");
@@ -25,10 +26,10 @@ _PAINT: Final = """async ({ picture, hidden, outline }) => {
     brush.lineWidth = 3;
     brush.strokeRect(outline[0] - 3, outline[1] - 3, outline[2] + 6, outline[3] + 6);
   }
-  const done = new Uint8Array(await (await canvas.convertToBlob({ type: "image/png" })).arrayBuffer());
-  let text = "";
-  for (let at = 0; at < done.length; at += 32768) text += String.fromCharCode(...done.subarray(at, at + 32768));
-  return btoa(text);
+  const reader = new FileReader(), read = new Promise((done) => { reader.onload = done; });
+  reader.readAsDataURL(await canvas.convertToBlob({ type: "image/png" }));
+  await read;
+  return reader.result.slice(reader.result.indexOf(",") + 1);
 }"""
 
 

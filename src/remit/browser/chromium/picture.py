@@ -1,17 +1,25 @@
-"""A picture of what a page shows, without what stands in its secret fields."""
+"""A picture of what a page shows, without the fields that hold something to be masked."""
 
 import base64
-from typing import Any
+from typing import Any, NamedTuple
 
 from remit.browser.chromium.frames import Document, Documents, ask, call
 from remit.browser.chromium.painting import Painter
 from remit.browser.chromium.program import VIEWPORT
-from remit.browser.chromium.secrecy import is_secret_field
+from remit.browser.chromium.secrecy import is_hidden_in_pictures
 from remit.browser.chromium.words import Box
 from remit.errors import Reason, Refused
 
 
-async def take_picture(documents: Documents, painter: Painter, part: Box | None, outline: Box | None) -> bytes:
+class Shot(NamedTuple):
+    """A picture as it was taken, and what is still to be painted on it. Not to be shown to anybody."""
+
+    picture: bytes
+    hidden: list[Box]
+    outline: Box | None
+
+
+async def shoot(documents: Documents, part: Box | None, outline: Box | None) -> Shot:
     """PNG, of what is in view or of a part of that. Fields are looked for before and after: one that moves is hidden
     in both places. Limit: text that is in no field, or in a closed shadow root, is shown as it is.
     """
@@ -19,13 +27,23 @@ async def take_picture(documents: Documents, painter: Painter, part: Box | None,
     before = await _secret_boxes(documents)
     answer = await documents.main.send(
         "Page.captureScreenshot",
-        {"format": "png", "clip": {**clip._asdict(), "scale": 1}, "captureBeyondViewport": False},
+        {
+            "format": "png",
+            "clip": {**clip._asdict(), "scale": 1},
+            "captureBeyondViewport": False,
+            "optimizeForSpeed": True,  # it is painted on, or kept on this machine
+        },
     )
     picture = base64.b64decode(answer["data"])
     hidden = [_shifted(box, clip) for box in {*before, *await _secret_boxes(documents)}]
-    if not hidden and outline is None:
-        return picture
-    return await painter.paint(picture, hidden, None if outline is None else _shifted(outline, clip))
+    return Shot(picture, hidden, None if outline is None else _shifted(outline, clip))
+
+
+async def finish(painter: Painter, shot: Shot) -> bytes:
+    """In a page of its own: the one that was pictured may have gone meanwhile."""
+    if not shot.hidden and shot.outline is None:
+        return shot.picture
+    return await painter.paint(shot.picture, shot.hidden, shot.outline)
 
 
 def _within_view(part: Box) -> Box:
@@ -56,7 +74,7 @@ async def _secret_boxes(documents: Documents) -> set[Box]:
 async def _secret_fields(document: Document) -> list[dict[str, float]]:
     answer = await ask(document, "fields")
     fields: list[dict[str, Any]] = answer.get("value", [])
-    return [field["box"] for field in fields if is_secret_field(field["type"], field["words"], field["value"])]
+    return [field["box"] for field in fields if is_hidden_in_pictures(field["type"], field["words"], field["value"])]
 
 
 async def _place(

@@ -19,6 +19,11 @@ _AUTOCOMPLETE: Final = frozenset(
 )
 
 
+def is_hidden_in_pictures(kind: str, words: Sequence[str], value: str) -> bool:
+    """Besides those, a field with anything that is masked as text, such as an e-mail address: a picture cannot be."""
+    return is_secret_field(kind, words, value) or mask_text(value) != value
+
+
 def is_secret_field(kind: str, words: Sequence[str], value: str = "") -> bool:
     """By its type, by what its name, label or purpose say, and by what stands in it: a card number, a key.
 

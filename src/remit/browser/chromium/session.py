@@ -7,23 +7,22 @@ of them has to pass the session's listener.
 
 import asyncio
 import contextlib
-import hashlib
 from collections import deque
 from typing import Any, Final
 
 from playwright.async_api import Browser, BrowserContext, CDPSession, Frame, Page
 
-from remit.browser.chromium.amounts import find_amounts
 from remit.browser.chromium.describing import Looked, look_at
 from remit.browser.chromium.failures import CALL_SECONDS, PlaywrightError, within
 from remit.browser.chromium.frames import Documents, Found, ask, call
 from remit.browser.chromium.noticing import Noticing
 from remit.browser.chromium.painting import Painter
-from remit.browser.chromium.picture import take_picture
+from remit.browser.chromium.picture import Shot, finish, shoot
 from remit.browser.chromium.pressing import outline_of, press
 from remit.browser.chromium.program import VIEWPORT
+from remit.browser.chromium.reading import read_amounts, read_page
 from remit.browser.chromium.snapshot import take_snapshot
-from remit.browser.chromium.words import Box, Described, Element, Landed, Noted, SeenAmount
+from remit.browser.chromium.words import Box, Described, Element, Landed, NeverFound, Noted, SeenAmount
 from remit.errors import EnvironmentFailed, Reason, Refused
 
 REASON_SECONDS: Final = 2.0
@@ -63,11 +62,14 @@ class Session:
         self._noticing = Noticing(context, page)
         self._documents = Documents(context, page, cdp, self._noticing.listeners)
         self.title = ""
+        """As of the last look at the whole page."""
         page.on("frameattached", self._watch_frame)
         page.on("framenavigated", self._watch_frame)
 
     async def prepare(self) -> None:
         await self._documents.prepare(self._documents.main)
+        self._documents.main.on("Page.loadEventFired", lambda _: self._noticing.noted_load())
+        self._noticing.main_id = (await self._documents.top()).frame_id
 
     @property
     def url(self) -> str:
@@ -82,6 +84,11 @@ class Session:
     def sent_out(self) -> int:
         """How many requests that may change something, or lead elsewhere, the page has made, as far as it tells."""
         return self._noticing.sent_out
+
+    @property
+    def pages_asked(self) -> deque[str]:
+        """Where the page itself, not a frame in it, was last to go, redirects included."""
+        return self._noticing.pages_asked
 
     @property
     def is_on_the_way(self) -> bool:
@@ -109,16 +116,14 @@ class Session:
             await self._stop_loading()
             raise
         loaded = await self._wait_for_load(max(ends - loop.time(), 0.1))
-        if not loaded:
-            await self._read_title()
         self._require_web()
         if response is None:
-            return Landed(self._page.url, None, self.title, loaded)
+            return Landed(self._page.url, None, loaded)
         unreachable = ""
         if response.headers.get("x-remit") == "failed":  # set by the way out, which takes it from what servers say
             async with within(CALL_SECONDS, "read the notice"):
                 unreachable = (await response.text()).strip().removeprefix("Remit: ")[:500] or "no answer"
-        return Landed(self._page.url, response.status, self.title, loaded, unreachable)
+        return Landed(self._page.url, response.status, loaded, unreachable)
 
     async def describe(self, element: Element) -> Described:
         return (await self._look(element)).described
@@ -140,19 +145,24 @@ class Session:
                     await self._page.keyboard.press("Delete")
             else:
                 done = looked.typing != "never" and await call(found, looked.typing, text)
+        if looked.typing == "never":
+            raise NeverFound(
+                Reason.ELEMENT_MISSING,
+                f"{element} takes no text",
+                next_step="Name a text field that can be changed, or a list.",
+            )
         if not done:
-            problem = "takes no text" if looked.typing == "never" else "did not take it"
             raise Refused(
                 Reason.ELEMENT_MISSING,
-                f"{element} {problem}",
-                next_step="Name a text field that can be changed, or the value or label of one option of a list.",
+                f"{element} did not take it",
+                next_step="Give a text that the field accepts, or the value or label of one option of a list.",
             )
 
     async def submit(self, element: Element) -> None:
         """By a press on it, if it submits a form by that; else the form it belongs to, as the Enter key would."""
         looked = await self._look(element, spoken=False)
         if looked.described.form is None:
-            raise Refused(
+            raise NeverFound(
                 Reason.ELEMENT_MISSING, f"{element} belongs to no form", next_step="Name a form, or a field of one."
             )
         if looked.described.submits:
@@ -181,8 +191,7 @@ class Session:
     async def _wait_for_load(self, seconds: float) -> bool:
         with contextlib.suppress(EnvironmentFailed):
             async with within(seconds, "load the page"):
-                await self._page.wait_for_load_state("load", timeout=0)
-            await self._read_title()
+                await self._noticing.stop_loading()
             return True
         return False
 
@@ -195,8 +204,20 @@ class Session:
             found = await self._find(element)
             async with within(CALL_SECONDS, f"find the place of {element}"):
                 part = await outline_of(self._documents, found)
+        return await self.finish(await self._shoot(part, outline))
+
+    async def shoot(self, outline: Box | None) -> Shot:
+        """Only that part of it for which the page must be there."""
+        self._require_web()
+        return await self._shoot(None, outline)
+
+    async def finish(self, shot: Shot) -> bytes:
+        async with within(CALL_SECONDS, "paint on a picture"):
+            return await finish(self._painter, shot)
+
+    async def _shoot(self, part: Box | None, outline: Box | None) -> Shot:
         async with within(CALL_SECONDS, "take a picture"):
-            return await take_picture(self._documents, self._painter, part, outline)
+            return await shoot(self._documents, part, outline)
 
     async def snapshot(self, element: Element | None = None) -> dict[str, Any]:
         self._require_web()
@@ -205,33 +226,18 @@ class Session:
             return await take_snapshot(self._documents, part)
 
     async def content_hash(self) -> str:
-        """Of the addresses and the markup of all documents of the page, in their order.
-
-        What stands in fields is no part of it: a short secret could be guessed from a digest. Nor are shadow roots.
-        """
+        """Of the whole page; see `read_page`. What its title is becomes known with it."""
         self._require_alive()
-        total = hashlib.sha256()
         async with within(CALL_SECONDS, "read the page"):
-            for document in await self._documents.all():
-                told = (await ask(document, "serialise")).get("value", {})
-                for part in (told.get("url", ""), told.get("html", "")):
-                    data = part.encode("utf-8", "surrogatepass")
-                    total.update(len(data).to_bytes(8, "big"))
-                    total.update(data)
-        return f"sha256:{total.hexdigest()}"
+            read = await read_page(self._documents)
+        self.title = read.title
+        return read.content_hash
 
     async def amounts(self, element: Element | None = None) -> list[SeenAmount]:
-        """Shown in the form of the element, if there is one, and then those of all documents of the page."""
+        """Shown in the form of the element, if there is one, and then those of the whole page."""
         self._require_web()
-        found: list[SeenAmount] = []
         async with within(CALL_SECONDS, "read the page"):
-            if element is not None:
-                told = await call(await self._documents.find(element), "text")
-                found += find_amounts(told["form"], in_form=True)
-            for document in await self._documents.all():
-                told = (await ask(document, "text")).get("value", {})
-                found += find_amounts(told.get("page", ""), in_form=False)
-        return found
+            return await read_amounts(self._documents, element)
 
     async def why_navigation(self, url: str) -> str | None:
         """Why the page last asked to go there: formSubmissionGet, anchorClick, scriptInitiated and so on.
@@ -277,11 +283,6 @@ class Session:
                 Reason.CONSTRAINT_VIOLATED, "the session is not at a page on the web", next_step="Navigate to one."
             )
 
-    async def _read_title(self) -> None:
-        with contextlib.suppress(EnvironmentFailed):
-            async with within(CALL_SECONDS, "read the title"):
-                self.title = (await self._page.title())[:500]
-
     async def _stop_loading(self) -> None:
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(1):
@@ -289,6 +290,6 @@ class Session:
 
     def _watch_frame(self, frame: Frame) -> None:
         if frame is self._page.main_frame:
-            self._documents.forget_top()
+            self.title = ""
         else:
             self._noticing.later(self._documents.attach(frame))

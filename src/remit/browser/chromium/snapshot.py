@@ -8,8 +8,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from remit.browser.chromium.frames import Document, Documents, Found, Known, ask
+from remit.browser.chromium.frames import Document, Documents, Found, ask
+from remit.browser.chromium.references import Known
 from remit.browser.chromium.secrecy import is_secret_field
+from remit.browser.masked import mask_url
 from remit.errors import Reason, Refused
 
 MOST_NODES: Final = 3_000
@@ -142,7 +144,7 @@ def _node(
         return [told] if told["name"].strip() else []
     deeper = min(depth + 1, DEEPEST)
     if inner is not None:
-        told["url"] = inner.url[:MOST_TEXT]
+        told["url"] = mask_url(inner.url)[:MOST_TEXT]
         children = _frame(reading, inner, deeper)
     elif role in _FIELDS and not _is_list(role, node):
         children = []  # what is in it is its value, once more
@@ -202,6 +204,8 @@ def _tell(reading: _Reading, document: Document, node: dict[str, Any], role: str
         told["value"] = value
     for prop in node.get("properties", []):
         state = prop["value"].get("value")
+        if prop["name"] == "url" and role == "link":
+            told["url"] = mask_url(str(state))[:MOST_TEXT]
         if prop["name"] in _STATES and state not in (False, "false", None):
             told[prop["name"]] = True if state == "true" else state
     return told

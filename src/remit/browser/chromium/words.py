@@ -3,6 +3,8 @@
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
+from remit.errors import Refused
+
 
 class Element(NamedTuple):
     """One of the two: a CSS selector, for the document of the page itself, or a reference from a snapshot.
@@ -15,6 +17,10 @@ class Element(NamedTuple):
 
     def __str__(self) -> str:
         return self.selector if self.selector is not None else self.ref or ""
+
+
+class NeverFound(Refused):
+    """No element, however often it is looked for: what was asked for is wrong, and not the moment."""
 
 
 class Box(NamedTuple):
@@ -56,7 +62,6 @@ class Described(NamedTuple):
 class Landed(NamedTuple):
     url: str
     status: int | None
-    title: str
     loaded: bool
     """False: the page is there, and something of it was still loading when the time was over."""
     unreachable: str = ""

@@ -75,6 +75,12 @@ class AnswerHead(NamedTuple):
         return next((value for found, value in self.fields if found.lower() == name), None)
 
     @property
+    def location(self) -> str:
+        """Of a redirect: where it leads, as the server wrote it."""
+        found = self.value(b"location") if 300 <= self.status < 400 else None
+        return (found or b"").decode("latin-1")
+
+    @property
     def is_chunked(self) -> bool:
         """Whether the browser gets the body in chunks: if the server did so, or if the connection's end is its end."""
         if self.method == "HEAD" or self.status in _BODILESS or self.status < 200:

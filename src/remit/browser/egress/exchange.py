@@ -76,7 +76,7 @@ class Exchanges:
             addresses = await self._find(place)
         except PlaceRefused as refused:
             tell_refused(self._gate, request.method, request.url, str(refused))
-            return _notify(browser, request, 403, str(refused), REFUSED)
+            return _turn_away(browser, request, str(refused))
         except LookupFailed as failed:
             return _notify(browser, request, 502, str(failed), FAILED)
         try:
@@ -101,8 +101,7 @@ class Exchanges:
         if answer is None:
             return False
         if answer is Answer.DROP:
-            # A navigation that brings no content leaves the browser on its page, which stays usable.
-            return _notify(browser, request, 204 if request.is_navigation else 403, "this was not approved", REFUSED)
+            return _turn_away(browser, request, "this was not approved")
         at_once = asyncio.get_running_loop().time() - started < AT_ONCE_SECONDS
         is_plain = at_once and request.kind == "request" and request.method in SAFE_METHODS
         settlement = Settlement(self._gate, request)
@@ -149,7 +148,7 @@ class Exchanges:
                 raise StaleConnection from None
             # Never silence: a browser repeats by itself what got no answer at all.
             return Kept(server=False, browser=_notify(browser, request, 502, why, FAILED))
-        settlement.tell(head.status)
+        settlement.tell(head.status, location=head.location)
         try:
             with browser.watched(server.abort):
                 return await self._pass_on(talk, head, answer)
@@ -177,6 +176,11 @@ class Exchanges:
         talk.browser.write(head.render() + rest)
         talk.browser.listen_again()
         await relay_messages(self._gate, talk.browser, talk.server, talk.request.url, self._most_message_bytes)
+
+
+def _turn_away(browser: Wire, request: OutgoingRequest, why: str) -> bool:
+    """A navigation that brings no content leaves the browser on its page, which stays usable."""
+    return _notify(browser, request, 204 if request.is_navigation else 403, why, REFUSED)
 
 
 def _notify(browser: Wire, request: OutgoingRequest, status: int, why: str, mark: str) -> bool:

@@ -19,11 +19,11 @@ class Settlement:
         self._told = False
         self.sent = False
 
-    def tell(self, status: int | None, problem: str = "") -> None:
+    def tell(self, status: int | None, problem: str = "", location: str = "") -> None:
         if not self._told:
             self._told = True
             with _reporting("told how a request ended"):
-                self._gate.ended(self._request, Ending(status, self.sent, render_line(problem)))
+                self._gate.ended(self._request, Ending(status, self.sent, render_line(problem), location))
 
 
 def tell_refused(gate: Gate, method: str, url: str, why: str) -> None:

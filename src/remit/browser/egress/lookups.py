@@ -40,7 +40,7 @@ class Lookups:
         self._kept: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     def refuse_port(self, port: int) -> str | None:
-        return None if port in self._ports else f"port {port} is not one that pages may be fetched from"
+        return None if port in self._ports else f"port {port} is not among browser.ports in remit.yaml"
 
     async def find(self, place: Place) -> tuple[str, ...]:
         """All addresses of the place, in the order in which they should be tried.
@@ -54,7 +54,9 @@ class Lookups:
         addresses = await self._look_up(place.host)
         for address in addresses:
             if not is_reachable(address, self._private):
-                raise PlaceRefused(f"{place.host} leads to a private address")
+                raise PlaceRefused(
+                    f"{place.host} leads to a private address that is not among browser.private_addresses in remit.yaml"
+                )
         if len(self._kept) >= MOST_KEPT:
             self._kept.clear()
         self._kept[place.host] = (now + KEPT_SECONDS, addresses)

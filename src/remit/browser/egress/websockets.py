@@ -66,8 +66,7 @@ class _Messages:
         self._from_browser = FrameProtocol(client=False, extensions=[])
         self._to_server = FrameProtocol(client=True, extensions=[])
         self._to_browser = FrameProtocol(client=False, extensions=[])
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._message = bytearray()
         self._has_closed = False
 
     async def pass_out(self) -> None:
@@ -93,12 +92,13 @@ class _Messages:
                 await self._take_part(_as_bytes(payload), frame)
 
     async def _take_part(self, part: bytes, frame: Frame) -> None:
-        self._size += len(part)
-        if self._size > self._most_bytes:
+        # Joined at once: a page may send parts of no bytes for ever, and a list of them would grow without end.
+        self._message += part
+        if len(self._message) > self._most_bytes:
             raise _Unsendable(CloseReason.MESSAGE_TOO_BIG, "a message on a WebSocket is too large to be shown")
-        self._parts.append(part)
         if frame.message_finished:
-            message, self._parts, self._size = b"".join(self._parts), [], 0
+            message = bytes(self._message)
+            self._message.clear()
             await self._ask(message, is_text=isinstance(frame.payload, str))
 
     async def _ask(self, message: bytes, *, is_text: bool) -> None:

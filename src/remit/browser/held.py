@@ -1,0 +1,127 @@
+"""An action at work, and the requests of it that wait for a person: what each is, and how far it has come."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from remit.browser.amounts import Found
+from remit.browser.requests import Answer, Ending, OutgoingRequest
+from remit.contracts.browser import Action
+from remit.errors import RemitError
+from remit.policy.domains import parse_target
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A request that was not sent, masked."""
+
+    method: str
+    url: str
+    why: str
+
+
+@dataclass(eq=False)
+class Running:
+    """An action at work in a session, and what it has caused so far."""
+
+    action: Action
+    digest: str
+    """Of the action as it was asked for, unmasked."""
+    submits: bool = False
+    """Whether the action submits a form: then every navigation that it causes is held."""
+    form_place: str = ""
+    """Where that form leads, without its fields: whoever asks for that place while it is submitted submits it."""
+    picture: "concurrent.futures.Future[str | None] | None" = None
+    """Where that of the page is, once it is done. Taken before: a page that waits to go answers nothing."""
+    on_page: tuple[Found, ...] = ()
+    """What the form says that it costs."""
+    navigations: int = 0
+    held: list["Held"] = field(default_factory=list)
+    turned_away: list[TurnedAway] = field(default_factory=list)
+    finished: bool = False
+
+    def navigates_to(self, url: str) -> bool:
+        """Whether this is the very address that the agent asked to go to."""
+        return self.action.type == "navigate" and url == parse_target(self.action.target).url.partition("#")[0]
+
+    @property
+    def may_have_sent(self) -> bool:
+        """Whether a request that changes something may have left. Then the action is never tried again."""
+        return self.sent > 0
+
+    @property
+    def sent(self) -> int:
+        return sum(held.may_have_been_sent for held in self.held)
+
+    async def questions_put(self, seconds: float) -> None:
+        """Until each request that is held has come so far that its question has an id, or needs none any more."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                for held in self.held:
+                    await held.was_put.wait()
+
+
+@dataclass(eq=False)
+class Held:
+    """One request that waits for a person."""
+
+    request: OutgoingRequest
+    cause: Running
+    by_itself: bool
+    """The page asked for it, and no action of the agent: so no action waits for it."""
+    answer: "asyncio.Future[Answer]"
+    done: "asyncio.Future[Fate]"
+    ending: "concurrent.futures.Future[Ending]" = field(default_factory=concurrent.futures.Future)
+    approval_id: str | None = None
+    was_put: asyncio.Event = field(default_factory=asyncio.Event)
+    """The question has an id, or there will be none."""
+    navigations: int = 0
+    """How many the session had made when this began to wait."""
+    redirected_from: str = ""
+    """The address whose server sent the browser on to this one."""
+    approved_by: str | None = None
+    said: str | None = None
+    """What the person who approved it gave as a reason."""
+    given_up: bool = False
+    """The browser does not want it any more."""
+    on_given_up: Callable[[], None] = lambda: None
+    released: bool = False
+    """Whether it was decided that it be sent. From here on it may have been."""
+
+    def put(self, approval_id: str) -> None:
+        """A person is asked. From any thread."""
+        self.approval_id = approval_id
+        self.answer.get_loop().call_soon_threadsafe(self.was_put.set)
+
+    @property
+    def waits_for_person(self) -> bool:
+        return self.approval_id is not None and not self.released and not self.given_up
+
+    def release(self) -> None:
+        """Let it be sent. From any thread; what was given up meanwhile is not sent, and says so itself."""
+        self.released = True
+        self.answer.get_loop().call_soon_threadsafe(self._answer_send)
+
+    def _answer_send(self) -> None:
+        if not self.answer.done():
+            self.answer.set_result(Answer.SEND)
+
+    @property
+    def may_have_been_sent(self) -> bool:
+        if not self.released:
+            return False
+        return not self.ending.done() or self.ending.result().sent
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a held request."""
+
+    status: int | None = None
+    problem: RemitError | None = None
+
+
+def place_of(url: str) -> str:
+    return url.partition("#")[0].partition("?")[0]

@@ -1,0 +1,41 @@
+"""What is said of an action whose process died, by what the ledger knows of its requests."""
+
+import pytest
+
+from remit.cli.browse import exit_code
+from remit.contracts.browser import ActionResult
+from remit.doors.browser_cut_short import RequestFate, state_of, tell_cut_short
+from remit.errors import Reason
+from remit.policy.browser import browser_error, browser_reason
+
+PAY = "Sends 1 field at shop.test: POST /pay"
+
+
+@pytest.mark.req("VX-12")
+@pytest.mark.parametrize(
+    "requests, state, sent, advice",
+    [
+        ([], "not sent", 0, "safe to ask for it again"),
+        ([RequestFate(PAY, "NOT_SENT")], "not sent", 0, "safe to ask for it again"),
+        ([RequestFate(PAY)], "unknown", 1, "Look at the site before"),
+        ([RequestFate(PAY, "ANSWERED", 200), RequestFate(PAY, "UNKNOWN")], "unknown", 2, "Look at the site before"),
+        ([RequestFate(PAY, "ANSWERED", 201)], "sent", 1, "not sent again"),
+        ([RequestFate(PAY, "SENT")], "sent", 1, "not sent again"),
+    ],
+)
+def test_it_is_told_apart_what_was_surely_not_sent(
+    requests: list[RequestFate], state: str, sent: int, advice: str
+) -> None:
+    told = tell_cut_short("act-1", requests)
+    assert told.sent == sent
+    assert advice in told.problem.next_step
+    assert (told.problem.reason is Reason.FATE_UNKNOWN) == (state == "unknown")
+    result = ActionResult(
+        action_id="act-1",
+        success=False,
+        reason=browser_reason(told.problem),
+        error=browser_error(told.problem),
+        sent=told.sent,
+    )
+    assert state_of(result) == state
+    assert exit_code(result, refused=False) == 1
