@@ -138,9 +138,13 @@ def reach(name: str) -> None:
 
 
 def announce() -> None:
-    """As if this process had been started with REMIT_FAULT=announce."""
+    arm(ANNOUNCE)
+
+
+def arm(setting: str) -> None:
+    """As if this process had been started with this REMIT_FAULT."""
     global _target  # noqa: PLW0603 - the one switch; a forked process, or one without an environment, sets it late
-    _target = parse_setting(ANNOUNCE)
+    _target = parse_setting(setting)
 
 
 def is_announcing() -> bool:

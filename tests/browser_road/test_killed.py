@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from remit.doors.browser_papers import RequestOutcome
 from remit.testing.children import Ended, Fault, run_child
+from tests import warm
 from tests.browser_road.place import Place, made_place
 from tests.sampling import some
 
@@ -52,7 +52,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 def run(place: Place, actions: list[bytes], fault: Fault | None) -> Ended:
     workspace = place.workspace
-    command = [sys.executable, "-c", CHILD, str(workspace.root), place.token, *(each.decode() for each in actions)]
+    command = [warm.python(), "-c", CHILD, str(workspace.root), place.token, *(each.decode() for each in actions)]
     return run_child(command, fault=fault, environment=dict(workspace.environ))
 
 

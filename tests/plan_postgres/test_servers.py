@@ -5,7 +5,6 @@ that they wait.
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from remit.contracts.outcome import PlanOutcome
 from remit.errors import EnvironmentFailed
 from remit.road import Unsettled
 from remit.testing.children import Fault
+from tests import warm
 from tests.plan_postgres.place import Store, mixed
 from tests.plan_postgres.test_interrupted import killed, recovered
 from tests.plan_road.project import at_phase, ran, refused
@@ -164,7 +164,7 @@ def test_killed_while_the_server_commits_files_and_rows_agree_all_the_same(
 
     with server.waiting_for_a_standby(own_store.role):
         process = subprocess.Popen(
-            [sys.executable, "-c", APPLY.replace("acknowledge(", "print("), str(own_store.root), str(kept)],
+            [warm.python(), "-c", APPLY.replace("acknowledge(", "print("), str(own_store.root), str(kept)],
             env={**os.environ, **own_store.environ},
             stdout=subprocess.DEVNULL,
         )
