@@ -1,5 +1,6 @@
 """What every test may ask for: a fresh PostgreSQL database. And the rule that requirement markers name known ids."""
 
+import itertools
 import os
 import signal
 import tempfile
@@ -8,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
+from remit.authority import token_key_files
 from scripts.conformance import read_promises
 from tests.postgres_databases import drop_free_databases, fresh_database
 from tests.postgres_server import ServerUnavailableError, shared_server_url, stop_server
@@ -19,6 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SERVER_DIRECTORY = pytest.StashKey[Path]()
 OWNER_PID = pytest.StashKey[int]()
+_POLICY_KEYS = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,3 +77,20 @@ def postgres_url(postgres_admin_url: str) -> Iterator[str]:
     """The URL of an empty database that only this test uses."""
     with fresh_database(postgres_admin_url) as url:
         yield url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def policy_keys_are_made_once() -> Iterator[None]:
+    """One takes a quarter of a second. Workspaces take turns with a few that were made as Remit makes them."""
+    made: list[RSAPrivateKey] = []
+    turn = itertools.count()
+
+    def next_key(exponent: int, bits: int) -> RSAPrivateKey:
+        at = next(turn) % _POLICY_KEYS
+        if at == len(made):
+            made.append(generate_private_key(exponent, bits))
+        return made[at]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(token_key_files, "generate_private_key", next_key)
+        yield

@@ -2,9 +2,11 @@
 that they wait.
 """
 
+import functools
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +16,10 @@ import psycopg
 import pytest
 
 from remit.contracts.outcome import PlanOutcome
+from remit.doors.postgres_engine import PostgresEngine
 from remit.errors import EnvironmentFailed
 from remit.road import Unsettled
 from remit.testing.children import Fault
-from tests import warm
 from tests.plan_postgres.place import Store, mixed
 from tests.plan_postgres.test_interrupted import killed, recovered
 from tests.plan_road.project import at_phase, ran, refused
@@ -88,6 +90,8 @@ def stops_when_noted(server: OwnServer, monkeypatch: pytest.MonkeyPatch) -> Iter
             server.stop()
 
     monkeypatch.setattr("remit.doors.elsewhere_held.reach", reach)
+    # The server does not come back meanwhile.
+    monkeypatch.setattr(PostgresEngine, "fate", functools.partialmethod(PostgresEngine.fate, patience=1.0))
     yield
     monkeypatch.undo()
 
@@ -164,7 +168,7 @@ def test_killed_while_the_server_commits_files_and_rows_agree_all_the_same(
 
     with server.waiting_for_a_standby(own_store.role):
         process = subprocess.Popen(
-            [warm.python(), "-c", APPLY.replace("acknowledge(", "print("), str(own_store.root), str(kept)],
+            [sys.executable, "-c", APPLY.replace("acknowledge(", "print("), str(own_store.root), str(kept)],
             env={**os.environ, **own_store.environ},
             stdout=subprocess.DEVNULL,
         )

@@ -221,8 +221,8 @@ def test_lease_070_one_that_has_expired_does_not_revive_when_the_clock_is_set_ba
     assert theft.target.read_bytes() == CONTENT
 
 
-def test_lease_022_a_thousand_unknown_keys_cost_no_more_than_themselves(theft: Theft) -> None:
-    for number in range(1000):
+def test_lease_022_two_hundred_unknown_keys_cost_no_more_than_themselves(theft: Theft) -> None:
+    for number in range(200):
         raw = theft.by_attacker(key_id=encoded(number.to_bytes(32, "big")))
         error = theft.workspace.execute_task(theft.task, raw).error
         assert error is not None
