@@ -47,7 +47,7 @@ $(DBT): $(DEV)
 	@touch $@
 
 test: $(DEV) $(DBT) system ## run the tests
-	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m compileall -q src tests
 	@$(PYTEST)
 
 long: $(DEV) $(DBT) system ## run the tests with all that takes long: more cases, more rounds, whole sequences (slow)

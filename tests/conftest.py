@@ -1,19 +1,19 @@
 """What every test may ask for: a fresh PostgreSQL database. And the rule that requirement markers name known ids."""
 
+import itertools
 import os
-import secrets
 import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import psycopg
 import pytest
-from psycopg import sql
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 
+from remit.authority import token_key_files
 from scripts.conformance import read_promises
+from tests.postgres_databases import drop_free_databases, fresh_database
 from tests.postgres_server import ServerUnavailableError, shared_server_url, stop_server
 
 # A shell starts what runs in the background with Ctrl-C ignored, and every child of it would inherit that.
@@ -22,6 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 SERVER_DIRECTORY = pytest.StashKey[Path]()
 OWNER_PID = pytest.StashKey[int]()
+_POLICY_KEYS = 8
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,6 +44,8 @@ def pytest_configure_node(node: Any) -> None:  # xdist gives its WorkerControlle
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    if os.environ.get("REMIT_TEST_POSTGRES_URL"):
+        drop_free_databases()
     if config.stash[OWNER_PID] == os.getpid():
         stop_server(config.stash[SERVER_DIRECTORY])
 
@@ -71,11 +74,23 @@ def postgres_admin_url(pytestconfig: pytest.Config) -> str:
 
 @pytest.fixture
 def postgres_url(postgres_admin_url: str) -> Iterator[str]:
-    """The URL of an empty database that only this test uses; it is dropped afterwards, open connections or not."""
-    name = f"remit_{secrets.token_hex(8)}"
-    quoted = sql.Identifier(name)
-    with psycopg.connect(postgres_admin_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(quoted))
-    yield urlsplit(postgres_admin_url)._replace(path=f"/{name}").geturl()
-    with psycopg.connect(postgres_admin_url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(quoted))
+    """The URL of an empty database that only this test uses."""
+    with fresh_database(postgres_admin_url) as url:
+        yield url
+
+
+@pytest.fixture(scope="session", autouse=True)
+def policy_keys_are_made_once() -> Iterator[None]:
+    """One takes a quarter of a second. Workspaces take turns with a few that were made as Remit makes them."""
+    made: list[RSAPrivateKey] = []
+    turn = itertools.count()
+
+    def next_key(exponent: int, bits: int) -> RSAPrivateKey:
+        at = next(turn) % _POLICY_KEYS
+        if at == len(made):
+            made.append(generate_private_key(exponent, bits))
+        return made[at]
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(token_key_files, "generate_private_key", next_key)
+        yield

@@ -96,12 +96,16 @@ def _block_commands(block: list[tuple[int, str]]) -> Iterator[Command]:
         yield Command(text, number, int(promised["code"]) if promised else 0)
 
 
-def run_commands(commands: list[Command], scratch: Path, makefile: str) -> int:
-    """Run them in order in a fresh workspace below `scratch`; how many were run. Raises at the first that lies."""
+def run_commands(commands: list[Command], scratch: Path, makefile: str, programs: Path | None = None) -> int:
+    """Run them in order in a fresh workspace below `scratch`; how many were run. Raises at the first that lies.
+
+    `programs` is a folder to look for programs in first.
+    """
     folder = scratch / "workspace"
     folder.mkdir()
+    found = [str(programs)] if programs else []
     environment = {
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([*found, str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "HOME": str(scratch / "home"),
         "LANG": "C.UTF-8",
         "NO_COLOR": "1",

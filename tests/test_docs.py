@@ -5,13 +5,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.docs_examples import ROOT, Command, ExampleError, parse_commands, run_commands
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -60,7 +60,8 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path: Path) -> None:
     commands = parse_commands(page.read_text(encoding="utf-8"))
-    run_commands(commands, tmp_path, MAKEFILE)
+    installed = page == ROOT / "README.md"  # what newcomers try first is tried as they do
+    run_commands(commands, tmp_path, MAKEFILE, None if installed else Path(warm.remit()).parent)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -146,7 +147,7 @@ def test_the_log_page_shows_what_running_tasks_writes_and_names_every_message(tm
     for command in parse_commands((ROOT / "README.md").read_text(encoding="utf-8")):
         runs = command.text.startswith("remit task run")  # each one twice: the second gets the earlier outcome
         commands += [replace(command, text=f"REMIT_LOG=debug {command.text} 2>> log")] * 2 if runs else [command]
-    run_commands(commands, tmp_path, MAKEFILE)
+    run_commands(commands, tmp_path, MAKEFILE, Path(warm.remit()).parent)
     lines = (tmp_path / "workspace/project/log").read_text().splitlines()
     said = "Already done before; nothing was done now. The stored result:"  # to a person, on the same stream
     written = [json.loads(line) for line in lines if line != said]
@@ -162,7 +163,7 @@ def test_a_second_machine_goes_on_with_a_postgresql_ledger_only_under_the_same_k
 
     def remit(state: Path, *arguments: str) -> int:
         environ = {**os.environ, "REMIT_STATE": str(state), "LEDGER_URL": postgres_url}
-        done = subprocess.run([sys.executable, "-m", "remit", *arguments], cwd=project, env=environ, check=False)
+        done = subprocess.run([warm.remit(), *arguments], cwd=project, env=environ, check=False)
         return done.returncode
 
     project.mkdir()

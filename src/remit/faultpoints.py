@@ -124,10 +124,8 @@ def setting_problem(setting: str) -> str:
     return ""
 
 
-_setting: Final = os.environ.get("REMIT_FAULT", "")
-# Not raised here: `remit doctor` must be able to load this and say what is wrong.
-_mistake: Final = setting_problem(_setting) if _setting else ""
-_target = ("", 0, "") if _mistake else parse_setting(_setting) if _setting else None
+_mistake = ""
+_target: tuple[str, int, str] | None = None
 _times = itertools.count(1)  # its `next` is atomic: two threads never see the same number
 
 
@@ -138,9 +136,17 @@ def reach(name: str) -> None:
 
 
 def announce() -> None:
-    """As if this process had been started with REMIT_FAULT=announce."""
-    global _target  # noqa: PLW0603 - the one switch; a forked process, or one without an environment, sets it late
-    _target = parse_setting(ANNOUNCE)
+    arm(ANNOUNCE)
+
+
+def arm(setting: str) -> None:
+    """As if this process had been started with this REMIT_FAULT.
+
+    A mistake is not raised here: `remit doctor` must be able to load this and say what is wrong.
+    """
+    global _mistake, _target  # noqa: PLW0603 - the one switch; a forked process, or one without an environment, sets it late
+    _mistake = setting_problem(setting)
+    _target = ("", 0, "") if _mistake else parse_setting(setting)
 
 
 def is_announcing() -> bool:
@@ -158,3 +164,7 @@ def _fire(name: str, target: tuple[str, int, str]) -> None:
     if target[2] == "error":
         raise FaultInjected(errno.ENOSPC, "fault injected", target[0])
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+if os.environ.get("REMIT_FAULT"):
+    arm(os.environ["REMIT_FAULT"])

@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from remit.approval.bell import Bell
 from remit.approval.waiting import AnswerWatch
 from remit.store.postgresql import PostgresStore
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.approvals.conftest import ADA, Desk, question
 from tests.store_fixtures import World, open_ledger
 
@@ -51,7 +51,7 @@ def desk(world: World, clock: Now) -> Desk:
 def command(desk: Desk, answer: str, approval_id: str) -> list[str]:
     store = desk.world.store
     schema = store.schema if isinstance(store, PostgresStore) else ""
-    return [sys.executable, str(ANSWERING), str(desk.world.keys.parent), desk.world.url, schema, answer, approval_id]
+    return [warm.python(), str(ANSWERING), str(desk.world.keys.parent), desk.world.url, schema, answer, approval_id]
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from remit.browser_host.client import HostClient
 from remit.browser_host.place import HostPlace
+from tests import warm
 from tests.browser_road.place import Place, made_place
 
 pytestmark = pytest.mark.req("VX-05", "VX-09", "VX-13")
@@ -33,7 +33,7 @@ class Shell:
 
     def __call__(self, *arguments: str, given: bytes = b"", **variables: str) -> tuple[int, str]:
         ended = subprocess.run(
-            [sys.executable, "-m", "remit", *arguments],
+            [warm.remit(), *arguments],
             cwd=self.place.workspace.root,
             env={**os.environ, **self.place.workspace.environ, **variables},
             input=given,
@@ -110,7 +110,7 @@ def read_metrics(place: Place) -> str:
 
 
 def test_two_commands_at_once_start_one_host(shell: Shell) -> None:
-    command = [sys.executable, "-m", "remit", "browse", "-", "--token", str(shell.folder / "token"), "--json"]
+    command = [warm.python(), "-m", "remit", "browse", "-", "--token", str(shell.folder / "token"), "--json"]
     place = shell.place
     environ = {**os.environ, **place.workspace.environ}
     started = [

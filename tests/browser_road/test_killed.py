@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from remit.contracts.browser import ActionResult
 from remit.doors.browser_cut_short import state_of
 from remit.doors.browser_papers import RequestOutcome
 from remit.testing.children import Ended, Fault, run_child
+from tests import warm
 from tests.browser_road.place import Place, made_place
 from tests.sampling import some
 
@@ -56,7 +56,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> object:
 
 def run(place: Place, actions: list[bytes], fault: Fault | None) -> Ended:
     workspace = place.workspace
-    command = [sys.executable, "-c", CHILD, str(workspace.root), place.token, *(each.decode() for each in actions)]
+    command = [warm.python(), "-c", CHILD, str(workspace.root), place.token, *(each.decode() for each in actions)]
     return run_child(command, fault=fault, environment=dict(workspace.environ))
 
 

@@ -18,6 +18,7 @@ from remit.contracts.rollback_manifest import Checkpoint
 from remit.effects.plan_steps import State
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.checkpoint.project import LIMITS, Done, Project, state_of
 from tests.disks import only_root, sharing_disk, small_disk
 
@@ -323,7 +324,7 @@ def test_a_kill_before_the_first_change_leaves_the_project_as_it_was(project: Pr
     for number in range(2):
         project.write(f"f{number}", b"old")
     before = project.tree()
-    command = [sys.executable, "-c", CHILD, project.base, "2", os.getcwd()]
+    command = [warm.python(), "-c", CHILD, project.base, "2", os.getcwd()]
     ended = run_child(command, fault=Fault(point))
     assert ended.killed
     assert ended.acknowledged == ()

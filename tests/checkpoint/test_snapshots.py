@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from remit.confine.names import locate
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.faultpoints import FAULT_POINTS
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.disks import only_root, small_disk
 
 MIB = 1 << 20
@@ -136,7 +136,7 @@ def test_a_process_killed_while_keeping_a_file_leaves_no_half_snapshot_behind_a_
     file: Path, tmp_path: Path, point: str
 ) -> None:
     folder = tmp_path / "snapshots"
-    command = [sys.executable, "-c", CHILD, str(file), str(file.parent), str(folder)]
+    command = [warm.python(), "-c", CHILD, str(file), str(file.parent), str(folder)]
     ended = run_child(command, fault=Fault(point))
     assert ended.killed
     assert ended.acknowledged == ()
@@ -149,7 +149,7 @@ def test_a_process_killed_while_keeping_a_file_leaves_no_half_snapshot_behind_a_
 @pytest.mark.parametrize("point", sorted(point for point in FAULT_POINTS if point.startswith("snapshot.")))
 def test_an_error_while_keeping_a_file_leaves_nothing(file: Path, tmp_path: Path, point: str) -> None:
     folder = tmp_path / "snapshots"
-    command = [sys.executable, "-c", CHILD, str(file), str(file.parent), str(folder)]
+    command = [warm.python(), "-c", CHILD, str(file), str(file.parent), str(folder)]
     ended = run_child(command, fault=Fault(point, 1, "error"))
     assert (ended.exit_code, ended.acknowledged) == (1, ())
     assert "could not write a file" in ended.output

@@ -1,15 +1,16 @@
-"""Runs the real command in a real process, in a folder of its own."""
+"""Runs the real command in a real process, in a folder of its own. See `tests.warm` for how it is quick."""
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import warm
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ def remit(tmp_path: Path) -> Remit:
 
     def run(*arguments: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> Ran:
         done = subprocess.run(
-            [sys.executable, "-m", "remit", *arguments],
+            [warm.remit(), *arguments],
             cwd=cwd or project,
             input=stdin,
             capture_output=True,

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from remit.cli import COMMANDS, main
+from tests import warm
 from tests.cli.conftest import Remit
 from tests.cli.test_help import LEAVES
 
@@ -29,7 +30,7 @@ class Shell:
         self.home = os.path.dirname(state["state"])
 
     def __call__(self, line: str, **environ: str) -> subprocess.CompletedProcess[str]:
-        command = f"{sys.executable} -m remit"
+        command = warm.remit()
         return subprocess.run(
             ["bash", "-c", line],
             cwd=self.root,
@@ -128,7 +129,7 @@ def test_an_id_that_the_locale_cannot_spell_is_shown(shell: Shell) -> None:
     )
     plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert shell(f"echo '{manifest}' | $REMIT task lease - -o lease.json").returncode == 0
-    for command in ("ledger show", "ledger show --json", "demo", "doctor"):
+    for command in ("ledger show", "ledger show --json", "doctor"):
         ran = shell(f"{sys.executable} -X utf8=0 -m remit {command}", **plain)
         assert ran.stderr == "", command
         assert ran.stdout, command

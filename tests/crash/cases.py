@@ -1,6 +1,5 @@
 """Which work is killed at which point, how often it has passed there before, and how to run it."""
 
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -10,6 +9,7 @@ from _pytest.mark import ParameterSet
 
 from remit.faultpoints import FAULT_POINTS
 from remit.testing.children import Ended, Fault, run_child
+from tests import warm
 from tests.crash.place import Place
 
 MakePlace = Callable[[str], Place]
@@ -97,7 +97,7 @@ def faults(table: Points) -> list[ParameterSet]:
 
 
 def workload(place: Place, work: str, *, count: int = 4, bug: str = "") -> list[str]:
-    command = [sys.executable, str(WORKLOAD), work, str(place.folder), f"--count={count}", f"--bug={bug}"]
+    command = [warm.python(), str(WORKLOAD), work, str(place.folder), f"--count={count}", f"--bug={bug}"]
     return [*command, f"--url={place.url}"]
 
 

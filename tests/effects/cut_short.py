@@ -10,6 +10,7 @@ from typing import Any
 from remit.effects.work import Work
 from remit.errors import RemitError
 from remit.testing.children import Ended, Fault, acknowledge, run_child
+from tests import warm
 from tests.effects.place import EFFECTS, Place
 
 NOTE = "note "
@@ -27,7 +28,7 @@ def run_task(place: Place, work: Work, call: str, *, fault: Fault | None = None,
         "notes": notes,
         "call": call,
     }
-    return run_child([sys.executable, __file__, json.dumps(order)], fault=fault)
+    return run_child([warm.python(), __file__, json.dumps(order)], fault=fault)
 
 
 def notes_of(ended: Ended) -> tuple[Any, ...]:

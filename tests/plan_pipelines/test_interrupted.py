@@ -1,12 +1,12 @@
 """kill -9 while a pipeline is prepared, and after: its files are as before or as after, all of them together."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from remit.contracts.outcome import PlanOutcome
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.plan_pipelines.works import Works, nightly, pipeline
 from tests.plan_road.project import plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP
@@ -27,7 +27,7 @@ def killed(works: Works, tmp_path: Path, fault: Fault) -> bytes:
     kept = tmp_path / "envelope.json"
     kept.write_bytes(envelope)
     works.before = works.tree()
-    ended = run_child([sys.executable, "-c", APPLY, str(works.root), str(kept)], fault=fault, environment=works.environ)
+    ended = run_child([warm.python(), "-c", APPLY, str(works.root), str(kept)], fault=fault, environment=works.environ)
     assert ended.killed, ended
     return envelope
 
@@ -81,7 +81,7 @@ def test_killed_between_its_files_none_of_them_stays(works: Works, tmp_path: Pat
     kept = tmp_path / "envelope.json"
     kept.write_bytes(works.allowed(PLAN, "p1").canonical())
     before = works.tree()
-    command = [sys.executable, "-c", KILL_AT_STEP, str(works.root), str(kept), str(done)]
+    command = [warm.python(), "-c", KILL_AT_STEP, str(works.root), str(kept), str(done)]
     assert run_child(command, environment=works.environ).killed
     (report,) = works.workspace.recover()
     assert isinstance(report.outcome, PlanOutcome), report.problem

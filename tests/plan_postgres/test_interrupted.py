@@ -2,13 +2,13 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.plan_postgres.place import Store, mixed, on_shop
 from tests.plan_road.project import create, plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP, ROLL_BACK
@@ -42,7 +42,7 @@ def killed(store: Store, tmp_path: Path, fault: Fault, plan: bytes = PLAN) -> by
     envelope = store.approve(plan).canonical()
     kept = tmp_path / "envelope.json"
     kept.write_bytes(envelope)
-    command = [sys.executable, "-c", APPLY, str(store.root), str(kept)]
+    command = [warm.python(), "-c", APPLY, str(store.root), str(kept)]
     ended = run_child(command, fault=fault, environment=store.environ)
     assert ended.killed, ended
     return envelope
@@ -130,7 +130,7 @@ def test_a_plan_without_a_file_is_settled_too(store: Store, tmp_path: Path, poin
 def test_killed_between_two_files_all_of_it_is_taken_back(store: Store, tmp_path: Path, done: int) -> None:
     kept = tmp_path / "envelope.json"
     kept.write_bytes(store.approve(PLAN).canonical())
-    command = [sys.executable, "-c", KILL_AT_STEP, str(store.root), str(kept), str(done)]
+    command = [warm.python(), "-c", KILL_AT_STEP, str(store.root), str(kept), str(done)]
     assert run_child(command, environment=store.environ).killed
     assert recovered(store).status.status == "ROLLED_BACK"
     assert store.state() == "before"
@@ -141,9 +141,7 @@ def test_a_recovery_that_is_killed_itself_can_be_repeated(store: Store, tmp_path
     killed(store, tmp_path, Fault("elsewhere.noted"))
     script = "import sys\nfrom remit.workspace import Workspace\nWorkspace.open(sys.argv[1]).recover()"
     for point in ("road.noted", "road.settled"):
-        ended = run_child(
-            [sys.executable, "-c", script, str(store.root)], fault=Fault(point), environment=store.environ
-        )
+        ended = run_child([warm.python(), "-c", script, str(store.root)], fault=Fault(point), environment=store.environ)
         assert ended.killed, ended
     assert recovered(store).status.status == "ROLLED_BACK"
     assert store.state() == "before"
@@ -156,7 +154,7 @@ def test_a_rollback_that_was_killed_ends_with_files_and_rows_that_agree(
 ) -> None:
     store.apply(PLAN)
     after = store.world()
-    ended = run_child([sys.executable, "-c", ROLL_BACK, str(store.root)], fault=Fault(point), environment=store.environ)
+    ended = run_child([warm.python(), "-c", ROLL_BACK, str(store.root)], fault=Fault(point), environment=store.environ)
     assert ended.killed, ended
     (report,) = store.workspace.recover()
     assert isinstance(report.outcome, RollbackOutcome), report.problem
@@ -180,7 +178,7 @@ def test_two_processes_with_one_envelope_change_the_rows_once(store: Store, tmp_
     kept = tmp_path / "envelope.json"
     kept.write_bytes(store.approve(plan_of(replace("a1", "a.txt"), on_shop("a2", ADD_ONE))).canonical())
     script = APPLY.replace("acknowledge(workspace", "print(workspace")
-    command = [sys.executable, "-c", script, str(store.root), str(kept)]
+    command = [warm.python(), "-c", script, str(store.root), str(kept)]
     environment = {**os.environ, **store.environ}
     both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = [process.communicate(timeout=90)[0] for process in both]

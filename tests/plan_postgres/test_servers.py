@@ -2,6 +2,7 @@
 that they wait.
 """
 
+import functools
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import psycopg
 import pytest
 
 from remit.contracts.outcome import PlanOutcome
+from remit.doors.postgres_engine import PostgresEngine
 from remit.errors import EnvironmentFailed
 from remit.road import Unsettled
 from remit.testing.children import Fault
@@ -88,6 +90,8 @@ def stops_when_noted(server: OwnServer, monkeypatch: pytest.MonkeyPatch) -> Iter
             server.stop()
 
     monkeypatch.setattr("remit.doors.elsewhere_held.reach", reach)
+    # The server does not come back meanwhile.
+    monkeypatch.setattr(PostgresEngine, "fate", functools.partialmethod(PostgresEngine.fate, patience=1.0))
     yield
     monkeypatch.undo()
 

@@ -3,7 +3,6 @@ that moment nobody's bytes are cleared away with them.
 """
 
 import contextlib
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.reports import papers
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.plan_road.project import Project, create, delete, plan_of, ran, replace
 from tests.plan_road.test_recovery import CLEARING, CLEARING_BACK, ROLL_BACK, killed
 
@@ -58,7 +58,7 @@ def test_an_edit_after_a_crash_is_kept_and_the_rollback_stands(project: Project,
     project.write("new/there.txt")
     project.apply(plan_of(replace("first", "a.txt"), delete("drop", "d.txt"), create("make", "made/c.txt")))
     ended = run_child(
-        [sys.executable, "-c", ROLL_BACK, str(project.root)], fault=Fault(point), environment=project.environ
+        [warm.python(), "-c", ROLL_BACK, str(project.root)], fault=Fault(point), environment=project.environ
     )
     assert ended.killed, ended
     with (project.root / "a.txt").open("a") as file:
@@ -87,7 +87,7 @@ def test_an_outcome_that_found_no_room_is_recorded_later_as_what_it_was(project:
     kept = tmp_path / "envelope.json"
     kept.write_bytes(project.approve(plan()).canonical())
     ended = run_child(
-        [sys.executable, "-c", APPLY, str(project.root), str(kept)],
+        [warm.python(), "-c", APPLY, str(project.root), str(kept)],
         fault=Fault("append.before_commit", count=3, action="error"),
         environment=project.environ,
     )

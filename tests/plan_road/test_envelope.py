@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -13,6 +12,7 @@ import pytest
 from remit.contracts.envelope import Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
 from remit.errors import Refused
+from tests import warm
 from tests.plan_road.project import Project, action, create, delete, plan_of, ran, refused, rename, replace
 from tests.road.conftest import Hand
 
@@ -160,7 +160,7 @@ with Workspace.open(sys.argv[1]) as workspace:
 def test_two_processes_with_one_envelope_do_it_once(project: Project, tmp_path: Any) -> None:
     kept = tmp_path / "envelope.json"
     kept.write_bytes(envelope(project).canonical())
-    command = [sys.executable, "-c", APPLIER, str(project.root), str(kept)]
+    command = [warm.python(), "-c", APPLIER, str(project.root), str(kept)]
     started = [
         subprocess.Popen(command, env=project.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)

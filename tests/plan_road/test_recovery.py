@@ -1,13 +1,13 @@
 """kill -9 at every point of the host: the tree is as before or as after, and the ledger says which."""
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.plan_road.project import Project, create, delete, plan_of, ran, rename, replace
 from tests.sampling import some
 
@@ -100,7 +100,7 @@ def killed(project: Project, tmp_path: Path, plan: bytes, fault: Fault, *, scrip
     envelope = project.approve(plan).canonical()
     kept = tmp_path / "envelope.json"
     kept.write_bytes(envelope)
-    command = [sys.executable, "-c", script, str(project.root), str(kept)]
+    command = [warm.python(), "-c", script, str(project.root), str(kept)]
     ended = run_child(command, fault=fault, environment=project.environ)
     assert ended.killed, ended
     return envelope
@@ -177,7 +177,7 @@ def test_killed_while_the_steps_are_switched(project: Project, tmp_path: Path, s
     before, wanted = project.tree(), after_of(tmp_path, edits())
     kept = tmp_path / "envelope.json"
     kept.write_bytes(project.approve(edits()).canonical())
-    command = [sys.executable, "-c", KILL_AT_STEP, str(project.root), str(kept), str(step)]
+    command = [warm.python(), "-c", KILL_AT_STEP, str(project.root), str(kept), str(step)]
     assert run_child(command, environment=project.environ).killed
     outcome = recovered(project)
     assert outcome is not None
@@ -213,7 +213,7 @@ def test_a_second_life_that_dies_too_leaves_the_files_that_were_there(
     before = project.tree()
     envelope = tmp_path / "envelope.json"
     envelope.write_bytes(killed(project, tmp_path, chain(), Fault("road.noted", 4)))
-    command = [sys.executable, "-c", APPLY, str(project.root), str(envelope)]
+    command = [warm.python(), "-c", APPLY, str(project.root), str(envelope)]
     ended = run_child(command, fault=second, environment=project.environ)
     assert ended.killed, ended
     outcome = recovered(project)
@@ -248,7 +248,7 @@ def test_a_rollback_that_was_killed_ends_in_one_of_the_two(project: Project, tmp
     project.apply(edits())
     after = project.tree()
     ended = run_child(
-        [sys.executable, "-c", ROLL_BACK, str(project.root)], fault=Fault(point), environment=project.environ
+        [warm.python(), "-c", ROLL_BACK, str(project.root)], fault=Fault(point), environment=project.environ
     )
     assert ended.killed, ended
     (report,) = project.workspace.recover()

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
@@ -23,6 +22,7 @@ from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
 from remit.errors import EnvironmentFailed
 from remit.road import Unsettled
+from tests import warm
 from tests.disks import Ballast, only_root, small_ext4
 from tests.plan_road.project import Project, create, delete, plan_of, ran, refused, rename, replace
 
@@ -264,7 +264,7 @@ def test_a_database_that_dies_of_a_bus_error_leaves_what_a_crash_leaves(tmp_path
         kept.write_bytes(ground.approve())
         ground.project.close()  # so that the child is the one to make the index anew
         ground.ballast.leave_bytes(left)
-        command = [sys.executable, "-c", APPLY, str(ground.project.root), str(kept)]
+        command = [warm.python(), "-c", APPLY, str(ground.project.root), str(kept)]
         environ = {**os.environ, **ground.project.environ}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode in {1, -signal.SIGBUS}, done

@@ -3,7 +3,6 @@
 import importlib.util
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from remit.contracts.outcome import PlanOutcome
 from remit.contracts.status import StatusUpdate
 from remit.errors import Reason, Refused
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.plan_road.project import at_phase, create, plan_of, ran, refused, replace
 from tests.plan_road.test_recovery import APPLY
 from tests.plan_sql.shop import CONNECTIONS, DATABASE, Shop, held_open, make_database, sql
@@ -324,7 +324,7 @@ def test_recovery_checks_it_too(shop: Shop, tmp_path: Path, holds: bool) -> None
     kept.write_bytes(
         shop.approve(changes(expect(ALL_DONE, ["done", 3 if holds else 4])), even_if_it_fails=not holds).canonical()
     )
-    command = [sys.executable, "-c", APPLY, str(shop.root), str(kept)]
+    command = [warm.python(), "-c", APPLY, str(shop.root), str(kept)]
     assert run_child(command, fault=Fault("road.effect_done"), environment=shop.environ).killed
     assert shop.rows(ALL_DONE) == [("done", 3)]
     (report,) = shop.workspace.recover()

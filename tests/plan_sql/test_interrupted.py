@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from remit.contracts.outcome import PlanOutcome
 from remit.doors.databases import WorkFolder, sweep
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.plan_road.project import plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP
 from tests.plan_sql.shop import Shop, sql
@@ -34,7 +34,7 @@ def killed(shop: Shop, tmp_path: Path, fault: Fault) -> bytes:
     kept = tmp_path / "envelope.json"
     kept.write_bytes(envelope)
     shop.before = shop.tree()
-    ended = run_child([sys.executable, "-c", APPLY, str(shop.root), str(kept)], fault=fault, environment=shop.environ)
+    ended = run_child([warm.python(), "-c", APPLY, str(shop.root), str(kept)], fault=fault, environment=shop.environ)
     assert ended.killed, ended
     return envelope
 
@@ -95,7 +95,7 @@ def test_killed_between_two_actions_on_one_database_all_of_it_is_taken_back(
     kept = tmp_path / "envelope.json"
     kept.write_bytes(shop.approve(PLAN).canonical())
     before = shop.tree()
-    command = [sys.executable, "-c", KILL_AT_STEP, str(shop.root), str(kept), str(done)]
+    command = [warm.python(), "-c", KILL_AT_STEP, str(shop.root), str(kept), str(done)]
     assert run_child(command, environment=shop.environ).killed
     (report,) = shop.workspace.recover()
     assert isinstance(report.outcome, PlanOutcome), report.problem
@@ -125,7 +125,7 @@ def test_a_full_disk_while_it_is_prepared_is_told_and_leaves_nothing(shop: Shop,
     kept.write_bytes(shop.approve(PLAN).canonical())
     before = shop.tree()
     script = APPLY.replace(".status.signature", ".status")
-    command = [sys.executable, "-c", script, str(shop.root), str(kept)]
+    command = [warm.python(), "-c", script, str(shop.root), str(kept)]
     ended = run_child(command, fault=Fault("sql.copied", action="error"), environment=shop.environ)
     assert not ended.killed
     assert shop.tree() == before

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from remit.ledger.entry import Event
 from remit.state import locate_state
 from remit.testing.children import Fault, run_child
 from remit.workspace import Workspace
+from tests import warm
 from tests.road.conftest import VARIABLE, manifest
 
 
@@ -68,7 +68,7 @@ def test_an_adoption_that_was_killed_is_completed(place: Place, tmp_path: Path) 
     place.init()
     old_state = place.state
     place.project = place.project.rename(tmp_path / "renamed")
-    command = [sys.executable, "-m", "remit", "init", str(place.project), "--adopt", str(old_state)]
+    command = [warm.python(), "-m", "remit", "init", str(place.project), "--adopt", str(old_state)]
     ended = run_child(command, fault=Fault("adopt.renamed"), environment=place.environ)
     assert ended.killed, ended
     assert place.init()[1] is False

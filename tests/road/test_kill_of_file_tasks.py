@@ -1,12 +1,12 @@
 """kill -9 around a task that changes files: afterwards all is as before or as after, and the record says which."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from remit.testing.children import Fault, run_child
 from remit.workspace import Workspace
+from tests import warm
 from tests.road.acting_capabilities import register
 from tests.road.conftest import file_task, made_workspace, manifest, run
 from tests.sampling import some
@@ -74,7 +74,7 @@ class Site:
         return {str(path): (path.read_bytes(), path.stat().st_mode & 0o7777) for path in self.base.rglob("*")}
 
     def execute(self, fault: Fault) -> None:
-        command = [sys.executable, "-c", FILE_CHILD, str(self.project), *map(str, self.papers)]
+        command = [warm.python(), "-c", FILE_CHILD, str(self.project), *map(str, self.papers)]
         ended = run_child(command, fault=fault, environment=self.environ)
         assert ended.killed, ended
         assert ended.acknowledged == ("begun",)
@@ -161,7 +161,7 @@ def test_a_recovery_that_is_killed_is_completed_by_the_next_one(
     site = Site(tmp_path, capability_id)
     site.execute(Fault(first))
     effect_done = first == "road.effect_done"
-    command = [sys.executable, "-c", RECOVERING_CHILD, str(site.project)]
+    command = [warm.python(), "-c", RECOVERING_CHILD, str(site.project)]
     fault = Fault(point, 2 if point == "append.before_commit" else 1)  # the first append there takes it over
     ended = run_child(command, fault=fault, environment=site.environ)
     assert ended.killed, ended
@@ -208,7 +208,7 @@ def test_an_outcome_that_could_not_be_written_is_written_by_the_next_call(
     tmp_path: Path, capability_id: str, appends: int
 ) -> None:
     site = Site(tmp_path, capability_id)
-    command = [sys.executable, "-c", FULL_DISK_CHILD, str(site.project), *map(str, site.papers)]
+    command = [warm.python(), "-c", FULL_DISK_CHILD, str(site.project), *map(str, site.papers)]
     # Before it come the intent and, for a delete, the note that the file is set aside.
     outcome = Fault("append.before_commit", appends + 1, "error")
     ended = run_child(command, fault=outcome, environment=site.environ)

@@ -1,6 +1,5 @@
 """kill -9 between intent, effect and outcome: nothing acknowledged is lost, the ledger verifies, nothing runs twice."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from remit.founding import initialise
 from remit.ids import system_clock
 from remit.testing.children import Fault, run_child
 from remit.workspace import Workspace
+from tests import warm
 from tests.road.conftest import manifest
 
 CHILD = """
@@ -33,7 +33,7 @@ def test_a_kill_leaves_a_record_that_verifies_and_a_task_that_runs_at_most_once(
     initialise(project, environ, system_clock)[0].close()
     asked = tmp_path / "task.json"
     asked.write_bytes(manifest())
-    ended = run_child([sys.executable, "-c", CHILD, str(project), str(asked)], fault=Fault(point), environment=environ)
+    ended = run_child([warm.python(), "-c", CHILD, str(project), str(asked)], fault=Fault(point), environment=environ)
     assert ended.killed, ended
     assert len(ended.acknowledged) == 1
     with Workspace.open(project, environ=environ) as workspace:
@@ -66,7 +66,7 @@ INIT_POINTS = [
 def test_an_init_that_was_killed_is_completed_by_the_next_one(tmp_path: Path, point: str, count: int) -> None:
     project, environ = tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")}
     project.mkdir()
-    command = [sys.executable, "-m", "remit", "init", str(project)]
+    command = [warm.python(), "-m", "remit", "init", str(project)]
     ended = run_child(command, fault=Fault(point, count), environment=environ)
     assert ended.killed or ended.exit_code == 0, ended
     workspace, _ = initialise(project, environ, system_clock)

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import remit
+from tests import warm
 from tests.road.conftest import file_task, made_workspace
 
 ROUNDS = 500 if os.environ.get("REMIT_LONG") == "1" else 20
@@ -20,7 +20,7 @@ RACER = Path(__file__).with_name("task_racer.py")
 
 def start(stack: ExitStack, project: Path, environ: dict[str, str]) -> "subprocess.Popen[str]":
     racer = subprocess.Popen(
-        [sys.executable, str(RACER), str(project)],
+        [warm.python(), str(RACER), str(project)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

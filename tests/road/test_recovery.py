@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from remit.store.claims import ClaimKey, Running, read_claim, unfinished
 from remit.store.owners import lock_path
 from remit.testing.children import Fault, run_child
 from remit.workspace import Workspace
+from tests import warm
 from tests.road.acting_capabilities import register
 from tests.road.conftest import VARIABLE, file_task, run, wait_for
 from tests.road.test_kill_of_file_tasks import FILE_CHILD
@@ -42,7 +42,7 @@ class Killed:
         papers = self.folder / "task.json", self.folder / "lease.json"
         papers[0].write_bytes(asked)
         papers[1].write_bytes(self.workspace.issue_lease(asked).canonical())
-        command = [sys.executable, "-c", FILE_CHILD, str(self.workspace.root), *map(str, papers)]
+        command = [warm.python(), "-c", FILE_CHILD, str(self.workspace.root), *map(str, papers)]
         assert run_child(command, fault=Fault(point), environment=self.environ).killed
         return asked
 
@@ -200,7 +200,7 @@ def test_an_executor_that_is_no_longer_registered_leaves_its_task_for_later(
     asked = file_task("t", "EXPLODE", None, base / "made")
     for name, text in (("task.json", asked), ("lease.json", workspace.issue_lease(asked).canonical())):
         (tmp_path / name).write_bytes(text)
-    command = [sys.executable, "-c", FILE_CHILD, str(workspace.root), str(tmp_path / "task.json")]
+    command = [warm.python(), "-c", FILE_CHILD, str(workspace.root), str(tmp_path / "task.json")]
     ended = run_child([*command, str(tmp_path / "lease.json")], fault=Fault("road.undone"), environment=killed.environ)
     assert ended.killed
     with Workspace.open(workspace.root, environ=workspace.environ) as fresh:

@@ -1,7 +1,6 @@
 """Only what nobody can need any more is pruned, and what the ledger says decides."""
 
 import os
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from remit.checkpoint.outputs import ReportFolder, list_reports
 from remit.checkpoint.pruning import KnownStatus, Prunable, in_use, prunable, prune
 from remit.errors import Refused
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.checkpoint.project import Done, Project
 
 
@@ -210,7 +210,7 @@ for item in prunable(sys.argv[1], known, datetime.now(UTC) + timedelta(days=1)):
 @pytest.mark.parametrize("what", ["backups", "folder"])
 def test_a_killed_pruning_goes_on_the_next_time(project: Project, done: Done, point: str, what: str) -> None:
     unbegun(project, done)
-    command = [sys.executable, "-c", CHILD, project.base, done.name, what]
+    command = [warm.python(), "-c", CHILD, project.base, done.name, what]
     assert run_child(command, fault=Fault(point)).killed
     assert not (project.report(done) / "backups").exists(), "there is no half of it under its own name"
     assert run_child(command).exit_code == 0

@@ -1,7 +1,6 @@
 """The policy key on disk: private, crash-safe, rotated and revoked; and the keys of issuers that somebody trusts."""
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from remit.authority.token_keys import key_thumbprint
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.ids import system_clock
 from remit.testing.children import Fault, run_child
+from tests import warm
 from tests.tokens.forging import public_pem, rsa_key
 
 KILLED = {
@@ -95,7 +95,7 @@ def test_after_a_rotation_the_old_private_key_is_gone_and_the_public_one_is_reti
 @pytest.mark.parametrize("fault", [Fault(name, count) for name, counts in KILLED.items() for count in counts], ids=str)
 def test_a_crash_leaves_one_usable_key_or_none(keys: Path, work: str, fault: Fault) -> None:
     before = create_policy_key(keys, system_clock) if work == "rotate" else None
-    ended = run_child([sys.executable, "-c", WORK, work, str(keys)], fault=fault)
+    ended = run_child([warm.python(), "-c", WORK, work, str(keys)], fault=fault)
     assert ended.killed, ended.output
     own = load_token_keys(keys).own()
     if work == "rotate":
