@@ -21,6 +21,7 @@ import pytest
 
 from remit.errors import Reason
 from tests.plan_road.project import Project, create, delete, plan_of, rename, replace
+from tests.sampling import some
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else"),
@@ -183,7 +184,7 @@ SEEN_BEFORE: dict[str, tuple[Act, dict[str, Any]]] = {
 
 
 @pytest.mark.req("PX-34")
-@pytest.mark.parametrize("name", SEEN_BEFORE)
+@pytest.mark.parametrize("name", some(SEEN_BEFORE, 4))
 def test_what_is_closed_is_seen_in_the_preview_and_not_approved(ground: Ground, name: str) -> None:
     close, step = SEEN_BEFORE[name]
     close(ground)
@@ -230,7 +231,7 @@ CLOSED_SINCE: dict[str, tuple[Act, str]] = {
 
 
 @pytest.mark.req("PX-34")
-@pytest.mark.parametrize("name", CLOSED_SINCE)
+@pytest.mark.parametrize("name", some(CLOSED_SINCE, 3))
 def test_what_was_closed_since_the_approval_is_found_before_anything_is_touched(ground: Ground, name: str) -> None:
     ground.approve(plan_of(A, B))
     close, status = CLOSED_SINCE[name]
@@ -342,7 +343,7 @@ STATE: dict[str, tuple[Act, Reason, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", STATE)
+@pytest.mark.parametrize("name", some(STATE, 2))
 def test_a_state_directory_that_is_closed_ends_it_before_it_begins(ground: Ground, name: str) -> None:
     """recovery-023."""
     ground.approve(plan_of(A, B))
