@@ -101,7 +101,8 @@ def _programs() -> Path:
     )
     assert server.stdin is not None
     assert server.stdout is not None
-    assert server.stdout.readline() == _READY
+    with server.stdout:
+        assert server.stdout.readline() == _READY
     assert server.wait() == 0
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(server.stdin.close)  # until then it is referred to, and the server lives

@@ -26,12 +26,13 @@ from remit.doors.browser_flights import BrowseHooks, Flight, Flights
 from remit.doors.browser_papers import RequestOutcome
 from remit.doors.browser_request import HeldRequestDoor
 from remit.doors.browser_retry import Retries, Sleep
+from remit.doors.browser_sent import Earlier, earlier_of
 from remit.doors.browser_terms import BrowserWorld, TokenBook
 from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.append import Ledger
 from remit.ledger.entry import Event
-from remit.observe.metrics import SUCCESS, Metrics
+from remit.observe.metrics import INSTALL, SUCCESS, Metrics
 from remit.recovery import Recovered, recover
 from remit.road import Preview, Site, travel
 from remit.state import StateDirectory
@@ -96,7 +97,7 @@ class Browsing:
         flight, is_mine = self._flights.take_off(*key)
         flight.join(hooks, lambda approval_id: self._approvals().show(approval_id))
         if not is_mine:
-            return flight.result.result()
+            return flight.wait(hooks)
         try:
             result = self._travelled(parsed, key[0], (action, text), flight)
         except BaseException as problem:
@@ -155,13 +156,18 @@ class Browsing:
             self._tokens(),
             self._approvals(),
             self._started,
-            Retries(functools.partial(self._record_retry, action), self._sleep),
+            Retries(functools.partial(self._record_retry, action, flight), self._sleep),
             self._config().policies.currency,
             self._clock,
             on_waiting=flight.tell,
             require_only=require_only,
             requests_of=self._requests_of,
+            earlier=self._earlier,
         )
+
+    def _earlier(self, action_id: str, request_digest: str, jti: str) -> Earlier | None:
+        with self._ledger().store.reading() as connection:
+            return earlier_of(connection, action_id, request_digest, jti)
 
     def _requests_of(self, action_id: str) -> list[RequestFate]:
         with self._ledger().store.reading() as connection:
@@ -179,7 +185,7 @@ class Browsing:
                     raise EnvironmentFailed(
                         Reason.EFFECT_FAILED,
                         f"what drives the browser is not installed ({missing.name})",
-                        next_step="Install it with: pip install 'remit[browser]'",
+                        next_step=f"Install it with: {INSTALL}",
                     ) from None
                 config = self._config()
                 self._world = World(
@@ -229,12 +235,13 @@ class Browsing:
         except RemitError as problem:
             _LOG.warning("a question could not be made void", extra={"approval_id": approval_id, "why": str(problem)})
 
-    def _record_retry(self, action: Action | None, number: int, problem: RemitError) -> None:
+    def _record_retry(self, action: Action | None, flight: Flight, number: int, problem: RemitError) -> None:
         action_id = action.action_id if action is not None else "unknown"
         kind = action.type if action is not None else "unknown"
         payload: dict[str, Any] = {"retry": number, "why": problem.as_json()}
         event = Event(DEFAULT_TENANT, "browser.retried", action_id, payload, capability_id=f"browser.{kind}")
         self._ledger().append(event)
+        flight.retry(number)
 
     def _recover_once(self) -> None:
         with self._lock:

@@ -27,6 +27,7 @@ from remit.authority.tokens import (
     issue_token,
     require_in_time,
     require_key_alive,
+    signed_jti,
     verify_token,
 )
 from remit.contracts.browser_config import Browser
@@ -129,6 +130,14 @@ class Tokens:
         with self._ledger().store.glancing() as connection:
             require_not_revoked(connection, self._tenant_id, token.jti)
         return token
+
+    def signed_jti(self, text: str) -> str | None:
+        """Which token this is, also of one that is over: its signature is good. None of all others. Gives no right."""
+        config = self._config()
+        try:
+            return signed_jti(text, self.keys, config.issuer, config.audience)
+        except Refused:
+            return None
 
     def require_alive(self, connection: Connection, token: Token, now: datetime) -> None:
         """Expiry and revocation, of the token and its key, once more: to be asked in the intent's own transaction."""

@@ -305,13 +305,14 @@ def alike(first: str, second: str) -> str:
     return next(first[:end] for end in range(36, 3, -1) if second.startswith(first[:end]))
 
 
+ELSE = "This request was not sent. What else became of its action: remit ledger show --correlation action-1"
 CLOSED = {
     "approved": ("approved by os:ada at 20", "To stop what has not been sent yet: remit token revoke token-1"),
     "used": ("approved by os:ada at 20", "remit ledger show --correlation action-1"),
-    "denied": ("denied by os:ada at 20", "ask anew"),
-    "expired": ("nobody answered until 20", "ask anew"),
-    "unused": ("approved by os:ada at 20", "ask anew"),
-    "void": ("void since 20", "ask anew"),
+    "denied": ("denied by os:ada at 20", ELSE),
+    "expired": ("nobody answered until 20", ELSE),
+    "unused": ("approved by os:ada at 20", ELSE),
+    "void": ("void since 20", ELSE),
 }
 
 

@@ -176,7 +176,11 @@ def test_at_a_terminal_each_question_is_shown_as_it_comes_and_answered(workspace
         terminal.until("Send it?")
         assert workspace.approvals.show(first.approval_id).state == "PENDING"
         terminal.type("y\n")
+        terminal.until("Why?")
+        assert workspace.approvals.show(first.approval_id).state == "PENDING"
+        terminal.type("as agreed\n")
         terminal.until("Approved: the request of agent-1 is sent, once")
+        assert workspace.approvals.show(first.approval_id).reason == "as agreed"
         asked = workspace.approvals.ask(question(2))
         for answer in ("\n", "nonsense\n"):
             terminal.until("Send it?")
@@ -185,10 +189,13 @@ def test_at_a_terminal_each_question_is_shown_as_it_comes_and_answered(workspace
             assert workspace.approvals.show(asked.approval_id).state == "PENDING"
         terminal.until("Send it?")
         terminal.type("no\n")
+        terminal.until("Why?")
+        terminal.type("\n")
         terminal.until(f"Denied: the request of agent-1 is not sent ({asked.approval_id})")
         later, last = workspace.approvals.ask(question(3)), workspace.approvals.ask(question(4))
         terminal.until("Send it?")
         terminal.type("s\n")
+        terminal.until("not asked here again, and open until ")
         terminal.until("Send it?")
         terminal.child.send_signal(signal.SIGINT)
         assert terminal.child.wait(LONGEST) == 0

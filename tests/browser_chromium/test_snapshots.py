@@ -14,13 +14,15 @@ from tests.browser_chromium.tree import names_of, node_of, nodes_of, ref_of
 @pytest.mark.req("VX-05")
 def test_the_tree_has_roles_names_values_and_references(stage: Stage) -> None:
     stage.show(
-        "<title>Shop</title><h1>Tea</h1><div><div><label>Amount <input value=3 name=n></label></div></div>"
+        "<title>Shop</title><h1>Tea<b> </b></h1><p>Green <b>or</b> black</p>"
+        "<div><div><label>Amount <input value=3 name=n></label></div></div>"
         "<input type=checkbox checked aria-label=Gift><select aria-label=Size><option>S<option selected>L</select>"
         "<button disabled>Buy</button><a href='/x?page=2&token=abc123def456ghi'>More</a>"
     )
     tree = stage.run(stage.session.snapshot())
     assert (tree["role"], tree["name"]) == ("document", "Shop")
     assert node_of(tree, "Tea")["role"] == "heading"
+    assert {"Green", "or", "black"} <= set(names_of(tree)), "no blanks at either end"
     assert node_of(tree, "Amount")["value"] == "3"
     assert node_of(tree, "Gift")["checked"] is True
     assert node_of(tree, "Size")["value"] == "L"

@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 
 from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, SessionGate
-from remit.browser.held import Fate, Held, Running
+from remit.browser.held import Fate, Held, Running, questions_put
 from remit.browser.requests import Answer, Ending, OutgoingRequest, RequestKind
 from remit.contracts.browser import Action
 
@@ -86,7 +86,7 @@ def test_reading_passes_and_everything_else_is_held(asked: OutgoingRequest, is_h
     async def work() -> None:
         stage = Stage()
         stage.begin()
-        assert await stage.gate.judge(asked) is Answer.SEND
+        assert await stage.gate.judge(asked) is (Answer.SEND if is_held else Answer.READ)
         assert bool(stage.held) is is_held
 
     run(work)
@@ -148,6 +148,22 @@ def test_before_the_first_action_nothing_is_sent() -> None:
     run(work)
 
 
+@pytest.mark.req("VX-08")
+def test_what_is_noted_of_a_request_that_was_turned_away_is_masked() -> None:
+    async def work() -> None:
+        stage = Stage()
+        running = stage.begin()
+        stage.gate.secrets.add("open sesame")
+        stage.gate.refused("GET", "https://evil.test/open%20sesame?card=4111111111111111", "no way to OPEN SESAME")
+        noted = running.turned_away[0]
+        assert (noted.url, noted.why) == (
+            "https://evil.test/********?card=****-****-****-1111",
+            "no way to ********",
+        )
+
+    run(work)
+
+
 def test_people_are_not_asked_more_than_they_can_read() -> None:
     async def work() -> None:
         stage = Stage(answer=None)
@@ -171,7 +187,7 @@ def test_an_action_may_lead_through_so_many_pages() -> None:
         stage = Stage()
         stage.begin()
         answers = [await stage.gate.judge(request(number=number, goes=True)) for number in range(MOST_NAVIGATIONS + 1)]
-        assert answers == [*[Answer.SEND] * MOST_NAVIGATIONS, Answer.DROP]
+        assert answers == [*[Answer.READ] * MOST_NAVIGATIONS, Answer.DROP]
 
     run(work)
 
@@ -213,6 +229,79 @@ def test_what_a_server_sends_the_browser_on_to_is_known_as_redirected_once(locat
     assert run(work) == ["https://shop.test/x", ""]
 
 
+@pytest.mark.req("VX-06", "VX-07")
+@pytest.mark.parametrize(
+    "status, method, asked, is_held",
+    [
+        (303, "GET", "https://shop.test/next?order=1", False),
+        (302, "GET", "https://shop.test/next?order=1", False),
+        (307, "GET", "https://shop.test/next?order=1", True),
+        (308, "GET", "https://shop.test/next?order=1", True),
+        (303, "POST", "https://shop.test/next?order=1", True),
+        (303, "GET", "https://shop.test/next", True),
+        (303, "GET", "https://shop.test/next?order=2", True),
+        (303, "GET", "https://a.cdn.test/next?order=1", True),
+    ],
+)
+def test_only_the_very_place_that_an_approved_answer_leads_to_is_read_unasked(
+    status: int,
+    method: str,
+    asked: str,
+    is_held: bool,  # noqa: FBT001
+) -> None:
+    async def work() -> list[int]:
+        stage = Stage(answer=None)
+        running = stage.begin("submit", submits=True)
+        posting = asyncio.ensure_future(stage.gate.judge(request("POST", "https://shop.test/buy")))
+        await asyncio.sleep(0.01)
+        stage.held[0].release()
+        await posting
+        stage.gate.ended(
+            request("POST", "https://shop.test/buy"), Ending(status, sent=True, location="/next?order=1#thanks")
+        )
+        counts = []
+        for number in (2, 3):  # it counts once
+            going = asyncio.ensure_future(stage.gate.judge(request(method, asked, number=number, goes=True)))
+            await asyncio.sleep(0.01)
+            counts.append(len(running.held) - 1)
+            going.cancel()
+            await asyncio.gather(going, return_exceptions=True)
+        for held in stage.held:
+            held.done.set_result(Fate())
+        return counts
+
+    assert run(work) == ([1, 2] if is_held else [0, 1])
+
+
+@pytest.mark.req("VX-06", "VX-07")
+@pytest.mark.parametrize("approved", ["nothing", "of another action"])
+def test_where_the_answer_to_anything_else_leads_is_asked_about(approved: str) -> None:
+    async def work() -> int:
+        stage = Stage(answer=None)
+        stage.begin("submit", submits=True)
+        if approved == "nothing":
+            reading = request("GET", "https://shop.test/script.js")
+            await stage.gate.judge(reading)
+            stage.gate.ended(reading, Ending(302, sent=True, location="/next"))
+        else:
+            posting = asyncio.ensure_future(stage.gate.judge(request("POST", "https://shop.test/buy")))
+            await asyncio.sleep(0.01)
+            stage.held[0].release()
+            await posting
+            stage.begin("submit", submits=True)
+            stage.gate.ended(request("POST", "https://shop.test/buy"), Ending(302, sent=True, location="/next"))
+        before = len(stage.held)
+        going = asyncio.ensure_future(stage.gate.judge(request("GET", "https://shop.test/next", number=2, goes=True)))
+        await asyncio.sleep(0.01)
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+        for held in stage.held:
+            held.done.set_result(Fate())
+        return len(stage.held) - before
+
+    assert run(work) == 1
+
+
 @pytest.mark.req("VX-12")
 def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> None:
     async def work() -> None:
@@ -230,6 +319,37 @@ def test_what_was_released_may_have_been_sent_until_it_is_known_otherwise() -> N
         stage.held[0].done.set_result(Fate())
 
     run(work)
+
+
+@pytest.mark.req("VX-12")
+@pytest.mark.parametrize(
+    "ending, url, answer",
+    [
+        (Ending(None, sent=True, problem="no answer"), "https://shop.test/x", Answer.DROP),
+        (Ending(None, sent=True, problem="no answer"), "https://shop.test/other", Answer.SEND),
+        (Ending(None, sent=False, problem="no connection"), "https://shop.test/x", Answer.SEND),
+        (Ending(200, sent=True), "https://shop.test/x", Answer.SEND),
+    ],
+)
+def test_what_was_sent_to_an_unknown_end_is_not_asked_about_again(ending: Ending, url: str, answer: Answer) -> None:
+    async def work() -> tuple[Answer, int]:
+        stage = Stage(answer=None)
+        stage.begin()
+        judging = asyncio.ensure_future(stage.gate.judge(request("POST")))
+        await asyncio.sleep(0.01)
+        stage.held[0].release()
+        await judging
+        stage.gate.ended(request("POST"), ending)
+        again = asyncio.ensure_future(stage.gate.judge(request("POST", url, number=2)))
+        await asyncio.sleep(0.01)
+        for held in stage.held[1:]:
+            held.release()
+        given = await again
+        for held in stage.held:
+            held.done.set_result(Fate())
+        return given, len(stage.held)
+
+    assert run(work) == (answer, 1 if answer is Answer.DROP else 2)
 
 
 @pytest.mark.req("VX-06")
@@ -317,7 +437,7 @@ def test_an_action_waits_for_its_own_questions_until_they_are_answered() -> None
         await asyncio.sleep(0)
         note()
         stage.held[0].put("q-1")
-        await running.questions_put(5)
+        await questions_put(running.held, 5)
         note()
         stage.held[0].by_itself = True
         note()

@@ -3,20 +3,21 @@
 import json
 import string
 import time
-from decimal import Decimal
 from hashlib import sha256
+from types import SimpleNamespace
 from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remit.browser.amounts import Found, amounts_in, judge_amounts, parse_amount
 from remit.browser.fields import Field, fields_of
 from remit.browser.masked import mask_url
 from remit.browser.previewing import Context, preview_request, preview_typing, read_request, require_showable
 from remit.browser.requests import OutgoingRequest, RequestKind
+from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser import Action, Amount, HTTPPreview
+from remit.doors.browser_papers import render_summary
 from remit.errors import Reason, Refused
 
 FORM = "application/x-www-form-urlencoded"
@@ -192,7 +193,7 @@ def test_what_was_typed_into_a_password_field_is_masked_whatever_carries_it() ->
         url=f"{URL}/{quote(secret)}?q={quote(secret, safe='')}",
         headers=(("X-Odd", secret),),
     )
-    preview = shown(request, Context(secrets=frozenset({secret})))
+    preview = shown(request, Context(secrets=TypedSecrets([secret])))
     assert preview.body.masked == {"x1": "********", "x3": "<********>"}
     assert preview.body.preview == {"x2": "fine"}
     assert preview.headers["X-Odd"] == "********"
@@ -226,10 +227,38 @@ def test_the_effect_is_told_from_the_request_and_not_from_what_somebody_says() -
 @pytest.mark.req("VX-07")
 def test_typing_a_password_is_previewed_without_a_method_and_without_the_password() -> None:
     action = Action(action_id="a", type="type", target=URL, selector="#p", value="correct horse")
-    preview = preview_typing(action, URL, "the text field 'Password'")
+    preview = preview_typing(action, URL, "the text field 'Password'", TypedSecrets())
     assert preview.method is None
     assert "horse" not in preview.canonical().decode()
     assert "13 characters" in preview.estimated_effect
+    assert "not encrypted" not in preview.estimated_effect
+    assert "not encrypted" in preview_typing(action, "http://shop.test/", "", TypedSecrets()).estimated_effect
+
+
+@pytest.mark.req("VX-07")
+def test_that_a_password_is_sent_unencrypted_is_said() -> None:
+    typed, warning = Context(secrets=TypedSecrets(["hunter2"])), "a password is sent unencrypted"
+    for body, context, is_said in (
+        (b"user=jane&userPassword=hunter2", Context(), True),
+        (b"x1=hunter2", typed, True),
+        (b"passenger=jane&password=", typed, False),
+    ):
+        assert (warning in shown(outgoing(body, url="http://shop.test/"), context).estimated_effect) is is_said, body
+        assert warning not in shown(outgoing(body), context).estimated_effect
+
+
+def test_a_form_is_not_called_the_form_of_a_form() -> None:
+    action = Action(action_id="a", type="submit", target=URL, selector="form")
+    form = SimpleNamespace(method="post", action=URL)
+    described = SimpleNamespace(tag="form", role="form", name="", submits=False, form=form)
+    assert (
+        render_summary(action, URL, described, TypedSecrets()) == f"Submit a form without a name (POST {URL}), at {URL}"
+    )
+    button = SimpleNamespace(tag="button", role="button", name="Pay", submits=True, form=form)
+    assert (
+        render_summary(action, URL, button, TypedSecrets())
+        == f"Submit the button 'Pay' of the form POST {URL}, at {URL}"
+    )
 
 
 def test_what_cannot_be_shown_is_refused() -> None:
@@ -293,51 +322,18 @@ def test_a_secret_behind_percent_signs_is_masked() -> None:
     assert mask_url("https://shop.test/a?b=c&d=%20e#f") == "https://shop.test/a?b=c&d=%20e#f"
 
 
-# --- money ----------------------------------------------------------------------------------------------------------
-
-
+@pytest.mark.req("VX-08")
 @pytest.mark.parametrize(
-    "text, value",
+    "path, shown_path",
     [
-        ("49.99", "49.99"),
-        ("$49.99", "49.99"),
-        ("49,99 €", "49.99"),
-        ("1,234.50", "1234.50"),
-        ("1.234,50", "1234.50"),
-        ("1 234", "1234"),
-        ("EUR 1'234.00", "1234.00"),
-        ("4999", "4999"),
-        ("twelve", None),
-        ("1.2.3", None),
-        ("", None),
+        ("/password/hunter2", "/password/********"),
+        ("/api_key/hunter%32/x", "/api_key/********/x"),
+        ("/password/reset/8f3a9c0d1e2b4f56", "/password/reset/********"),
+        ("/token/refresh", "/token/refresh"),
+        ("/state/north-carolina", "/state/north-carolina"),
+        ("/a?reset=8f3a9c0d1e2b4f56&key=8f3a9c0d1e2b4f56", "/a?reset=********&key=********"),
+        ("/a?access=8f3a9c0d1e2b4f56&key=name", "/a?access=********&key=name"),
     ],
 )
-def test_prices_are_read_as_people_write_them(text: str, value: str | None) -> None:
-    assert parse_amount(text) == (None if value is None else Decimal(value))
-
-
-@pytest.mark.req("VX-04")
-@pytest.mark.parametrize(
-    "fields, is_too_much",
-    [
-        ({"amount": "49.99"}, False),
-        ({"total_price": "50.00"}, True),
-        ({"order.totalAmount": "49.98"}, False),
-        ({"amount_cents": "4999"}, False),
-        ({"amount_cents": "5000"}, True),
-        ({"amount": "4999"}, False),
-        ({"amount": "4998"}, True),
-        ({"amount": "10.00", "total": "1,000.00"}, True),
-        ({"payment_method": "3", "price_id": "900", "quantity": "70"}, False),
-    ],
-)
-def test_a_request_that_costs_more_than_declared_is_found(fields: dict[str, str], is_too_much: bool) -> None:  # noqa: FBT001
-    found = amounts_in(Field(*pair) for pair in fields.items())
-    judged = judge_amounts(Amount(value=49.99, currency="EUR"), found)
-    assert (judged.too_much is not None) is is_too_much
-
-
-def test_a_price_in_another_currency_is_too_much() -> None:
-    declared = Amount(value=49.99, currency="EUR")
-    assert judge_amounts(declared, [Found("page", Decimal(1), "USD")]).too_much is not None
-    assert judge_amounts(declared, [Found("page", Decimal(1), "EUR")]).too_much is None
+def test_a_word_in_an_address_says_what_follows_it(path: str, shown_path: str) -> None:
+    assert mask_url(f"https://shop.test{path}") == f"https://shop.test{shown_path}"

@@ -13,14 +13,15 @@ import h11
 from remit.browser.egress import Authority, Egress, Serving
 from remit.browser.egress.connection import Patience
 from remit.browser.egress.lookups import Resolve, ask_the_system
+from remit.browser.gate import READING
 from remit.browser.requests import Answer, Ending, OutgoingRequest
 from tests.browser_site import LOOPBACK, Site
 
 IMPATIENT = Patience(idle=0.4, head=0.2, body=0.2, linger=0.05)
 
 
-async def send_all(_request: OutgoingRequest) -> Answer:
-    return Answer.SEND
+async def send_all(request: OutgoingRequest) -> Answer:
+    return Answer.READ if request.method in READING else Answer.SEND
 
 
 @dataclass

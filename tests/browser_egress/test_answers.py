@@ -155,14 +155,16 @@ def test_a_security_policy_is_kept_and_its_reports_are_not_asked_for(
     asyncio.run(scenario())
 
 
-def test_server_cannot_ask_for_a_password_in_our_name(site: Site) -> None:
-    site.routes["/"] = Reply(407, b"who?", {"Proxy-Authenticate": "Basic"})
+@pytest.mark.parametrize("status", [407, 408, 421])
+def test_server_cannot_have_the_browser_ask_for_a_password_or_repeat_a_request(site: Site, status: int) -> None:
+    told = {"Proxy-Authenticate": "Basic", "Critical-CH": "Sec-CH-UA-Model"}
+    site.routes["/"] = Reply(status, b"who?", told)
 
     async def scenario() -> None:
         async with open_way(site) as way:
             got = await (await way.connect()).ask(way.plain("GET", "/"))
-            assert (got.status, got.header("proxy-authenticate")) == (502, None)
-            assert way.gate.endings[0][1].status == 407
+            assert (got.status, [got.header(name) for name in told]) == (502, [None, None])
+            assert way.gate.endings[0][1].status == status
 
     asyncio.run(scenario())
 

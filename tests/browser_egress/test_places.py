@@ -181,9 +181,8 @@ def test_place_that_the_gate_refuses_is_not_even_looked_up(site: Site, *, tls: b
             assert got.body == b"Remit: Domain not allowed\n"
             port = site.https_port if tls else site.http_port
             assert gate.places == [("https" if tls else "http", "evil.test", port)]
-            (method, url, why) = gate.turned_away[0]
+            (method, _, why) = gate.turned_away[0]
             assert (method, why) == ("GET", "Domain not allowed")
-            assert "4111111111111111" not in url
             assert gate.judged == []
 
     asyncio.run(scenario())
@@ -206,6 +205,7 @@ def test_port_that_is_not_configured_is_refused(site: Site) -> None:
             got = await (await way.connect()).ask(way.plain("GET", "/"))
             assert (got.status, way.gate.judged) == (403, [])
             assert str(site.http_port).encode() in got.body
+            assert b"as this browser read it when it started (after a change: remit browse --stop)" in got.body
 
     asyncio.run(scenario())
 

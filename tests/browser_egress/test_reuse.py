@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.browser_egress.harness import open_way
+from remit.browser.requests import Answer, OutgoingRequest
+from tests.browser_egress.harness import RecordingGate, open_way
 from tests.browser_site import LOOPBACK, Reply, Seen, Site
 
 
@@ -36,17 +37,35 @@ def test_only_plain_reading_uses_a_connection_again(site: Site) -> None:
     asyncio.run(scenario())
 
 
+async def hold_searches(request: OutgoingRequest) -> Answer:
+    """Answers at once, as somebody quick does."""
+    return Answer.SEND if request.target == "/search" else Answer.READ
+
+
 @pytest.mark.req("VX-12")
-def test_reading_that_was_held_gets_a_connection_of_its_own(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_that_was_held_gets_a_connection_of_its_own_however_quick_the_yes_was(site: Site) -> None:
     site.routes |= {"/": "hello", "/search": "found"}
-    monkeypatch.setattr("remit.browser.egress.exchange.AT_ONCE_SECONDS", 0.0)
 
     async def scenario() -> None:
-        async with open_way(site) as way:
+        async with open_way(site, RecordingGate(hold_searches)) as way:
             client = await way.connect()
-            for path in ("/", "/search"):
+            for path in ("/", "/search", "/"):
                 assert (await client.ask(way.plain("GET", path))).status == 200
-            assert [seen.connection for seen in site.log] == [0, 1]
+            assert [seen.connection for seen in site.log] == [0, 1, 0]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.req("VX-12")
+def test_reading_that_was_held_is_not_sent_again_and_the_browser_gets_an_answer(site: Site) -> None:
+    site.routes |= {"/": "hello", "/search": Reply(raw=b"")}
+
+    async def scenario() -> None:
+        async with open_way(site, RecordingGate(hold_searches)) as way:
+            client = await way.connect()
+            assert [(await client.ask(way.plain("GET", path))).status for path in ("/", "/search")] == [200, 502]
+            assert [seen.path for seen in site.log] == ["/", "/search"]
+            assert [ending.sent for _, ending in way.gate.endings] == [True, True]
 
     asyncio.run(scenario())
 

@@ -1,15 +1,19 @@
 """What an answer is good for: this request, this action, this token, once; and what nobody knows is not tried again."""
 
+import errno
 import os
 import signal
 import threading
 import time
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from remit.approval.approvals import Approvals
 from remit.browser.held import Held
+from remit.cli.browse import exit_code
 from remit.cli.meaning import render_meaning
 from remit.contracts.browser import Approval
 from remit.contracts.browser_output import ActionOutput
@@ -79,8 +83,38 @@ def test_a_yes_that_comes_after_the_token_was_revoked_sends_nothing(place: Place
         approve(place, approval)
 
     result = place.click(answer=revoke_first)
-    assert not result.success
+    assert result.error is not None
+    assert (result.error.code, result.sent) == ("TOKEN_REVOKED", 0)
     assert place.site.posts() == []
+
+
+@pytest.mark.req("VX-02", "VX-12")
+@pytest.mark.parametrize("over", ["revoked", "expired"])
+def test_a_token_that_is_over_still_hears_that_its_request_was_sent_and_no_other_does(place: Place, over: str) -> None:
+    place.site.routes["/act"] = "done"
+    other = place.issue()
+    place.issue()
+    place.open(FORM)
+    action, nothing = place.action("submit", selector="#go"), place.action("snapshot")
+    first = place.do(action)
+    assert (first.success, first.sent) == (True, 1)
+    if over == "revoked":
+        for each in (place.token, other):
+            place.workspace.tokens.revoke(place.workspace.tokens.verify(each).jti, actor="os:somebody")
+    else:
+        place.clock.offset += timedelta(days=3)
+    again = place.do(action)
+    assert again.error is not None
+    assert (again.error.code, again.sent) == (f"TOKEN_{over.upper()}", 1)
+    assert "this action has ended before: 1 request was sent; do not ask for it anew" in str(again.reason)
+    assert exit_code(again, refused=True) == 1
+    for told in (place.do(action, token=other), place.do(nothing)):
+        assert told.error is not None
+        assert (told.error.code, told.sent) == (f"TOKEN_{over.upper()}", 0)
+        assert "this action" not in str(told.tree())
+    valid = place.issue()
+    assert place.do(action, token=valid).canonical() == first.canonical(), "as it was promised"
+    assert len(place.site.posts()) == 1
 
 
 BECAUSE = {"approved_by": "os:somebody", "reason": "as agreed"}
@@ -168,6 +202,44 @@ def test_a_request_of_unknown_fate_is_told_so_and_never_repeated(place: Place) -
     assert (outcome["state"], outcome["status"]) == ("UNKNOWN", None)
 
 
+@pytest.mark.req("VX-12")
+@pytest.mark.parametrize("point", ["browser.released", "browser.ended"])
+def test_what_goes_wrong_after_the_request_was_let_go_is_never_told_as_not_sent(
+    place: Place, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    def reach(name: str) -> None:
+        if name == point:
+            raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr("remit.doors.browser_request.reach", reach)
+    place.site.routes["/act"] = "done"
+    place.open(FORM)
+    result = place.click()
+    assert not result.success
+    assert result.sent == 1
+    outcome = place.payloads("browser_request.outcome")[-1]["outcome"]
+    assert outcome["state"] == "UNKNOWN"
+
+
+@pytest.mark.req("VX-09")
+def test_a_yes_that_comes_to_nothing_does_not_stay_open(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as for want of disk when it was to be used."""
+    place.open(FORM)
+    monkeypatch.setattr(Approvals, "use", raise_no_space)
+    assert not place.click().success
+    approval = place.asked[0].approval
+    deadline = time.monotonic() + 5
+    while place.workspace.approvals.show(approval.approval_id).state == "APPROVED":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert place.workspace.approvals.show(approval.approval_id).state == "VOID"
+    assert place.site.posts() == []
+
+
+def raise_no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "no space left")
+
+
 @pytest.mark.req("VX-11")
 def test_a_submit_that_sends_nothing_says_so(place: Place) -> None:
     place.open('<form method="post" action="/act"><input name="a" required><button id="go">go</button></form>')
@@ -179,12 +251,14 @@ def test_a_submit_that_sends_nothing_says_so(place: Place) -> None:
 @pytest.mark.req("VX-12")
 def test_an_element_that_is_not_there_is_looked_for_four_times(place: Place) -> None:
     place.open(FORM)
-    result = place.do(place.action("click", selector="#nowhere"))
+    heard: list[int] = []
+    action = place.action("click", selector="#nowhere")
+    result = place.workspace.browsing.browse(action, place.token, BrowseHooks(on_retry=heard.append))
     assert result.error is not None
     assert result.error.tree() == {"code": "ELEMENT_NOT_FOUND", "selector": "#nowhere"}
     assert place.sleeps == [1.0, 2.0, 4.0]
     retried = [entry["retry"] for entry in place.payloads("browser.retried")[-3:]]
-    assert retried == [1, 2, 3]
+    assert retried == heard == [1, 2, 3]
 
 
 @pytest.mark.req("VX-12")
@@ -298,10 +372,20 @@ def test_a_browser_that_dies_takes_what_it_held_along_and_the_next_navigation_st
         os.kill(world._sessions.tabs[0].chromium.pid, signal.SIGKILL)  # noqa: SLF001
         assert place.workspace.approvals.wait(approval.approval_id, 20).state == "VOID"
 
-    result = place.click(answer=kill_and_approve)
-    assert not result.success
+    def end_all(place: Place, _: Approval) -> None:
+        world: Any = place.workspace.browsing._world  # noqa: SLF001 - as `remit browse --stop` does
+        world.end_sessions()
+
+    killed = place.click(answer=kill_and_approve)
+    assert place.open(LOGIN).success
+    ended = place.do(place.action("type", selector="#pw", value=SECRET), end_all)
+    for result in (killed, ended):
+        assert result.error is not None
+        assert (result.error.code, result.sent) == ("KERNEL_ERROR", 0), "nobody said no"
+        assert str(result.reason).startswith("not sent: the question is void: ")
+        assert exit_code(result, refused=False) == 2
+    assert "its browser session has ended" in str(ended.reason)
     assert place.site.posts() == []
-    assert place.open(FORM).success
 
 
 @pytest.mark.req("VX-09")

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from remit.authority.tokens import Wish
+from remit.browser.egress.places import Place as UpstreamPlace
+from remit.browser.egress.upstream import Upstream
+from remit.browser.egress.wire import Wire
 from remit.contracts.browser import ActionResult, TokenConstraints
 from remit.policy.browser import CAPABILITY_OF
 from tests.browser_road.place import Place
@@ -178,6 +181,26 @@ def test_a_token_that_is_revoked_ends_its_session_at_once(place: Place) -> None:
     place.issue()
     place.open(PAGE, "/calm")  # time for a few ticks, were there any
     assert [seen for seen in place.site.log if seen.path == "/tick"] == [], jti
+
+
+@pytest.mark.req("VX-02", "VX-12")
+def test_what_was_approved_is_not_sent_if_its_token_is_revoked_while_the_connection_is_made(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.site.routes["/act"] = "done"
+    place.open('<form method="post" action="/act"><button id="go">Pay</button></form>')
+    connect = Upstream.connect
+
+    async def revoked_meanwhile(upstream: Upstream, to: UpstreamPlace, addresses: tuple[str, ...]) -> Wire:
+        wire = await connect(upstream, to, addresses)
+        place.workspace.tokens.revoke(place.workspace.tokens.verify(place.token).jti, actor="os:somebody")
+        return wire
+
+    monkeypatch.setattr(Upstream, "connect", revoked_meanwhile)
+    result = place.click()
+    assert (result.success, result.sent, place.site.posts()) == (False, 0, [])
+    assert "revoked" in str(result.reason)
+    assert place.payloads("browser_request.outcome")[-1]["outcome"]["state"] == "NOT_SENT"
 
 
 def test_a_session_belongs_to_one_token_and_one_name(place: Place) -> None:

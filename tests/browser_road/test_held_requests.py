@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.browser import ActionResult
+from remit.contracts.browser import ActionResult, Approval
 from tests.browser_road.place import Answer, Place, Question, approve, deny, let_it_expire
-from tests.browser_site import Reply, redirect
+from tests.browser_site import Reply, Seen, redirect
 from tests.sampling import some
 
 pytestmark = [pytest.mark.req("VX-05", "VX-06", "VX-07", "VX-09")]
@@ -84,6 +84,15 @@ def answered_later(place: Place, questions: int, answer: Answer) -> bool:
     return is_late
 
 
+def yes_and_then(second: Answer) -> Answer:
+    """Yes to the first request, and this once that has arrived."""
+
+    def answer(place: Place, approval: Approval) -> None:
+        (second if place.site.posts() else approve)(place, approval)
+
+    return answer
+
+
 def prepared(place: Place, way: str) -> int:
     html, questions = WAYS[way]
     place.site.routes |= {"/act": "<title>done</title>", "/worker.js": "fetch('/act', {method: 'POST', body: 'w'})"}
@@ -131,14 +140,9 @@ def test_nothing_arrives_when_nobody_answers(place: Place, way: str) -> None:
 
 @pytest.mark.parametrize("status", [307, 308])
 def test_a_repeated_post_after_a_redirect_is_a_question_of_its_own(place: Place, status: int) -> None:
-    answers: list[Answer] = [approve, deny]
-
-    def one_yes(place: Place, approval: object) -> None:
-        answers.pop(0)(place, approval)  # type: ignore[arg-type]
-
     place.site.routes |= {"/act": redirect(status, "/elsewhere"), "/elsewhere": "<title>done</title>"}
     place.open(FORM.format("post", ""))
-    result = place.click(answer=one_yes)
+    result = place.click(answer=yes_and_then(deny))
     assert result.error is not None
     assert result.error.code == "APPROVAL_DENIED"
     assert [question.approval.preview.url for question in place.asked] == [
@@ -150,16 +154,90 @@ def test_a_repeated_post_after_a_redirect_is_a_question_of_its_own(place: Place,
     assert f"after a redirect from {place.site.url('/act')}" in effects[1]
     assert [seen.path for seen in place.site.posts()] == ["/act"]
     assert result.sent == 1, "a no to the second does not call the first one back"
-    assert "were sent before: 1" in result.error.tree()["message"]
+    message = result.error.tree()["message"]
+    assert "said no: not today This request was not sent; but 1 before it was" in message
+    assert "do not repeat the action" in message
 
 
-def test_a_redirect_that_only_reads_is_followed(place: Place) -> None:
-    place.site.routes |= {"/act": redirect(302, "/thanks"), "/thanks": "<title>Thanks</title>"}
+def test_after_one_was_sent_nobody_is_advised_to_ask_anew(place: Place) -> None:
+    place.site.routes |= {"/act": redirect(307, "/elsewhere"), "/elsewhere": "<title>done</title>"}
     place.open(FORM.format("post", ""))
-    result = place.click()
+    result = place.click(answer=yes_and_then(let_it_expire))
+    assert result.error is not None
+    assert (result.error.code, result.sent) == ("APPROVAL_TIMEOUT", 1)
+    assert "do not repeat the action" in result.error.tree()["message"]
+    assert "anew" not in result.error.tree()["message"]
+
+
+# Where the answer to a form leads, by which status, and over which paths a person is not asked again.
+LED: dict[str, tuple[int, list[str]]] = {
+    "elsewhere": (302, ["/thanks"]),
+    "back to the form's own place": (303, ["/act?done=1"]),
+    "on and on": (301, ["/one", "/two", "/thanks"]),
+}
+
+
+@pytest.mark.parametrize("way", LED)
+def test_a_redirect_that_only_reads_is_followed_and_nobody_is_asked_again(place: Place, way: str) -> None:
+    status, steps = LED[way]
+
+    def answer(seen: Seen) -> Reply | str:
+        if seen.method == "GET" and seen.target == steps[-1]:
+            return "<title>Thanks</title>"
+        return redirect(status, steps[0] if seen.method == "POST" else steps[steps.index(seen.target) + 1])
+
+    place.site.routes |= {step.partition("?")[0]: answer for step in ("/act", *steps)}
+    place.open(FORM.format("post", ""))
+    result = place.do(place.action("submit", selector="#go"))
     assert result.success, result
     assert (result.output or {})["title"] == "Thanks"
-    assert [seen.path for seen in place.site.posts()] == ["/act"]
+    sent = [(seen.method, seen.target) for seen in place.site.log if seen.path != "/favicon.ico"]
+    assert sent == [("POST", "/act"), *(("GET", step) for step in steps)]
+    assert len(place.asked) == 1, "the person was asked again about reading the answer"
+    assert result.sent == 1
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        '<meta http-equiv="refresh" content="0;url=/other">',
+        "<form id=f action=/other></form><script>f.submit()</script>",
+    ],
+)
+def test_where_a_page_goes_by_itself_after_a_redirect_is_asked_about(place: Place, way: str) -> None:
+    place.site.routes |= {"/act": redirect(303, "/thanks"), "/thanks": way, "/other": "<title>other</title>"}
+    place.open(FORM.format("post", ""))
+    result = place.do(place.action("submit", selector="#go"), yes_and_then(deny))
+    if len(place.asked) == 1:  # it went after the action was over: then it is the page's own
+        deny(place, place.next_question())
+    else:
+        assert result.sent == 1
+    assert "/other" not in {seen.path for seen in place.site.log}
+
+
+@pytest.mark.req("VX-04")
+def test_an_approved_form_that_is_led_to_a_barred_host_fails_and_was_sent(place: Place) -> None:
+    place.site.routes["/act"] = redirect(302, place.site.url("/x", host="evil.test"))
+    place.open(FORM.format("post", ""))
+    result = place.do(place.action("submit", selector="#go"))
+    assert result.error is not None
+    assert result.error.tree() == {"code": "CONSTRAINT_VIOLATED", "constraint": "domains"}
+    assert "not evil.test" in str(result.reason)
+    assert "do not repeat the action" in str(result.reason)
+    assert result.sent == len(place.asked) == 1
+    assert {seen.host for seen in place.site.log} == {"shop.test"}
+
+
+@pytest.mark.req("VX-12")
+@pytest.mark.parametrize(
+    "answer", [Reply(raw=b""), Reply(408, b"slow"), Reply(421, b"not here")], ids=["silence", "408", "421"]
+)
+def test_what_a_browser_would_send_again_by_itself_arrives_once_and_is_asked_once(place: Place, answer: Reply) -> None:
+    place.site.routes["/act"] = answer
+    place.open(FORM.format("get", ""))
+    result = place.click()
+    assert (result.sent, len(place.asked), place.arrived) == (1, 1, 1)
+    assert result.success is (answer.raw is None)
 
 
 def test_what_a_popup_wants_to_send_is_held_until_it_is_closed(place: Place) -> None:
@@ -201,9 +279,21 @@ def test_what_a_page_sends_by_itself_is_asked_about_in_the_name_of_the_last_acti
     question = place.next_question()
     assert "The page asked for this by itself; it is not the agent's action." in question.preview.estimated_effect
     assert place.arrived == 0
+    told = held_of(place.do(place.action("snapshot")))
+    assert [(held["approval_id"], held["state"], held["by_itself"]) for held in told] == [
+        (question.approval_id, "waiting", True)
+    ]
+    assert held_of(place.do(place.action("snapshot"))) == [], "it was told before, and is as it was"
     approve(place, question)
     place.site.wait_until(lambda site: site.posts())
     assert [seen.body for seen in place.site.posts()] == [b"later"]
+    told = []
+    while not told:  # its end is recorded a moment after the site has it
+        told = held_of(place.do(place.action("snapshot")))
+    assert [(held["approval_id"], held["state"], held["status"]) for held in told] == [
+        (question.approval_id, "answered", 200)
+    ]
+    assert held_of(place.do(place.action("snapshot"))) == []
 
 
 @pytest.mark.req("VX-09")

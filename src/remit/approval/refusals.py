@@ -7,7 +7,7 @@ from typing import Final
 
 from remit.approval.people import Person, agent_cannot_decide
 from remit.contracts.browser import ApprovalState
-from remit.contracts.browser_errors import USER_DENIED
+from remit.contracts.browser_errors import NOT_SENT, USER_DENIED
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.store.approvals import ApprovalRow
 
@@ -19,7 +19,11 @@ STATE_WORDS: Final[dict[ApprovalState, str]] = {
     "VOID": "void",
     "USED": "used",
 }
-_ASK_ANEW: Final = "Nothing was sent. The agent may ask anew, with an action of another id."
+REVOKED: Final = "the token was revoked"
+"""How the reason of a question begins that is void because of that."""
+ASK_ANEW: Final = "Ask for the action anew, under another id."
+"""To the agent. Good advice only as long as nothing of the action was sent."""
+_NOT_SENT: Final = "This request was not sent."
 
 
 def require_other_than_agent(row: ApprovalRow, who: Person) -> None:
@@ -33,8 +37,19 @@ def not_approved(row: ApprovalRow) -> Refused:
         return Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=f"question {row.approval_id}", next_step=by)
     if row.state == "EXPIRED":
         return overdue(row)
+    if row.state == "VOID":
+        return came_to_nothing(row.approval_id, row.reason)
     words = {"PENDING": "nobody has answered yet", "USED": "the approval was used before"}
-    return unusable(row.approval_id, words.get(row.state) or f"the question is void: {row.reason}")
+    return unusable(row.approval_id, words[row.state])
+
+
+def came_to_nothing(approval_id: str, why: str | None) -> Refused:
+    """Of a question that is void: its token was revoked; or what it was about is gone, and nobody said no."""
+    where = f"question {approval_id}"
+    if why is not None and why.startswith(REVOKED):
+        return Refused(Reason.REVOKED, why, where=where, next_step=_NOT_SENT)
+    what = f"{NOT_SENT}: the question is void: {why or 'it came to nothing'}"
+    return Refused(Reason.CANCELLED, what, where=where, next_step=ASK_ANEW)
 
 
 def overdue(row: ApprovalRow) -> Refused:
@@ -42,12 +57,12 @@ def overdue(row: ApprovalRow) -> Refused:
         Reason.APPROVAL_TIMEOUT,
         f"the time for an answer ended at {_second(row.expires_at)}",
         where=f"question {row.approval_id}",
-        next_step=_ASK_ANEW,
+        next_step=_what_else(row),
     )
 
 
 def unusable(approval_id: str, why: str) -> Refused:
-    return Refused(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=_ASK_ANEW)
+    return Refused(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=_NOT_SENT)
 
 
 def closed(row: ApprovalRow, since: str) -> Refused:
@@ -92,7 +107,12 @@ def _after(row: ApprovalRow) -> str:
         return f"A yes cannot be taken back. To stop what has not been sent yet: remit token revoke {row.token_jti}"
     if row.state == "USED":
         return f"To see what became of it: remit ledger show --correlation {row.action_id}"
-    return _ASK_ANEW
+    return _what_else(row)
+
+
+def _what_else(row: ApprovalRow) -> str:
+    """This is about one request; others of its action may have been sent."""
+    return f"{_NOT_SENT} What else became of its action: remit ledger show --correlation {row.action_id}"
 
 
 def _second(time: str) -> str:

@@ -108,6 +108,18 @@ def issue_token(signer: TokenSigner, wish: Wish, issuer: str, audience: str, now
 
 def verify_token(text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
     """Form, header, key, signature, claims, issuer and audience, times; in that order, the first failure ends it."""
+    token = _signed(text, keys, issuer, audience)
+    require_in_time(token, now)
+    return token
+
+
+def signed_jti(text: str, keys: TokenKeys, issuer: str, audience: str) -> str:
+    """Which token this is, whether it is in time or not. For telling what became of what it was used for."""
+    return _signed(text, keys, issuer, audience).jti
+
+
+def _signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
+    """All but whether it counts now: not to be handed out."""
     header, body = _split(text)
     key = _key_of(header, keys)
     _require_signed(text, key, body)
@@ -129,7 +141,6 @@ def verify_token(text: str, keys: TokenKeys, issuer: str, audience: str, now: da
         digest_bytes(text.encode()),
     )
     _require_own_time(token, key)
-    require_in_time(token, now)
     return token
 
 

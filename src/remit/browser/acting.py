@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from remit.browser.chromium.words import Described, Element
-from remit.browser.held import Fate, Held, Running, TurnedAway
-from remit.browser.masked import cut, host_of, mask_url
+from remit.browser.held import Held, Running, TurnedAway, questions_put
+from remit.browser.masked import cut, host_of
+from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser import Action, TokenConstraints
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.masking import mask_json, mask_text
 from remit.policy.browser import require_host
 from remit.policy.domains import parse_target
 
@@ -73,16 +73,21 @@ def element_of(action: Action) -> Element | None:
 
 
 async def look(tab: "Tab", action: Action) -> Looked:
-    """The page is the one that the action names, and the element is there, once, in sight and free. Changes nothing."""
+    """The page is the one that the action names, and the element is there, once, in sight and free. Changes nothing.
+
+    From here on what it is about to type is known to be a secret, if the field does not show it.
+    """
     if action.type == "navigate":
         return Looked(tab.page.url, await hash_of(tab))
-    require_same_page(tab.page.url, action.target)
+    require_same_page(tab.page.url, action.target, tab.secrets)
     element = element_of(action)
     described = await tab.page.describe(element) if element is not None and action.type in ON_ELEMENTS else None
+    if action.type == "type" and described is not None and described.is_secret and action.value:
+        tab.secrets.add(action.value)
     return Looked(tab.page.url, await hash_of(tab), described)
 
 
-def require_same_page(here: str, target: str) -> None:
+def require_same_page(here: str, target: str, secrets: TypedSecrets) -> None:
     """Origin and path. A page that went elsewhere meanwhile is not the one that somebody meant."""
     named = parse_target(target)
     try:
@@ -92,19 +97,19 @@ def require_same_page(here: str, target: str) -> None:
     if found is None or (found.origin, found.path) != (named.origin, named.path):
         raise Refused(
             Reason.PAGE_CHANGED,
-            f"the session is at another page than the action names: {mask_url(here)}",
-            where=mask_url(target),
+            f"the session is at another page than the action names: {secrets.url(here)}",
+            where=secrets.url(target),
             next_step="If that is the page that is meant, give its address as the target; else navigate first.",
         )
 
 
-def require_unchanged(before: Looked, now: Looked) -> None:
+def require_unchanged(before: Looked, now: Looked, secrets: TypedSecrets) -> None:
     """What a person said yes to is still what is there."""
     if before.url != now.url or _identity(before.described) != _identity(now.described):
         raise Refused(
             Reason.PAGE_CHANGED,
             "the page changed under the approval, so nothing was done",
-            where=mask_url(now.url),
+            where=secrets.url(now.url),
             next_step="Look at the page again, and ask again.",
         )
 
@@ -126,20 +131,21 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, cons
     elif action.type == "screenshot":
         picture = await tab.page.screenshot(element_of(action))
     elif action.type == "snapshot":
-        output["snapshot"] = mask_json(await tab.page.snapshot(element_of(action)))
+        output["snapshot"] = tab.secrets.tree(await tab.page.snapshot(element_of(action)))
     else:
         expected = Expected(tab.page.sent_out, tab.gate.seen, submits=action.type in SUBMITTING)
-        await _do(tab, action, looked)
+        await _do(tab, action)
         await _await_consequences(tab, running, expected)
         _require_good_end(tab, action, looked, running, constraints)
     new = [event for event in tab.page.events if not any(event is known for known in before)]
-    events = [{"kind": event.kind, "what": cut(mask_text(event.what), 200)} for event in new]
-    await running.questions_put(ASKING_SECONDS)  # also those that it does not wait for: so that they can be named
+    events = [{"kind": event.kind, "what": cut(tab.secrets.text(event.what), 200)} for event in new]
+    told = [*running.held, *(held for held in tab.gate.own_news() if held.cause is not running)]
+    await questions_put(told, ASKING_SECONDS)  # also those that it does not wait for: so that they can be named
     content_hash = await hash_of(tab)  # and with it the title
     output |= {
-        "url": mask_url(tab.page.url),
-        "title": cut(mask_text(tab.page.title), 500),
-        "held": [tell_held(held) for held in running.held[:MOST_HELD_TOLD]],
+        "url": tab.secrets.url(tab.page.url),
+        "title": cut(tab.secrets.text(tab.page.title), 500),
+        "held": [tell_held(held) for held in told[:MOST_HELD_TOLD]],
         "turned_away": [vars_of(each) for each in running.turned_away[:MOST_HELD_TOLD]],
         "noted": events[:MOST_HELD_TOLD],
         "confined": tab.chromium.confined,
@@ -147,7 +153,7 @@ async def act(tab: "Tab", action: Action, looked: Looked, running: Running, cons
     return Acted(output, content_hash, picture)
 
 
-async def _do(tab: "Tab", action: Action, looked: Looked) -> None:
+async def _do(tab: "Tab", action: Action) -> None:
     element = element_of(action) or Element()
     doing: dict[str, Callable[[], Awaitable[None]]] = {
         "click": lambda: tab.page.click(element),
@@ -155,8 +161,6 @@ async def _do(tab: "Tab", action: Action, looked: Looked) -> None:
         "submit": lambda: tab.page.submit(element),
         "purchase": lambda: tab.page.submit(element),
     }
-    if action.type == "type" and looked.described is not None and looked.described.is_secret and action.value:
-        tab.secrets.add(action.value)
     await doing[action.type]()
 
 
@@ -189,22 +193,22 @@ def _require_good_end(
     tab: "Tab", action: Action, looked: Looked, running: Running, constraints: TokenConstraints
 ) -> None:
     """An action whose request was denied, or of which nobody knows what became, did not succeed; nor did one that was
-    to lead to a place where the page may not go, and left it where it was.
+    to lead to a place where the page may not go, by the answer to what was sent too, and left it where it was.
     """
     problems = [held.done.result().problem for held in running.held if held.done.done()]
     first = next((problem for problem in problems if problem is not None), None)
     if first is not None:
         raise first
+    _require_not_turned_away(tab, running, constraints)
     if running.held:
         return
-    _require_not_turned_away(tab, running, constraints)
     if running.turned_away and (looked.submits or action.type in SUBMITTING):
         raise _refusal(running.turned_away[0], constraints)
     if action.type in SUBMITTING:
         raise EnvironmentFailed(
             Reason.EFFECT_FAILED,
             "nothing was sent",
-            where=mask_url(action.target),
+            where=tab.secrets.url(action.target),
             next_step="The form may be incomplete, or its page did something else: take a snapshot.",
         )
 
@@ -221,7 +225,7 @@ async def _navigate(tab: "Tab", action: Action, running: Running, constraints: T
         raise EnvironmentFailed(
             Reason.EFFECT_FAILED,
             f"the page did not load: {landed.unreachable}",
-            where=mask_url(action.target),
+            where=tab.secrets.url(action.target),
             next_step="Check the address, and that the server is there.",
         )
     return landed.status
@@ -229,7 +233,7 @@ async def _navigate(tab: "Tab", action: Action, running: Running, constraints: T
 
 def _require_not_turned_away(tab: "Tab", running: Running, constraints: TokenConstraints) -> None:
     """Of the page itself: that it may not have a picture from elsewhere is no reason to fail."""
-    asked = {mask_url(url) for url in tab.page.pages_asked}
+    asked = {tab.secrets.url(url) for url in (*tab.page.pages_asked, *running.led_to)}
     stopped = next((each for each in running.turned_away if each.url in asked), None)
     if stopped is not None:
         raise _refusal(stopped, constraints)
@@ -247,19 +251,18 @@ def _refusal(turned: TurnedAway, constraints: TokenConstraints) -> Refused:
 
 
 def tell_held(held: Held) -> dict[str, Any]:
-    """What became of a request that was held, as far as that is known."""
-    fate: Fate | None = held.done.result() if held.done.done() else None
-    state = "waiting" if fate is None else "answered" if fate.problem is None else fate.problem.reason.value
+    """What became of a request that was held, as far as that is known; the agent is told again only of a change."""
+    held.told = held.state
     return {
         "request_id": held.request.request_id,
         "method": held.request.method or None,
-        "url": mask_url(held.request.url),
+        "url": held.secrets.url(held.request.url),
         "approval_id": held.approval_id,
         "by_itself": held.by_itself,
         "approved_by": held.approved_by,
         "reason": held.said,
-        "state": state,
-        "status": None if fate is None else fate.status,
+        "state": held.told,
+        "status": held.done.result().status if held.done.done() else None,
     }
 
 

@@ -1,50 +1,54 @@
 """Money: what a request says it costs, against what the agent declared. Pure.
 
-A page and a request are somebody else's. Whatever in them reads as a price above the declared one stops the purchase;
-that none is found is said to the person who is asked, and stops nothing.
+A page and a request are somebody else's. Whatever in them reads as a price above the declared one stops the purchase,
+and so does a price that cannot be read: its server may read it. That none is found is said to the person who is asked,
+and stops nothing.
 """
 
 import re
+import unicodedata
 from collections.abc import Iterable
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Final, NamedTuple
 
+from remit.browser.chromium.amounts import MONEY, currency_of
 from remit.browser.fields import Field
 from remit.contracts.browser import Amount
 
-_PRICE_WORDS: Final = frozenset(
-    {
-        "amount",
-        "total",
-        "price",
-        "sum",
-        "cost",
-        "subtotal",
-        "grandtotal",
-        "charge",
-        "payment",
-        "payable",
-        "due",
-        "betrag",
-    }
-)
-_MINOR_WORDS: Final = frozenset({"cents", "cent", "minor", "pence", "minorunits"})
+_PRICES: Final = ("amount", "total", "price", "charge", "betrag", "cost")
+"""Also where a word begins or ends so: `TOTALPRICE`, `shippingcost`."""
+_SUM: Final = "sum"
+_HINTS: Final = frozenset({"payment", "payable", "due"})
+"""These may hold much else, such as a card or a date: a price only if it is a number, or if they end the name."""
+_MINOR_WORDS: Final = frozenset({"cent", "minor", "pence", "minorunit"})
 _NOT_MONEY: Final = frozenset(
-    {"id", "method", "type", "status", "token", "currency", "count", "items", "quantity", "qty"}
+    {"id", "method", "type", "status", "token", "currency", "count", "item", "quantity", "qty", "page", "date"}
 )
-_PLAIN: Final = re.compile(r"\d{1,15}(?:\.\d{1,6})?")
-_GROUPED: Final = re.compile(r"\d{1,3}(?:([ ,.'\u00a0])\d{3})(?:\1\d{3})*(?:([.,])\d{1,2})?")
-_COMMA: Final = re.compile(r"\d{1,15},\d{1,2}")
-_AROUND: Final = re.compile(r"^[^\d-]{0,8}|[^\d]{0,8}$")
+_LONGEST_NUMBER: Final = 400
+_PLAIN: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_GROUPED: Final = re.compile(r"[1-9]\d{0,2}(?:([ ,.'\u00a0])\d{3})(?:\1\d{3})*(?:([.,])\d{1,2})?", re.ASCII)
+_COMMA: Final = re.compile(r"\d+,\d{1,2}", re.ASCII)
+_GAP: Final = r"[\s\u00a0\u202f]*"
+_SIGN: Final = re.compile(rf"\+?(?P<before>{MONEY})?{_GAP}(?P<number>\d(?:.*\d)?){_GAP}(?P<after>{MONEY})?", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?:[T ].{1,20})?", re.ASCII)
 
 
 class Found(NamedTuple):
-    """A price that was found: where, how much, in which currency if that was told, and whether cents are meant."""
+    """A price that was found: where, how much, in which currency if that was told, and whether cents are meant.
+
+    Without a value it is there, and cannot be read.
+    """
 
     where: str
-    value: Decimal
+    value: Decimal | None
     currency: str | None = None
     minor: bool = False
+
+    def is_above(self, limit: Amount) -> bool:
+        """In doubt it is: what cannot be read, or is in another currency, cannot be compared."""
+        if self.value is None or self.currency not in {None, limit.currency}:
+            return True
+        return (self.value / 100 if self.minor else self.value) > Decimal(str(limit.value))
 
 
 class Judged(NamedTuple):
@@ -55,63 +59,69 @@ class Judged(NamedTuple):
 
 
 def amounts_in(fields: Iterable[Field]) -> tuple[Found, ...]:
-    """Fields whose name says that they hold a price, and that hold a number."""
+    """Fields whose name says that they hold a price, and that hold a number, in whatever way it is written."""
     found = []
     for field in fields:
-        words = [word for word in re.split(r"[^a-z]+", _spelled(field.name)) if word]
-        if not words or _PRICE_WORDS.isdisjoint(words) or words[-1] in _NOT_MONEY:
+        words = _words(field.name)
+        is_price, is_hint = any(map(_is_price, words)), not _HINTS.isdisjoint(words)
+        if not (is_price or is_hint) or words[-1] in _NOT_MONEY or not any(map(str.isnumeric, field.value)):
             continue
-        value = parse_amount(field.value)
-        if value is not None:
-            found.append(Found(field.name, value, minor=not _MINOR_WORDS.isdisjoint(words)))
+        value, currency = parse_amount(field.value) or (None, None)
+        if value is None and not _is_near(field, words):
+            continue
+        found.append(Found(field.name, value, currency, minor=not _MINOR_WORDS.isdisjoint(words)))
     return tuple(found)
 
 
-def _spelled(name: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+def _is_near(field: Field, words: list[str]) -> bool:
+    """Whether what is no number must be a price: in `totals.items[0].name` the first word says nothing of the last."""
+    if words[-1] in _HINTS:
+        return _DATE.fullmatch(field.value.strip()) is None
+    members = [member for member in re.split(r"[.\[\]]+", field.name) if _words(member)]
+    return any(map(_is_price, _words("_".join(members[-2:]))))
 
 
-def parse_amount(text: str) -> Decimal | None:
-    """A number as people write prices: `49.99`, `1,234.50`, `1.234,50`, `49,99`, with a sign of currency around it."""
-    bare = _AROUND.sub("", text.strip())
-    if _PLAIN.fullmatch(bare):
-        return _decimal(bare)
-    if found := _GROUPED.fullmatch(bare):
-        thousands, point = found[1], found[2]
-        bare = bare.replace(thousands, "") if thousands != point else bare
-        return _decimal(bare.replace(point or "\0", "."))
-    return _decimal(bare.replace(",", ".")) if _COMMA.fullmatch(bare) else None
+def _is_price(word: str) -> bool:
+    return word == _SUM or word.startswith(_PRICES) or word.endswith(_PRICES)
 
 
-def _decimal(text: str) -> Decimal | None:
-    try:
-        return Decimal(text)
-    except InvalidOperation:
+def _words(name: str) -> list[str]:
+    spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", unicodedata.normalize("NFKC", name)).casefold()
+    return [re.sub(r"(?<![su])s$", "", word) for word in re.split(r"[^a-z]+", spelled) if word]
+
+
+def parse_amount(text: str) -> tuple[Decimal, str | None] | None:
+    """A number as people write prices: `49.99`, `1,234.50`, `1.234,50`, `49,99`; with its currency, if that is there.
+
+    Where people read it differently, such as `1.000`, it is the greater number.
+    """
+    parted = _SIGN.fullmatch(text.strip()[:_LONGEST_NUMBER])
+    if parted is None or (parted["before"] and parted["after"]) or len(text.strip()) > _LONGEST_NUMBER:
         return None
+    bare, sign = parted["number"], parted["before"] or parted["after"]
+    if grouped := _GROUPED.fullmatch(bare):
+        thousands, point = grouped[1], grouped[2]
+        if thousands == point:
+            return None
+        bare = bare.replace(thousands, "").replace(point or "\0", ".")
+    elif _COMMA.fullmatch(bare):
+        bare = bare.replace(",", ".")
+    elif not _PLAIN.fullmatch(bare):
+        return None
+    return Decimal(bare), currency_of(sign) if sign else None
 
 
 def first_above(limit: Amount, found: Iterable[Found]) -> Found | None:
     """The first price above a limit. Without a declared price to go by, a number counts as cents only if it says so."""
-    most = Decimal(str(limit.value))
-    for each in found:
-        value = each.value / 100 if each.minor else each.value
-        if value > most or each.currency not in {None, limit.currency}:
-            return each
-    return None
+    return next((each for each in found if each.is_above(limit)), None)
 
 
 def judge_amounts(declared: Amount, found: Iterable[Found]) -> Judged:
-    """In doubt it is too much: a bare whole number counts as cents only if that is exactly the declared price.
-
-    One in another currency cannot be compared, and is too much as well.
-    """
-    limit = Decimal(str(declared.value))
+    """In doubt it is too much: a bare whole number counts as cents only if that is exactly the declared price."""
     agreeing = []
     for each in found:
-        if each.currency not in {None, declared.currency}:
-            return Judged(each, ())
-        value = each.value / 100 if each.minor else each.value
-        if value > limit and each.value != limit * 100:
+        in_cents = each.currency in {None, declared.currency} and each.value == Decimal(str(declared.value)) * 100
+        if each.is_above(declared) and not in_cents:
             return Judged(each, ())
         agreeing.append(each)
     return Judged(None, tuple(agreeing))

@@ -5,16 +5,15 @@ loop; the waiting itself is somebody else's, given as `hold`.
 """
 
 import asyncio
-import contextlib
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urljoin
 
 from remit.browser.held import Held, Running, TurnedAway, place_of
-from remit.browser.masked import mask_url
 from remit.browser.navigations import NEW_WINDOW
 from remit.browser.requests import Answer, Ending, OutgoingRequest
-from remit.masking import mask_text
+from remit.browser.typed_secrets import TypedSecrets
 from remit.policy.domains import matches
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -23,6 +22,9 @@ MOST_NAVIGATIONS: Final = 20
 MOST_HELD: Final = 16
 """Questions of one session at a time: people who are asked about everything stop reading."""
 MOST_NOTED: Final = 50
+FOLLOWED: Final = frozenset({301, 302, 303})
+"""Answers after which a browser goes on by GET, whatever it had sent. 307 and 308 have it repeat the request."""
+SESSION_ENDED: Final = "its browser session has ended"
 LOOKING: Final = frozenset({"navigate", "snapshot", "screenshot"})
 """Actions that only read. Whatever changes something while one is at work, the page asked for by itself."""
 
@@ -52,6 +54,12 @@ class SessionGate:
         self._held: dict[str, Held] = {}
         self._redirects: dict[str, str] = {}
         """Where servers have sent the browser on to since the action began, and from where."""
+        self._to_follow: set[str] = set()
+        """Where the answer to an approved request of this action led: reading that is a part of the answer."""
+        self._following: set[str] = set()
+        """Requests that were let go for that reason: they may be led on in their turn."""
+        self._own: deque[Held] = deque(maxlen=MOST_NOTED)
+        self.secrets = TypedSecrets()
         self.closed = False
         self.seen = 0
         """How many requests that may change something, or lead elsewhere, have come by, whatever became of them."""
@@ -63,7 +71,8 @@ class SessionGate:
 
     def begin(self, running: Running) -> None:
         self.running = running
-        self._redirects.clear()
+        for noted in (self._redirects, self._to_follow, self._following):
+            noted.clear()
         self._stirred.clear()
 
     @property
@@ -80,10 +89,17 @@ class SessionGate:
         """What the action at work waits for a person to answer."""
         return next((held for held in self.waiting if held.waits_for_person and not held.by_itself), None)
 
+    def own_news(self) -> list[Held]:
+        """What the page asked for by itself, of which the agent was not told yet, or not how it stands now."""
+        news = [held for held in self._own if held.told != held.state]
+        for held in [held for held in self._own if held.done.done() and held not in news]:
+            self._own.remove(held)
+        return news
+
     def why_given_up(self, held: Held) -> str:
         """In words for the record of its question."""
         if self.closed:
-            return "its browser session has ended"
+            return SESSION_ENDED
         if self.navigations > held.navigations:
             return "the page it came from is gone"
         return "the page gave the request up"
@@ -124,16 +140,16 @@ class SessionGate:
             return self._turn_away(request, "it is for a window of its own, which is not opened")
         if not changes:
             self._under_way.add(request.request_id)
-            return Answer.SEND
+            return Answer.READ
         return await self._ask(request, running)
 
     def ended(self, request: OutgoingRequest, ending: Ending) -> None:
         self._under_way.discard(request.request_id)
         self._stirred.set()
-        if ending.location and len(self._redirects) < MOST_NOTED:
-            with contextlib.suppress(ValueError):  # a server may write anything there
-                self._redirects[urljoin(request.url, ending.location).partition("#")[0]] = request.url
+        if ending.status is None and request.request_id in self._following:
+            self._to_follow.add(request.url)  # the browser, or we, may ask again: there was no answer yet
         held = self._held.get(request.request_id)
+        self._note_where_it_leads(request, held, ending)
         if held is not None and not held.ending.done():
             held.ending.set_result(ending)
 
@@ -141,12 +157,31 @@ class SessionGate:
         self.seen += 1
         self._note(method, url, why)
 
+    def _note_where_it_leads(self, request: OutgoingRequest, held: Held | None, ending: Ending) -> None:
+        if not ending.location or len(self._redirects) >= MOST_NOTED:
+            return
+        try:
+            leads_to = urljoin(request.url, ending.location).partition("#")[0]
+        except ValueError:  # a server may write anything there
+            return
+        self._redirects[leads_to] = request.url
+        is_of_this_action = held is not None and held.released and held.cause is self.running
+        if self.running is not None and (is_of_this_action or request.request_id in self._following):
+            self.running.led_to.add(leads_to)
+            if ending.status in FOLLOWED:
+                self._to_follow.add(leads_to)
+
     # --- how it decides ----------------------------------------------------------------------------------------------
 
     async def _changes_something(self, request: OutgoingRequest, running: Running) -> bool | None:
         """None: nobody will see the answer, and nobody can tell whether it submits something."""
         if request.kind != "request" or request.method not in READING:
             return True
+        if request.method == "GET" and request.url in self._to_follow:
+            # Only the server that got the approved request could name this address; and it counts once.
+            self._to_follow.discard(request.url)
+            self._following.add(request.request_id)
+            return False
         is_submitting = running.submits and not running.finished
         if is_submitting and running.form_place and place_of(request.url) == running.form_place:
             return True  # also if a script or a worker sends it in the form's stead
@@ -160,15 +195,19 @@ class SessionGate:
         return None if why == NEW_WINDOW else why.startswith("formSubmission")
 
     async def _ask(self, request: OutgoingRequest, running: Running) -> Answer:
+        if any(held.is_repeated_by(request) for held in running.held):
+            return self._turn_away(request, "it was sent before, and nobody knows what the server made of it")
         if len(self._held) >= MOST_HELD:
             return self._turn_away(request, f"{MOST_HELD} requests of this session wait for a person already")
         loop = asyncio.get_running_loop()
         by_itself = running.finished or running.action.type in LOOKING
         held = Held(request, running, by_itself, loop.create_future(), loop.create_future())
-        held.navigations = self.navigations
+        held.navigations, held.secrets = self.navigations, self.secrets
         held.redirected_from = self._redirects.pop(request.url, "")
         self._held[request.request_id] = held
         running.held.append(held)
+        if by_itself:
+            self._own.append(held)
         waiting = asyncio.ensure_future(self._hold(held))
         waiting.add_done_callback(lambda _: self._held.pop(request.request_id, None))
         try:
@@ -187,7 +226,8 @@ class SessionGate:
 
     def _note(self, method: str, url: str, why: str) -> None:
         if self.running is not None and len(self.running.turned_away) < MOST_NOTED:
-            self.running.turned_away.append(TurnedAway(method[:20], mask_url(url), mask_text(why)[:500]))
+            url, why = self.secrets.url(url), self.secrets.text(why)[:500]
+            self.running.turned_away.append(TurnedAway(method[:20], url, why))
 
     def _dead(self) -> str:
         if self.closed:

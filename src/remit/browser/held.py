@@ -3,11 +3,12 @@
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remit.browser.amounts import Found
 from remit.browser.requests import Answer, Ending, OutgoingRequest
+from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser import Action
 from remit.errors import RemitError
 from remit.policy.domains import parse_target
@@ -40,6 +41,8 @@ class Running:
     navigations: int = 0
     held: list["Held"] = field(default_factory=list)
     turned_away: list[TurnedAway] = field(default_factory=list)
+    led_to: set[str] = field(default_factory=set)
+    """Where the answers to its approved requests sent the browser on to."""
     finished: bool = False
 
     def navigates_to(self, url: str) -> bool:
@@ -54,13 +57,6 @@ class Running:
     @property
     def sent(self) -> int:
         return sum(held.may_have_been_sent for held in self.held)
-
-    async def questions_put(self, seconds: float) -> None:
-        """Until each request that is held has come so far that its question has an id, or needs none any more."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                for held in self.held:
-                    await held.was_put.wait()
 
 
 @dataclass(eq=False)
@@ -87,6 +83,10 @@ class Held:
     given_up: bool = False
     """The browser does not want it any more."""
     on_given_up: Callable[[], None] = lambda: None
+    secrets: TypedSecrets = field(default_factory=TypedSecrets)
+    """Of its session."""
+    told: str = ""
+    """Its state when the agent was last told of it."""
     released: bool = False
     """Whether it was decided that it be sent. From here on it may have been."""
 
@@ -94,6 +94,14 @@ class Held:
         """A person is asked. From any thread."""
         self.approval_id = approval_id
         self.answer.get_loop().call_soon_threadsafe(self.was_put.set)
+
+    @property
+    def state(self) -> str:
+        """In a word, as the agent is told: it waits, was answered by the server, or why it was not sent."""
+        if not self.done.done():
+            return "waiting"
+        problem = self.done.result().problem
+        return "answered" if problem is None else problem.reason.value
 
     @property
     def waits_for_person(self) -> bool:
@@ -108,6 +116,12 @@ class Held:
         if not self.answer.done():
             self.answer.set_result(Answer.SEND)
 
+    def is_repeated_by(self, request: OutgoingRequest) -> bool:
+        """Whether this was sent and got no answer, and is asked for once more: by a browser that tries again."""
+        if self.request.kind == "message" or not self.may_have_been_sent:  # messages get no answers
+            return False
+        return self.ending.done() and self.ending.result().status is None and self.request.digest == request.digest
+
     @property
     def may_have_been_sent(self) -> bool:
         if not self.released:
@@ -121,6 +135,14 @@ class Fate:
 
     status: int | None = None
     problem: RemitError | None = None
+
+
+async def questions_put(all_held: Sequence[Held], seconds: float) -> None:
+    """Until each has come so far that its question has an id, or needs none any more."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            for held in all_held:
+                await held.was_put.wait()
 
 
 def place_of(url: str) -> str:

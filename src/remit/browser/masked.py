@@ -1,13 +1,13 @@
 """What people see of URLs, headers and fields: masked by name and by shape, on one line, of bounded length."""
 
-import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Final
-from urllib.parse import quote, quote_plus, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from remit.browser.fields import Field, pairs_of
 from remit.masking import is_secret_name, mask_field, mask_text
+from remit.masking.patterns import vocabulary
 from remit.printable import printable
 
 MASK: Final = "********"
@@ -23,12 +23,17 @@ MOST_SHOWN: Final = 40_000
 OURS: Final = "("
 """How names begin that we gave. A field of the request whose own name does is shown in quotes."""
 
-SHORTEST_SECRET: Final = 4
-"""Shorter ones stand in any text by chance."""
 _FORGERY_WORDS: Final = ("csrf", "xsrf", "requestverification", "antiforgery", "authenticity")
 # Names that say nothing of a secret where the value is short, and everything where it is long and drawn at random.
-_TICKETS: Final = frozenset({"auth", "code", "sid", "session", "sig", "signature", "state", "nonce", "ticket", "sso"})
+_TICKETS: Final = vocabulary("auth code nonce session sid sig signature sso state ticket")
+# The same in an address, where a link is that lets somebody in. A header or a field of such a name may be anything.
+_LINKS: Final = vocabulary("access activate confirm invite key reset")
 _LONG_TICKET: Final = 12
+# What follows such a word in the path of a page of the site's own: /password/reset, /token/refresh.
+_STEPS: Final = vocabulary(
+    "change check confirm create delete edit expired forgot forgotten generate index introspect issue list login lost "
+    "new policy recover recovery refresh renew request reset revoke send show strength update validate verify"
+)
 _ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _ADDRESSES: Final = frozenset({"referer", "origin", "location", "sec-websocket-origin"})
 
@@ -72,11 +77,25 @@ def mask_url(url: str) -> str:
     except ValueError:
         return printable(mask_text(url))[:LONGEST_URL]
     place = f"{parts.scheme}://{mask_text(_without_user(parts.netloc))}" if parts.netloc else f"{parts.scheme}:"
-    path = "/".join(mask_value("", segment) for segment in parts.path.split("/"))
+    segments = parts.path.split("/")
+    path = "/".join(map(_mask_segment, ["", *segments], segments))
     query = f"?{_mask_query(parts.query)}" if parts.query else ""
     fragment = f"#{_mask_query(parts.fragment)}" if parts.fragment else ""
     shown = printable(mask_text(place + path + query + fragment))
     return shown if len(shown) <= LONGEST_URL else f"{shown[:LONGEST_URL]}... ({len(shown) - LONGEST_URL:,} more)"
+
+
+def _mask_segment(before: str, segment: str) -> str:
+    """Part of a path: what follows `password` or `token` is one. Behind a word that says less, if it looks drawn."""
+    word, decoded = unquote(before, errors="replace"), unquote(segment, errors="replace")
+    if is_hidden_name(word) and segment and segment.partition(".")[0].lower() not in _STEPS:
+        return MASK
+    is_word = (_last_word(word) in _TICKETS or word.lower() in _LINKS) and _looks_drawn(decoded)
+    return MASK if is_word else mask_value("", segment)
+
+
+def _looks_drawn(value: str) -> bool:
+    return len(value) >= _LONG_TICKET and any(map(str.isdigit, value))
 
 
 def host_of(url: str) -> str:
@@ -99,7 +118,8 @@ def _mask_query(query: str) -> str:
     shown = []
     for raw, pair in zip((piece for piece in query.split("&") if piece), pairs_of(query), strict=True):
         name, equals, _ = raw.partition("=")
-        masked = mask_value(pair.name, pair.value)
+        is_link = pair.name.lower() in _LINKS and _looks_drawn(pair.value)
+        masked = MASK if is_link else mask_value(pair.name, pair.value)
         shown.append(raw if masked == pair.value else mask_text(name) + equals + masked)
     return "&".join(shown)
 
@@ -115,23 +135,6 @@ def cut(shown: str, longest: int = LONGEST_VALUE, *, unseen: int = 0) -> str:
     text = printable(shown)
     more = max(len(text) - longest, 0) + unseen
     return f"{text[:longest]}... ({more:,} more characters, not shown)" if more else text
-
-
-def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
-    """A function that takes known secrets out of a text, in the spellings in which a request may carry them."""
-    spellings = {
-        each: None
-        for secret in sorted(secrets, key=len, reverse=True)
-        if len(secret) >= SHORTEST_SECRET
-        for each in (secret, quote(secret, safe=""), quote(secret), quote_plus(secret), json.dumps(secret)[1:-1])
-    }
-
-    def hide(text: str) -> str:
-        for spelling in spellings:
-            text = text.replace(spelling, MASK)
-        return text
-
-    return hide
 
 
 class Shown:
@@ -151,10 +154,10 @@ class Shown:
                 continue
             # More than is shown is looked at: half a secret no longer looks like one. But not without end.
             seen = field._replace(name=field.name[:LOOKED_AT], value=field.value[:LOOKED_AT])
-            hidden = hide(_mask_of(seen))
+            hidden = _mask_of(seen, hide)
             is_masked = hidden != seen.value
             unseen = len(field.value) - len(seen.value)
-            name, value = cut(hide(mask_text(seen.name)), LONGEST_NAME), cut(hidden, unseen=unseen)
+            name, value = cut(mask_text(hide(seen.name)), LONGEST_NAME), cut(hidden, unseen=unseen)
             if name.startswith(OURS) and not field.is_ours:
                 name = f'"{name}"'
             if len(name) + len(value) > self._room:
@@ -173,6 +176,9 @@ class Shown:
         return unused
 
 
-def _mask_of(field: Field) -> str:
+def _mask_of(field: Field, hide: Callable[[str], str]) -> str:
     by_place = field.value if field.masked is None else field.masked
-    return mask_value(field.name, field.value) if by_place == field.value else by_place
+    if by_place not in {field.value, mask_text(field.value)}:
+        return hide(by_place)
+    # Hidden first: a mask in the middle of a known secret would keep it from being found.
+    return mask_value(field.name, hide(field.value))

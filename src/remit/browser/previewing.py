@@ -1,15 +1,18 @@
 """What a person is shown of a held request: an HTTPPreview, made from the very object that will be sent. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from remit.browser.amounts import Found, amounts_in
 from remit.browser.fields import Field, describe_bytes, fields_of, pairs_of
-from remit.browser.masked import LONGEST_URL, Shown, cut, hiding, mask_header, mask_url, mask_value
+from remit.browser.masked import LONGEST_URL, Shown, cut, mask_header, mask_url
+from remit.browser.priced import priced_fields
 from remit.browser.requests import OutgoingRequest
+from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser import Action, Amount, HTTPPreview, PreviewBody
 from remit.errors import Reason, Refused
+from remit.masking import is_secret_name
 
 ShownMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 SHOWN_METHODS: Final[dict[str, ShownMethod]] = {method: method for method in get_args(ShownMethod)}
@@ -28,8 +31,8 @@ class Context:
     """The URL of the page that is shown, if it is known."""
     by_itself: bool = False
     """The page asked for it, such as by a timer, a worker or as it loaded, and no action of the agent."""
-    secrets: frozenset[str] = frozenset()
-    """What was typed into fields that do not show it: masked wherever it turns up, under whatever name."""
+    secrets: TypedSecrets = field(default_factory=TypedSecrets)
+    """Masked wherever they turn up, under whatever name."""
     on_page: tuple[Found, ...] = ()
     """Prices that the page shows."""
     redirected_from: str = ""
@@ -46,7 +49,9 @@ class Read:
 
     @property
     def amounts(self) -> tuple[Found, ...]:
-        return amounts_in(self.fields)
+        """Also of the query beside a body: a server may read either."""
+        query = pairs_of(urlsplit(self.request.url).query) if self.request.body else ()
+        return amounts_in(priced_fields((*self.fields, *query)))
 
 
 def read_request(request: OutgoingRequest) -> Read:
@@ -72,48 +77,50 @@ def require_showable(request: OutgoingRequest) -> None:
 
 def preview_request(read: Read, context: Context) -> HTTPPreview:
     request = read.request
-    hide = hiding(context.secrets)
+    secrets = context.secrets
     shown = Shown()
-    shown.add(read.fields, hide)
+    shown.add(read.fields, secrets.hide)
     plain = dict(shown.plain)
     if shown.left_out:
         plain["(not shown)"] = f"{shown.left_out:,} more fields; the whole body: {describe_bytes(request.body)}"
     return HTTPPreview(
         method=_method(request),
-        url=hide(mask_url(request.url))[: 2 * LONGEST_URL],
-        headers={name: hide(value) for name, value in _headers(request).items()},
+        url=secrets.url(request.url)[: 2 * LONGEST_URL],
+        headers=_headers(request, secrets),
         body=PreviewBody(masked=shown.masked, preview=plain),
-        estimatedEffect=hide(cut(estimate_effect(read, context), 4_000)),
+        estimatedEffect=cut(secrets.hide(estimate_effect(read, context)), 4_000),
     )
 
 
-def preview_typing(action: Action, where: str, element: str) -> HTTPPreview:
+def preview_typing(action: Action, where: str, element: str, secrets: TypedSecrets) -> HTTPPreview:
     """Typing a password sends nothing yet, so there is no method. Of the value only its length is told."""
     length = len(action.value or "")
+    in_clear = " The page is not encrypted, and most likely sends it on like that." if _is_clear(where) else ""
     return HTTPPreview(
         method=None,
-        url=mask_url(where),
+        url=secrets.url(where),
         headers={},
         body=PreviewBody(masked={"value": "********" if length else ""}, preview={}),
         estimatedEffect=cut(
-            f"Types a secret of {length} characters into {element}, a password field of {_host(where)}."
+            f"Types a secret of {length} characters into {element}, a password field of {_host(where)}.{in_clear}"
         ),
     )
 
 
 def estimate_effect(read: Read, context: Context) -> str:
     """A few sentences, made of the request itself; nothing in them was written by the agent or by the page alone."""
-    sentences = [_what(read), *_around(read.request, context)]
+    sentences = [_what(read, context.secrets), *_around(read, context)]
+    amounts = tuple(each._replace(where=context.secrets.hide(each.where)) for each in read.amounts)
     if context.action is not None and context.action.amount is not None:
-        sentences.append(_price(context.action.amount, read.amounts, context.on_page))
-    elif read.amounts:
-        sentences.append(f"It names a price ({_named(read.amounts)}), and the agent does not call it a purchase.")
+        sentences.append(_price(context.action.amount, amounts, context.on_page))
+    elif amounts:
+        sentences.append(f"It names a price ({_named(amounts)}), and the agent does not call it a purchase.")
     return " ".join((*sentences, *context.notes))
 
 
-def _what(read: Read) -> str:
+def _what(read: Read, secrets: TypedSecrets) -> str:
     request = read.request
-    host, path = _host(request.url), cut(mask_value("", urlsplit(request.url).path or "/"), 200)
+    host, path = _host(request.url), cut(_path(secrets.url(request.url)), 200)
     if request.kind == "websocket":
         return f"Opens a WebSocket to {host} {path}. Every message on it will be asked about."
     if request.kind == "message":
@@ -128,18 +135,32 @@ def _what(read: Read) -> str:
     return f"{_VERBS.get(request.method, 'Sends')} {carried} at {host}: {request.method} {path}."
 
 
-def _around(request: OutgoingRequest, context: Context) -> list[str]:
-    told = []
-    if urlsplit(request.url).scheme in {"http", "ws"}:
+def _around(read: Read, context: Context) -> list[str]:
+    told, request = [], read.request
+    if _is_clear(request.url):
         told.append("It is not encrypted on its way.")
+        if any(_is_password(field, context.secrets) for field in read.fields):
+            told.append("So a password is sent unencrypted: whoever is on the way can read it.")
     page = _host(context.page)
     if page and page != _host(request.url):
         told.append(f"It goes to another host than the page that is shown, {page}.")
     if context.redirected_from:
-        told.append(f"It comes after a redirect from {cut(mask_url(context.redirected_from), 200)}.")
+        told.append(f"It comes after a redirect from {cut(context.secrets.url(context.redirected_from), 200)}.")
     if context.by_itself:
         told.append("The page asked for this by itself; it is not the agent's action.")
     return told
+
+
+def _is_clear(url: str) -> bool:
+    return url.lower().startswith(("http:", "ws:"))
+
+
+def _is_password(field: Field, typed: TypedSecrets) -> bool:
+    """By its name, or because it is what was typed into a field that does not show it."""
+    name = field.name.lower()
+    return bool(field.value) and (
+        field.value in typed or (("pass" in name or "pwd" in name) and is_secret_name(field.name))
+    )
 
 
 def _price(declared: Amount, in_request: tuple[Found, ...], on_page: tuple[Found, ...]) -> str:
@@ -152,7 +173,12 @@ def _price(declared: Amount, in_request: tuple[Found, ...], on_page: tuple[Found
 
 
 def _named(amounts: tuple[Found, ...]) -> str:
-    return ", ".join(f"{cut(each.where, 40)} = {each.value}" for each in amounts[:5])
+    """Those that cannot be read first: they are what to look at."""
+    first = sorted(amounts, key=lambda each: each.value is not None)[:5]
+    return ", ".join(
+        f"{cut(each.where, 40)} " + (f"= {each.value:f}" if each.value is not None else "cannot be read as an amount")
+        for each in first
+    )
 
 
 def _method(request: OutgoingRequest) -> ShownMethod | None:
@@ -160,17 +186,22 @@ def _method(request: OutgoingRequest) -> ShownMethod | None:
     return SHOWN_METHODS.get(request.method)
 
 
-def _headers(request: OutgoingRequest) -> dict[str, str]:
+def _headers(request: OutgoingRequest, secrets: TypedSecrets) -> dict[str, str]:
     shown: dict[str, str] = {}
     for name, value in request.headers[:MOST_HEADERS]:
-        number, unused = 1, cut(name, 100)
+        own = cut(secrets.hide(name), 100)
+        number, unused = 1, own
         while unused in shown:
             number += 1
-            unused = f"{cut(name, 100)}#{number}"
-        shown[unused] = mask_header(name, value)
+            unused = f"{own}#{number}"
+        shown[unused] = mask_header(name, secrets.hide(value))
     if len(request.headers) > MOST_HEADERS:
         shown["(not shown)"] = f"{len(request.headers) - MOST_HEADERS:,} more headers"
     return shown
+
+
+def _path(masked_url: str) -> str:
+    return urlsplit(masked_url).path or "/"
 
 
 def _host(url: str) -> str:

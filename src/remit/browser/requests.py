@@ -69,6 +69,9 @@ class Ending(NamedTuple):
 
 class Answer(Enum):
     SEND = "send"
+    """Once, on a connection of its own, and never again, whatever becomes of it."""
+    READ = "read"
+    """Send it: it only reads, and nobody was asked. It may use a connection again, and go anew if that was closed."""
     DROP = "drop"
 
 
@@ -76,7 +79,8 @@ class Gate(Protocol):
     """Who is asked about every request of one session. Called in the event loop of the proxy."""
 
     def refuse_place(self, scheme: str, host: str, port: int) -> str | None:
-        """Why nothing may go there, or None. Asked before a name is looked up or a connection made.
+        """Why nothing may go there, or None. Asked before a name is looked up, and again once a connection is made:
+        that takes a while, in which a token may be revoked. Nothing has been written then.
 
         The scheme is http or https, also for a WebSocket; the host has no dot at its end and no capital letters, an
         IPv6 address no brackets. The reason is shown in the browser.
@@ -90,10 +94,11 @@ class Gate(Protocol):
         """
 
     def ended(self, request: OutgoingRequest, ending: Ending) -> None:
-        """Of every request that was answered SEND, exactly once; also if it was cut off."""
+        """Of every request that was answered SEND or READ, exactly once; also if it was cut off."""
 
     def refused(self, method: str, url: str, why: str) -> None:
         """What was turned away without asking `judge`: a place, a body too large, a request of two meanings.
 
-        Masked and bounded already. `method` and `url` are empty where they could not be read.
+        Bounded; the URL is not masked: the gate knows what is secret in it. `method` and `url` are empty where they
+        could not be read.
         """

@@ -16,6 +16,7 @@ from remit.browser.chromium.session import Session
 from remit.browser.egress.proxy import Egress, Serving
 from remit.browser.gate import SessionGate
 from remit.browser.held import Held
+from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser_config import Browser
 from remit.errors import Reason, Refused
 
@@ -47,12 +48,14 @@ class Tab:
     chromium: Chromium
     turn: threading.Lock = field(default_factory=threading.Lock)
     """Held by the action that is at work in it."""
-    secrets: set[str] = field(default_factory=set)
-    """What was typed into fields that do not show it. Kept to be masked wherever it turns up."""
     asking: str | None = None
     """The question that the action at work has put before it did anything, such as whether to type a password."""
     is_closed: bool = False
     used_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def secrets(self) -> TypedSecrets:
+        return self.gate.secrets
 
     @property
     def open_question(self) -> str | None:
@@ -76,6 +79,7 @@ class Sessions:
         hidden: Sequence[Path],
         why_dead: Callable[[Token], str],
         hold: Callable[[Tab, Held], Awaitable[None]],
+        on_closed: Callable[[Tab], None],
         *,
         unsafe: bool = False,
     ) -> None:
@@ -84,6 +88,7 @@ class Sessions:
         self._hidden = hidden
         self._why_dead = why_dead
         self._hold = hold
+        self._on_closed = on_closed
         self._unsafe = unsafe
         self._egress = Egress(config)
         self._chromium: Chromium | None = None
@@ -178,6 +183,7 @@ class Sessions:
         if tab is None or tab.is_closed:
             return
         tab.is_closed = tab.gate.closed = True
+        self._on_closed(tab)
         await tab.serving.close()
         tab.listener.close()
         await tab.page.close()

@@ -14,6 +14,7 @@ from remit.authority.tokens import Token
 from remit.browser.acting import Acted, Looked, act, element_of, hash_of, look
 from remit.browser.amounts import Found
 from remit.browser.chromium.picture import Shot
+from remit.browser.gate import SESSION_ENDED
 from remit.browser.held import Fate, Held, Running
 from remit.browser.loop import LoopThread
 from remit.browser.pictures import Pictures
@@ -22,6 +23,7 @@ from remit.browser.requests import Answer
 from remit.browser.sessions import DEFAULT_NAME, SessionKey, Sessions, Tab
 from remit.contracts.browser import Action
 from remit.contracts.browser_config import Browser
+from remit.contracts.browser_errors import NOT_SENT
 from remit.durable import make_private_directory
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 
@@ -71,7 +73,8 @@ class World:
         self._prune_later()
 
         async def made() -> Sessions:
-            return Sessions(config, place.folder / "run", place.hidden, why_dead, self._hold, unsafe=unsafe)
+            folder = place.folder / "run"
+            return Sessions(config, folder, place.hidden, why_dead, self._hold, self._void_asked, unsafe=unsafe)
 
         self._sessions = self._thread.run(made())
 
@@ -95,7 +98,8 @@ class World:
         return tab
 
     def look(self, tab: Tab, action: Action) -> Looked:
-        return self._thread.run(look(tab, action), LOOK_SECONDS)
+        with tab.secrets.kept_out_of_errors():
+            return self._thread.run(look(tab, action), LOOK_SECONDS)
 
     def begin(self, tab: Tab, looked: Looked, running: Running) -> None:
         """From here on what the session sends is this action's. What a person will be shown is looked at now."""
@@ -109,7 +113,8 @@ class World:
 
     def act(self, tab: Tab, looked: Looked, running: Running, token: Token) -> Acted:
         """Done, and waited for: as long as a person may take to answer."""
-        return self._thread.run(act(tab, running.action, looked, running, token.constraints))
+        with tab.secrets.kept_out_of_errors():
+            return self._thread.run(act(tab, running.action, looked, running, token.constraints))
 
     def hash_of(self, tab: Tab) -> str | None:
         with contextlib.suppress(RemitError):
@@ -193,6 +198,15 @@ class World:
             if not held.done.done():
                 held.done.set_result(Fate(problem=_ended()) if fate is None else fate)
             held.was_put.set()
+            if held.approval_id is not None and not held.released:
+                with contextlib.suppress(RuntimeError):  # this world is being closed, and with it all its questions
+                    # A yes may have come to nothing, for want of disk or of a token that counts.
+                    loop.run_in_executor(self._voiding, self._void, held.approval_id, "the request was not sent")
+
+    def _void_asked(self, tab: Tab) -> None:
+        """A session that ended takes along what its action asked before it did anything."""
+        if tab.asking is not None:
+            self._thread.loop.run_in_executor(self._voiding, self._void, tab.asking, SESSION_ENDED)
 
     async def _seen(self, tab: Tab, held: Held) -> tuple[Context, str | None]:
         """What the page shows while the request waits. A page that does not answer is no reason not to ask."""
@@ -204,7 +218,7 @@ class World:
             with contextlib.suppress(RemitError, TimeoutError):
                 async with asyncio.timeout(PICTURE_SECONDS):
                     picture = self.keep(await tab.page.screenshot(), durably=False)
-        context = Context(cause.action, tab.page.url, held.by_itself, frozenset(tab.secrets), cause.on_page)
+        context = Context(cause.action, tab.page.url, held.by_itself, tab.secrets, cause.on_page)
         return replace(context, redirected_from=held.redirected_from), picture
 
 
@@ -228,4 +242,4 @@ def _taken(session: str, question: str | None) -> Refused:
 
 
 def _ended() -> EnvironmentFailed:
-    return EnvironmentFailed(Reason.CANCELLED, "the session ended while the request was waiting; it was not sent")
+    return EnvironmentFailed(Reason.CANCELLED, f"{NOT_SENT}: the session ended while the request was waiting")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from remit.browser_host.frames import error_from_frame, receive_frame, send_frame
-from remit.browser_host.place import HostPlace
+from remit.browser_host.place import HostPlace, open_peer
 from remit.contracts.browser import ActionResult
 from remit.errors import EnvironmentFailed, Reason
 
@@ -53,19 +53,27 @@ class HostClient:
         self._environ = environ
 
     def browse(
-        self, action: bytes, token: str, *, on_waiting: Callable[[Waiting], bool] = lambda _: True
+        self,
+        action: bytes,
+        token: str,
+        *,
+        on_waiting: Callable[[Waiting], bool] = lambda _: True,
+        on_retry: Callable[[int], None] = lambda _: None,
     ) -> Answered | None:
         """The result; None if `on_waiting` did not want to wait: then the action goes on in the host.
 
         Even then what a person has answered is waited for a while: most often the result is there at once.
         """
         with self._connected() as connection:
-            send_frame(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
+            _ask(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
             while True:
                 try:
                     told = _answer(connection)
                 except TimeoutError:
                     return None
+                if "retrying" in told:
+                    on_retry(int(told["retrying"]))
+                    continue
                 if "waiting" in told:
                     question = Waiting(**told["waiting"])
                     if not on_waiting(question):
@@ -82,28 +90,32 @@ class HostClient:
         if connection is None:
             return None
         with connection:
-            send_frame(connection, {"do": "status"})
+            _ask(connection, {"do": "status"})
             told = _answer(connection)["status"]
             return dict(told)
 
-    def stop(self) -> bool:
-        """Whether there was a host. It is gone when this returns; what it held is void."""
+    def stop(self) -> int | None:
+        """How many sessions ended with the host; None if there was none. Its process is gone when this returns."""
         connection = self._place.connect() if self._place.folder.exists() else None
         if connection is None:
-            return False
-        with connection:
+            return None
+        sessions = 0
+        with connection, contextlib.ExitStack() as stack:
             connection.settimeout(STOP_SECONDS)
-            send_frame(connection, {"do": "stop"})
+            try:
+                process = open_peer(connection)  # now: once it is gone, its number may be another's
+            except ProcessLookupError:
+                return None
+            stack.callback(os.close, process)
+            _ask(connection, {"do": "stop"})
             with contextlib.suppress(ConnectionResetError):
-                while receive_frame(connection) is not None:
-                    pass
-        deadline = time.monotonic() + STOP_SECONDS
-        while (held := self._place.lock()) is None:  # it lets go of the lock as the very last
-            if time.monotonic() > deadline:
+                while (told := receive_frame(connection)) is not None:
+                    if "error" in told:
+                        raise error_from_frame(told["error"])
+                    sessions = int(told.get("sessions", 0))
+            if not select.select([process], [], [], STOP_SECONDS)[0]:
                 raise EnvironmentFailed(Reason.TIMED_OUT, "the browser host does not end", where=str(self._place.log))
-            time.sleep(0.01)
-        os.close(held)
-        return True
+        return sessions
 
     @contextlib.contextmanager
     def _connected(self) -> Any:
@@ -160,8 +172,17 @@ def _read_word(descriptor: int) -> dict[str, Any]:
         return {}
 
 
+def _ask(connection: socket.socket, what: dict[str, Any]) -> None:
+    """A host that hangs up at once has said why before."""
+    with contextlib.suppress(ConnectionError):
+        send_frame(connection, what)
+
+
 def _answer(connection: socket.socket) -> dict[str, Any]:
-    told = receive_frame(connection)
+    try:
+        told = receive_frame(connection)
+    except ConnectionError:
+        told = None
     if not isinstance(told, dict):
         raise EnvironmentFailed(
             Reason.EFFECT_FAILED,

@@ -108,5 +108,16 @@ def require_own_peer(connection: socket.socket) -> None:
 
 
 def peer_user(connection: socket.socket) -> int:
+    return _peer(connection)[1]
+
+
+def open_peer(connection: socket.socket) -> int:
+    """A descriptor of the process at the other end, which can be read from once it has ended."""
+    return os.pidfd_open(_peer(connection)[0])
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Its process and its user, as they were when it began to listen, or to connect."""
     told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    return int(struct.unpack("3i", told)[1])
+    process, user, _ = struct.unpack("3i", told)
+    return process, user

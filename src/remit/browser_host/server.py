@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import queue
 import selectors
 import socket
 import threading
@@ -12,9 +11,10 @@ from typing import Any, Final
 
 from remit.browser_host.frames import LENGTH, error_to_frame, receive_exactly, receive_frame, send_frame
 from remit.browser_host.place import peer_user
+from remit.browser_host.sayings import Saying, Sayings
 from remit.browsing import Browsing
 from remit.contracts.browser import Approval
-from remit.doors.browser_flights import BrowseHooks
+from remit.doors.browser_flights import BrowseHooks, CallerLeft
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 
 REQUEST_SECONDS: Final = 10.0
@@ -22,6 +22,9 @@ REQUEST_SECONDS: Final = 10.0
 MAX_REQUEST: Final = 256 << 10
 MAX_HEAD: Final = 8_192
 MOST_CALLERS: Final = 64
+"""Who wait for actions."""
+MOST_TALKS: Final = MOST_CALLERS + 16
+"""So that there is room to ask how things stand, or to have it all end, however many wait."""
 MOST_READERS: Final = 8
 MOST_KNOWN: Final = 1_000
 LOOK_SECONDS: Final = 0.5
@@ -36,6 +39,7 @@ class HostServer:
         self._idle_seconds = idle_seconds
         self._stopping = threading.Event()
         self._callers = threading.BoundedSemaphore(MOST_CALLERS)
+        self._talks = threading.BoundedSemaphore(MOST_TALKS)
         # Of their own: whoever can reach the port for the metrics must not keep others from the browser.
         self._readers = threading.BoundedSemaphore(MOST_READERS)
         self._heard: dict[str, bool] = {}
@@ -72,9 +76,11 @@ class HostServer:
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             connection, _ = listener.accept()
-            places = self._callers if listener.family == socket.AF_UNIX else self._readers
+            places = self._talks if listener.family == socket.AF_UNIX else self._readers
             if not places.acquire(blocking=False):
-                connection.close()
+                with connection:
+                    if places is self._talks:
+                        send_frame(connection, error_to_frame(_too_many()))
                 return
             threading.Thread(target=self._talk, args=(connection, places), daemon=True).start()
 
@@ -100,7 +106,6 @@ class HostServer:
             return  # nobody else is spoken to; the metrics hold nothing
         try:
             told = receive_frame(connection, begun=begun, max_bytes=MAX_REQUEST) if begun else None
-            connection.settimeout(None)
             if told is not None:
                 self._do(connection, told)
         except OSError:
@@ -111,31 +116,52 @@ class HostServer:
     def _do(self, connection: socket.socket, told: Any) -> None:
         what = told.get("do") if isinstance(told, dict) else None
         if what == "browse":
-            self._browse(connection, str(told.get("action", "")).encode(), str(told.get("token", "")))
+            if not self._callers.acquire(blocking=False):
+                raise _too_many()
+            try:
+                self._browse(connection, str(told.get("action", "")).encode(), str(told.get("token", "")))
+            finally:
+                self._callers.release()
         elif what == "status":
             send_frame(connection, {"status": {"pid": os.getpid(), "sessions": self._browsing.sessions}})
         elif what == "stop":
-            send_frame(connection, {"stopping": True})
+            send_frame(connection, {"stopping": True, "sessions": self._browsing.sessions})
             self.stop()
         else:
             raise Refused(Reason.MALFORMED, "the browser host was asked for something it does not know")
 
     def _browse(self, connection: socket.socket, action: bytes, token: str) -> None:
-        """What is to be said is queued: a caller who does not listen must not keep the action waiting."""
+        """What is to be said is queued: a caller who does not listen must not keep the action waiting.
+
+        One who hangs up is forgotten at once; the action goes on, and whoever asks for it again joins it.
+        """
         self._last = time.monotonic()
-        sayings: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         said: dict[str, bool] = {"refused": False, "stored": False}
+        sayings = Sayings(connection)
+
+        def tell(approval: Approval) -> None:
+            sayings.put({"waiting": _waiting(approval)})
+
+        def tell_retry(number: int) -> None:
+            sayings.put({"retrying": number})
+
         hooks = BrowseHooks(
             on_refusal=lambda _: said.update(refused=True),
             on_stored=lambda: said.update(stored=True),
-            on_waiting=lambda approval: sayings.put({"waiting": _waiting(approval)}),
-            on_answered=lambda approval: sayings.put({"waiting": _waiting(approval)}),
+            on_waiting=tell,
+            on_answered=tell,
+            on_retry=tell_retry,
+            left=sayings.left,
         )
 
         def run() -> None:
             try:
                 result = self._browsing.browse(action, token, hooks)
-                sayings.put({"result": result.tree(), **said})
+                ending = {"result": result.tree(), **said}
+                if not sayings.put(ending):
+                    self._note_heard(ending, heard=False)
+            except CallerLeft:
+                pass
             except Exception as problem:  # noqa: BLE001 - said to whoever asked
                 _log(problem)
                 sayings.put(error_to_frame(as_remit_error(problem)))
@@ -143,26 +169,27 @@ class HostServer:
                 self._last = time.monotonic()
 
         threading.Thread(target=run, daemon=True).start()
-        while "waiting" in (saying := sayings.get()):
-            send_frame(connection, saying)
-        self._hand_out(connection, saying)
+        with sayings:
+            while not {"waiting", "retrying"}.isdisjoint(saying := sayings.next()):
+                send_frame(connection, saying)
+            self._hand_out(connection, saying)
 
-    def _hand_out(self, connection: socket.socket, saying: dict[str, Any]) -> None:
+    def _hand_out(self, connection: socket.socket, saying: Saying) -> None:
         """The end of an action. Whoever did not wait for it is told later, and then for the first time."""
-        action_id = saying["result"]["action_id"] if "result" in saying else ""
-        if saying.get("stored") and self._heard.get(action_id) is False:
+        if saying.get("stored") and self._heard.get(saying["result"]["action_id"]) is False:
             saying["stored"] = False
+        heard = False
         try:
             send_frame(connection, saying)
-        except OSError:
-            if action_id and not saying["refused"]:
-                self._note_heard(action_id, heard=self._heard.get(action_id, False))
-            raise
-        if action_id and not saying["refused"]:
-            self._note_heard(action_id, heard=True)
+            heard = True
+        finally:
+            self._note_heard(saying, heard=heard)
 
-    def _note_heard(self, action_id: str, *, heard: bool) -> None:
-        self._heard[action_id] = heard
+    def _note_heard(self, saying: Saying, *, heard: bool) -> None:
+        if "result" not in saying or saying["refused"]:
+            return
+        action_id = saying["result"]["action_id"]
+        self._heard[action_id] = heard or self._heard.get(action_id, False)
         for oldest in list(self._heard)[:-MOST_KNOWN]:
             self._heard.pop(oldest, None)
 
@@ -196,6 +223,15 @@ def _waiting(approval: Approval) -> dict[str, str]:
         "expires": approval.expires,
         "what": approval.preview.estimated_effect,
     }
+
+
+def _too_many() -> Refused:
+    return Refused(
+        Reason.IN_PROGRESS,
+        "too many callers at once wait for this browser",
+        where="the browser host",
+        next_step="This call began nothing. Make it again when others have ended.",
+    )
 
 
 def _log(problem: Exception) -> None:

@@ -146,7 +146,7 @@ def _require_terminal(*, as_json: bool) -> None:
 
 
 def _watch(workspace: Workspace, who: Person) -> None:
-    """Until Ctrl-C. A question is asked once; whoever leaves one for later answers it by its id."""
+    """Until Ctrl-C. A question is asked once; whoever leaves one for later answers it by its id, or starts anew."""
     click.echo(f"Questions come here as they are asked; answers count as {who.signature}. Ctrl-C ends.", err=True)
     seen: set[str] = set()
     with contextlib.suppress(KeyboardInterrupt, click.Abort), workspace.approvals.bell.listening() as listener:
@@ -164,10 +164,16 @@ def _ask(workspace: Workspace, approval: Approval, who: Person) -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
     approved = ask_until_clear(kind_of(approval).asked)
     if approved is None:
-        click.echo(f"Left for later: remit approvals show {approval.approval_id}", err=True)
+        until = f"It is not asked here again, and open until {approval.expires[:19]}Z"
+        click.echo(f"Left for later. {until}: remit approvals show {approval.approval_id}", err=True)
         return
+    reason = click.prompt(
+        "Why? For the record and the agent; Enter for no reason", default="", show_default=False, err=True
+    )
     try:
-        decided = workspace.approvals.decide(approval.approval_id, approved=approved, who=who)
+        decided = workspace.approvals.decide(
+            approval.approval_id, approved=approved, who=who, reason=printable(reason.strip()) or None
+        )
     except Refused as problem:
         click.echo(str(problem), err=True)
     else:

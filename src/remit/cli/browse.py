@@ -6,11 +6,14 @@ from typing import IO, Any, Final
 
 import click
 
+from remit.approval.people import person_at_terminal
 from remit.browser_host.client import Answered, HostClient, Waiting
 from remit.browser_host.place import HostPlace
-from remit.cli.shown import json_option, show_json, workspace_option
+from remit.cli.picture_file import require_room, write_picture
+from remit.cli.shown import counted, json_option, show_json, workspace_option
 from remit.contracts.browser import Action, ActionResult
-from remit.errors import Reason, Refused
+from remit.contracts.browser_errors import MAX_RETRIES, NOT_SENT
+from remit.errors import Reason, Refused, RemitError
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
@@ -27,15 +30,22 @@ _LONGEST_TOKEN: Final = 20_000
     help=f"The file with the capability token, or the token itself; else the variable {TOKEN_VARIABLE}.",
 )
 @click.option("--wait", is_flag=True, help="Wait for the person who has to answer.")
-@click.option("--stop", is_flag=True, help="End the browser that runs in the background, and its sessions.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A new file for the picture of a screenshot, its owner's alone.",
+)
+@click.option("--stop", is_flag=True, help="For people: end the browser in the background, with all its sessions.")
 @workspace_option
 @json_option
 @click.pass_context
-def browse(
+def browse(  # noqa: PLR0913, PLR0917 - one for each option
     ctx: click.Context,
     action: IO[bytes] | None,
     token: str | None,
     wait: bool,
+    output: Path | None,
     stop: bool,
     directory: Path,
     as_json: bool,
@@ -50,37 +60,59 @@ def browse(
     """
     with Workspace.open(directory) as workspace:
         client = HostClient(workspace.root, HostPlace.of(workspace.state), _environment())
-    if stop:
-        _tell_stopped(client.stop(), as_json=as_json)
-        return
-    if action is None:
-        raise click.UsageError("Name the file with the action, or --stop.", ctx)
-    raw = read_bounded(action, Action.bounds, source=action.name)
-    Action.parse(raw, source=action.name)  # here as well, so that a refusal names the file
-    questions: list[Waiting] = []
-
-    def on_waiting(question: Waiting) -> bool:
-        questions.append(question)
-        if not as_json and (wait or not question.is_open):
-            _ask_for_patience(question)
-        return wait
-
-    answered = client.browse(raw, _read_token(token), on_waiting=on_waiting)
+        if stop:
+            _stop(client, workspace, as_json=as_json)
+            return
+        if action is None:
+            raise click.UsageError("Name the file with the action, or --stop.", ctx)
+        raw = read_bounded(action, Action.bounds, source=action.name)
+        parsed = Action.parse(raw, source=action.name)  # here as well, so that a refusal names the file
+        if output is not None:
+            require_room(output, parsed, workspace)
+    caller = _Caller(waits=wait, is_told=not as_json)
+    try:
+        answered = client.browse(raw, _read_token(token), on_waiting=caller.wait, on_retry=caller.hear_of_retry)
+    except KeyboardInterrupt:
+        if not caller.questions:
+            raise
+        answered = None  # the action goes on without us, and so does its question
     if answered is None:
-        _tell_waiting(questions[-1], as_json=as_json)
+        _tell_waiting(caller.questions[-1], as_json=as_json)
         ctx.exit(WAITING)
+    if output is not None and answered.result.output is not None:
+        write_picture(output, answered.result.output)
     _show(answered, as_json=as_json)
     ctx.exit(exit_code(answered.result, refused=answered.refused))
+
+
+class _Caller:
+    """Who hears of an action while it is under way."""
+
+    def __init__(self, *, waits: bool, is_told: bool) -> None:
+        self._waits = waits
+        self._is_told = is_told
+        self.questions: list[Waiting] = []
+
+    def wait(self, question: Waiting) -> bool:
+        self.questions.append(question)
+        if self._is_told and (self._waits or not question.is_open):
+            _ask_for_patience(question)
+        return self._waits
+
+    def hear_of_retry(self, number: int) -> None:
+        if self._is_told:
+            click.echo(f"Not there yet, or no answer: trying again ({number} of {MAX_RETRIES})", err=True)
 
 
 def exit_code(result: ActionResult, *, refused: bool) -> int:
     """By what is left in the world: 2 says that nothing was sent. `refused`: it ended before it had begun.
 
-    A KERNEL_ERROR of an action that had begun may be anything, a request of unknown fate included.
+    A KERNEL_ERROR of an action that had begun may be anything, unless its reason says that nothing was sent.
     """
     if result.error is None:
         return 0
-    return 2 if not result.sent and (refused or result.error.code != "KERNEL_ERROR") else 1
+    is_certain = refused or result.error.code != "KERNEL_ERROR" or (result.reason or "").startswith(f"{NOT_SENT}: ")
+    return 2 if is_certain and not result.sent else 1
 
 
 def _environment() -> dict[str, str]:
@@ -100,8 +132,16 @@ def _read_token(given: str | None) -> str:
         )
     if text.count(".") == 2 and text.startswith("ey") and not os.path.exists(text):
         return text.strip()
-    with Path(text).open("rb") as stream:
-        return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    try:
+        with Path(text).open("rb") as stream:
+            return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    except OSError as problem:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED,
+            f"the file with the token cannot be read: {problem.strerror}",
+            where="--token" if text.startswith("ey") else text,  # half a token is a secret too
+            next_step="Name the file that `remit token issue -o FILE` wrote.",
+        ) from None
 
 
 def _show(answered: Answered, *, as_json: bool) -> None:
@@ -136,13 +176,25 @@ def _tell_waiting(question: Waiting, *, as_json: bool) -> None:
     if question.is_open:
         click.echo(f"Waiting for a person, until {question.expires[:19]}Z: {question.what}")
         click.echo(f"  answer:  remit approvals show {question.approval_id}")
+        click.echo(f"  stop:    remit approvals deny {question.approval_id}; until then a yes lets it go on")
     else:
         click.echo(f"{_state_of(question).capitalize()}, and not at its end yet: {question.what}")
     click.echo("  result:  the same command again, or with --wait")
 
 
-def _tell_stopped(was_there: bool, *, as_json: bool) -> None:
+def _stop(client: HostClient, workspace: Workspace, *, as_json: bool) -> None:
+    """The browser is everybody's: an agent that could end it would end what others are at."""
+    person_at_terminal(workspace.environ)
+    try:
+        waiting = [each.approval_id for each in workspace.approvals.listed("PENDING")]
+    except RemitError:  # such as a ledger that has to be migrated: the browser can be ended all the same
+        waiting = []
+    sessions = client.stop()
+    closed = [workspace.approvals.show(each).state for each in waiting].count("VOID")
     if as_json:
-        show_json({"stopped": was_there})
+        show_json({"stopped": sessions is not None, "sessions": sessions or 0, "questions_closed": closed})
+    elif sessions is None:
+        click.echo("No browser was running.")
     else:
-        click.echo("The browser has ended." if was_there else "No browser was running.")
+        ended = f"The browser has ended, and {counted(sessions, 'session')} with it"
+        click.echo(f"{ended}; {counted(closed, 'question')} closed unanswered." if closed else f"{ended}.")

@@ -9,6 +9,7 @@ import errno
 import importlib
 import io
 import os
+import select
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,8 +35,20 @@ class ReaderGone(Exception):
 def naming_broken_pipes() -> Iterator[None]:
     try:
         yield
-    except BrokenPipeError:
-        raise ReaderGone from None
+    except BrokenPipeError as problem:
+        if is_reader_gone():
+            raise ReaderGone from None
+        # Another connection's other end: no reason to be silent. Not under its own name, which click would swallow.
+        raise ConnectionAbortedError(errno.ECONNABORTED, "a connection was closed by its other end") from problem
+
+
+def is_reader_gone() -> bool:
+    """Whether nobody reads what we write: then a broken pipe is one of our own streams."""
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # one without a descriptor has no reader to lose
+            poll.register(stream.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 class RealText(click.types.StringParamType):

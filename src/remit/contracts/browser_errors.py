@@ -19,6 +19,8 @@ Capability = Literal[
 DOMAIN_NOT_ALLOWED: Final = "Domain not allowed"
 AMOUNT_EXCEEDS_LIMIT: Final = "Amount exceeds limit"
 USER_DENIED: Final = "User denied"
+NOT_SENT: Final = "not sent"
+"""How the reason of a KERNEL_ERROR begins where it is certain that nothing was sent, though the action had begun."""
 
 MAX_RETRIES: Final = 3
 RETRYABLE_CODES: Final = frozenset({"KERNEL_ERROR", "ELEMENT_NOT_FOUND"})

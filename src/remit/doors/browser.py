@@ -32,6 +32,7 @@ from remit.doors.browser_papers import (
     render_summary,
 )
 from remit.doors.browser_retry import Retries
+from remit.doors.browser_sent import Earlier, beside_earlier, beside_what_was_sent
 from remit.doors.browser_terms import BrowserRequest, BrowserWorld, CutShort, GrantedAction, Made, TokenBook
 from remit.errors import Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
@@ -61,6 +62,8 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
     """Refuses if the same action is at work under another token."""
     requests_of: Callable[[str], list[RequestFate]] = lambda _: []
     """What the ledger knows of the requests that an action caused."""
+    earlier: Callable[[str, str, str], Earlier | None] = lambda _action_id, _digest, _jti: None
+    """What the ledger knows of an action that was begun before, under that very token."""
     name: str = field(default="browser", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> BrowserRequest:
@@ -82,11 +85,25 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         )
 
     def verify_authority(self, request: BrowserRequest, now: datetime) -> GrantedAction:
-        token = self.tokens.verify(request.token, now)
+        try:
+            token = self.tokens.verify(request.token, now)
+        except Refused as problem:
+            raise self._beside_earlier(request, problem) from None
         request.verified[:] = [token]
         request.seen.agent_id, request.seen.jti = token.agent_id, token.jti
         self.require_only()
         return GrantedAction(request, token)
+
+    def _beside_earlier(self, request: BrowserRequest, problem: Refused) -> Refused:
+        """A token that is over gives no right any more, but it may hear what became of what it was used for."""
+        if problem.reason not in {Reason.EXPIRED, Reason.REVOKED}:
+            return problem
+        jti = self.tokens.signed_jti(request.token)
+        earlier = self.earlier(request.action.action_id, request.digest, jti) if jti is not None else None
+        if earlier is None:
+            return problem
+        request.seen.sent = earlier.sent
+        return beside_earlier(problem, earlier)
 
     def decide(self, request: BrowserRequest) -> Decision:
         if not request.verified:  # recalled after a crash: nothing will be done, only told
@@ -98,11 +115,13 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         if not granted.tabs:
             granted.tabs.append(self.world().enter(granted.token, action))
         tab = granted.tabs[0]
+        granted.request.seen.secrets = tab.secrets
         looked = self.retries.run(lambda: self.world().look(tab, action))
         granted.looked[:] = [looked]
         granted.request.seen.before = looked.content_hash
-        _require_form_at_home(granted, looked)
-        summary = mask_text(render_summary(action, looked.url, looked.described))
+        with tab.secrets.kept_out_of_errors():
+            _require_form_at_home(granted, looked)
+        summary = mask_text(render_summary(action, looked.url, looked.described, tab.secrets))
         met = {"action": granted.request.digest, "url": looked.url, "element": repr(looked.described)}
         return Preview(cut(summary), digest(met))
 
@@ -118,7 +137,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
             action_id=granted.action.action_id,
             action_digest=granted.request.digest,
             request_digest=preview.digest,
-            preview=preview_typing(granted.action, looked.url, render_element(described)),
+            preview=preview_typing(granted.action, looked.url, render_element(described, tab.secrets), tab.secrets),
             screenshot=self.world().picture_of(tab, looked),
             not_after=granted.token.expires_at,
         )
@@ -136,7 +155,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
 
     def checkpoint(self, granted: GrantedAction, preview: Preview) -> str:
         begun = BegunAction(
-            masked_action(granted.action),
+            masked_action(granted.action, granted.request.seen.secrets),
             granted.request.digest,
             granted.token.agent_id,
             granted.token.jti,
@@ -169,7 +188,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
     def effect(self, granted: GrantedAction, begun: BegunAction, note: Note) -> Made:
         tab, looked, action = granted.tabs[0], granted.looked[0], granted.action
         if granted.approvals:
-            require_unchanged(looked, self.world().look(tab, action))
+            require_unchanged(looked, self.world().look(tab, action), tab.secrets)
         submits = looked.submits or action.type in SUBMITTING
         form = looked.described.form if looked.described is not None else None
         place = place_of(form.action) if submits and form is not None else ""
@@ -187,7 +206,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
             made = self.retries.run(lambda: self.world().act(tab, looked, running, granted.token), is_safe)
         except RemitError as problem:
             seen.after = self.world().hash_of(tab)
-            raise _beside_what_was_sent(problem, running.sent) from None
+            raise beside_what_was_sent(problem, running.sent) from None
         finally:
             running.finished = True
             seen.sent = running.sent
@@ -227,7 +246,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         )
 
     def fail(self, request: BrowserRequest, problem: RemitError, begun: BegunAction | None = None) -> ActionResult:
-        named = request.action.selector or request.action.ref or ""
+        named = request.seen.secrets.hide(request.action.selector or request.action.ref or "")
         return ActionResult(
             action_id=request.action.action_id,
             success=False,
@@ -266,14 +285,6 @@ def _require_form_at_home(granted: GrantedAction, looked: Looked) -> None:
     leads_on = looked.submits or granted.action.type in SUBMITTING
     if form is not None and leads_on and form.action.startswith(("http://", "https://")):
         require_host(granted.token.constraints, host_of(form.action))
-
-
-def _beside_what_was_sent(problem: RemitError, sent: int) -> RemitError:
-    """A no to the second request of an action does not call the first one back."""
-    if not sent or problem.reason is Reason.FATE_UNKNOWN:
-        return problem
-    told = f"{problem.next_step} Requests of this action that were sent before: {sent}. See `remit ledger show`."
-    return type(problem)(problem.reason, problem.what, where=problem.where, next_step=told.strip())
 
 
 def require_text(token: str) -> bytes:

@@ -1,14 +1,17 @@
 """Asking a person, and taking yes for an answer: exactly yes, and nothing else."""
 
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from remit.approval.approvals import Approvals, Question
+from remit.approval.refusals import ASK_ANEW, came_to_nothing
 from remit.contracts.browser import Approval
-from remit.contracts.browser_errors import USER_DENIED
+from remit.contracts.browser_errors import NOT_SENT, USER_DENIED
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
+from remit.ids import render_time
 
+_NOT_SENT: Final = "This request was not sent."
 OnWaiting = Callable[[Approval], None]
 
 
@@ -20,7 +23,7 @@ def ask(
 ) -> Approval:
     """The approval that was given. Refuses when somebody said no, nobody answered in time, or it came to nothing."""
     if is_given_up():
-        raise _gone("the browser gave the request up before anybody was asked")
+        raise given_up("the browser gave the request up before anybody was asked")
     asked = approvals.ask(question)
     reach("browser.asked")
     on_waiting(asked)
@@ -28,28 +31,26 @@ def ask(
         approvals.void([asked.approval_id], "the browser gave the request up")
     answer = approvals.wait(asked.approval_id)
     if answer.state != "APPROVED":
-        _refuse(answer)
+        _refuse(answer, question)
     reach("browser.answered")
     return answer
 
 
-def _refuse(answer: Approval) -> NoReturn:
+def _refuse(answer: Approval, question: Question) -> NoReturn:
     where = f"question {answer.approval_id}"
     if answer.state == "DENIED":
         because = f": {answer.reason}" if answer.reason else "."
         said = f"{answer.decided_by} said no{because}"
-        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"It was not sent. {said}")
+        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{_NOT_SENT} {said}")
     if answer.state == "EXPIRED":
+        if question.not_after is not None and answer.expires == render_time(question.not_after):
+            raise Refused(Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=_NOT_SENT)
         raise Refused(
-            Reason.APPROVAL_TIMEOUT,
-            "nobody answered in time",
-            where=where,
-            next_step="It was not sent. Ask for the action anew, under another id.",
+            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{_NOT_SENT} {ASK_ANEW}"
         )
-    raise _gone(f"the question is {answer.state.lower()}: {answer.reason or 'it came to nothing'}")
+    raise came_to_nothing(answer.approval_id, answer.reason)
 
 
-def _gone(what: str) -> Refused:
-    return Refused(
-        Reason.APPROVAL_DENIED, what, next_step="It was not sent. Ask for the action anew, under another id."
-    )
+def given_up(what: str) -> Refused:
+    """By the browser, or with it: nobody said no."""
+    return Refused(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_ANEW)

@@ -10,6 +10,7 @@ from typing import Final
 
 from remit.browser.masked import cut
 from remit.contracts.browser import ActionResult
+from remit.contracts.browser_errors import NOT_SENT
 from remit.doors.browser_terms import CutShort
 from remit.errors import EnvironmentFailed, Reason
 from remit.ids import DEFAULT_TENANT
@@ -18,10 +19,9 @@ from remit.store.connection import Connection
 _REQUESTS: Final = """SELECT kind, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
   AND kind IN ('browser_request.intent', 'browser_request.outcome') ORDER BY seq"""
 _ENDED: Final = "the browser's process ended"
-NOT_SENT: Final = "not sent"
 UNKNOWN: Final = "unknown"
 SENT: Final = "sent"
-"""How the reason of an action that was cut short begins."""
+"""How the reason of an action that was cut short begins; or with NOT_SENT."""
 
 
 @dataclass

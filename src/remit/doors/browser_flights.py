@@ -2,11 +2,16 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
+from typing import Any
 
 from remit.contracts.browser import ActionResult, Approval
 from remit.errors import Reason, Refused
+
+
+class CallerLeft(Exception):
+    """Whoever joined an action does not want to hear how it ends. It goes on."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,10 @@ class BrowseHooks:
     """A person has to answer this before the action can go on."""
     on_answered: Callable[[Approval], None] = lambda _: None
     """To whoever joins when the last question is answered already: what follows from it is on its way."""
+    left: "Future[None]" = field(default_factory=Future)
+    """Done once the caller is gone."""
+    on_retry: Callable[[int], None] = lambda _: None
+    """It failed in a way that may pass, and is tried again, for the first, second or third time."""
 
 
 @dataclass(eq=False)
@@ -41,12 +50,16 @@ class Flight:
         for each in listeners:
             each.on_waiting(approval)
 
+    def retry(self, number: int) -> None:
+        for each in list(self.hooks):
+            each.on_retry(number)
+
     def refuse(self, problem: Refused) -> None:
-        for each in self.hooks:
+        for each in list(self.hooks):
             each.on_refusal(problem)
 
     def found_stored(self) -> None:
-        for each in self.hooks:
+        for each in list(self.hooks):
             each.on_stored()
 
     def join(self, hooks: BrowseHooks, look: Callable[[str], Approval]) -> None:
@@ -60,6 +73,16 @@ class Flight:
             hooks.on_waiting(approval)
         if known and not is_open:
             hooks.on_answered(known[-1])
+
+    def wait(self, hooks: BrowseHooks) -> ActionResult:
+        """For whoever joined: the result. CallerLeft if he is gone before; then nothing here remembers him."""
+        ends: list[Future[Any]] = [self.result, hooks.left]
+        wait(ends, return_when=FIRST_COMPLETED)
+        if not self.result.done():
+            with self.lock:
+                self.hooks.remove(hooks)
+            raise CallerLeft
+        return self.result.result()
 
 
 class Flights:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from remit.browser.masked import cut, mask_url
+from remit.browser.masked import cut
+from remit.browser.typed_secrets import TypedSecrets
 from remit.canonical import canonical_bytes
 from remit.contracts.base import Contract, Count, Digest, Identifier, ShortText, Text, Uuid
 from remit.contracts.browser import Action, ActionResult, AuditRecord
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.ids import DEFAULT_TENANT, render_time
 from remit.ledger.entry import Event
-from remit.masking import mask_text
 
 UNKNOWN: Final = "unknown"
 """Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
@@ -29,6 +29,8 @@ class Seen:
     before: str | None = None
     after: str | None = None
     turned_away: list[dict[str, str]] = field(default_factory=list)
+    secrets: TypedSecrets = field(default_factory=TypedSecrets)
+    """Of its session, once that is known."""
     sent: int = 0
     """Requests that change something, sent or perhaps sent."""
 
@@ -76,12 +78,12 @@ class RequestOutcome(Contract):
     problem: Text | None = None
 
 
-def masked_action(action: Action) -> Action:
+def masked_action(action: Action, secrets: TypedSecrets) -> Action:
     """The same action, without what nobody may read: what is typed, and secrets in its address or selector."""
     return action.model_copy(
         update={
-            "target": mask_url(action.target)[:8_192],
-            "selector": None if action.selector is None else mask_text(action.selector)[:1_000],
+            "target": secrets.url(action.target)[:8_192],
+            "selector": None if action.selector is None else secrets.text(action.selector)[:1_000],
             "value": None if action.value is None else "********",
         }
     )
@@ -116,19 +118,19 @@ def parse_begun_request(text: str) -> BegunRequest:
     return read_checkpoint(text, lambda tree: BegunRequest(**tree), "held request")
 
 
-def render_request(method: str, url: str) -> str:
+def render_request(method: str, url: str, secrets: TypedSecrets) -> str:
     """`POST https://shop.example/pay`, masked."""
-    return cut(f"{method or 'message to'} {mask_url(url)}", 500)
+    return cut(f"{method or 'message to'} {secrets.url(url)}", 500)
 
 
-def render_element(described: Any) -> str:
+def render_element(described: Any, secrets: TypedSecrets) -> str:
     """`the button 'Pay now'`: of what the browser itself says about it, masked."""
-    role = cut(mask_text(described.role or described.tag), 40)
-    name = cut(mask_text(described.name), 120)
+    role = cut(secrets.text(described.role or described.tag), 40)
+    name = cut(secrets.text(described.name), 120)
     return f"the {role} {name!r}" if name else f"a {role} without a name"
 
 
-def render_summary(action: Action, here: str, described: Any) -> str:
+def render_summary(action: Action, here: str, described: Any, secrets: TypedSecrets) -> str:
     """One masked sentence: what will be done, where, and to which form it leads."""
     verb = {
         "navigate": "Go to",
@@ -140,12 +142,14 @@ def render_summary(action: Action, here: str, described: Any) -> str:
         "purchase": "Buy with",
     }[action.type]
     if action.type == "navigate":
-        return f"{verb} {mask_url(action.target)}"
-    what = render_element(described) if described is not None else "the page"
+        return f"{verb} {secrets.url(action.target)}"
+    what = render_element(described, secrets) if described is not None else "the page"
     form = described.form if described is not None and (described.submits or action.type != "click") else None
-    leads = f" of the form {cut(form.method.upper(), 10)} {mask_url(form.action)}" if form is not None else ""
+    leads = f"{cut(form.method.upper(), 10)} {secrets.url(form.action)}" if form is not None else ""
+    if leads:
+        leads = f" ({leads})" if described.tag == "form" else f" of the form {leads}"
     price = f" for {action.amount.value:.2f} {action.amount.currency}" if action.amount is not None else ""
-    return f"{verb} {what}{leads}{price}, at {mask_url(here)}"
+    return f"{verb} {what}{leads}{price}, at {secrets.url(here)}"
 
 
 def audit_event(action: Action, seen: Seen, result: ActionResult, now: datetime) -> Event:
@@ -154,7 +158,7 @@ def audit_event(action: Action, seen: Seen, result: ActionResult, now: datetime)
         timestamp=render_time(now),
         agentId=seen.agent_id,
         action=action.type,
-        target=mask_url(action.target)[:8_192],
+        target=seen.secrets.url(action.target)[:8_192],
         tokenJti=seen.jti,
         success=result.success,
         contentHashBefore=result.content_hash_before,

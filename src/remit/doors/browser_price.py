@@ -4,7 +4,6 @@ A token's `max_purchase` binds every request that names a price, whatever the ac
 is proposed as a click would have no limit but the person's attention.
 """
 
-from decimal import Decimal
 from typing import Final
 
 from remit.browser.amounts import Found, first_above, judge_amounts
@@ -24,18 +23,16 @@ def require_price(
         for found, place in ((in_request, "request"), (on_page, "page")):
             too_much = judge_amounts(declared, found).too_much
             if too_much is not None:
-                raise exceeds_limit(f"{_told(too_much, place)}; {bounds}. Nothing was sent.")
+                raise exceeds_limit(f"{_told(too_much, place)}; {bounds}. It was not sent.")
     elif limit is not None and (too_much := first_above(limit, in_request)) is not None:
         raise exceeds_limit(
-            f"{_told(too_much, 'request')}; the token allows {render_money(limit)}. Nothing was sent. If this is a"
+            f"{_told(too_much, 'request')}; the token allows {render_money(limit)}. It was not sent. If this is a"
             " purchase, propose it as one, with its amount."
         )
 
 
 def _told(found: Found, place: str) -> str:
     where = f"in the field `{cut(found.where, _LONGEST_NAME)}` of the request" if place == "request" else "in the form"
-    return f"{_number(found.value)} {found.currency or ('cents ' if found.minor else '')}".rstrip() + f" {where}"
-
-
-def _number(value: Decimal) -> str:
-    return f"{value:f}"
+    if found.value is None:
+        return f"something that cannot be read as an amount {where}"
+    return f"{found.value:f} {found.currency or ('cents ' if found.minor else '')}".rstrip() + f" {where}"

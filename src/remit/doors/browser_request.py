@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from remit.approval.approvals import Approvals, Question
+from remit.approval.refusals import ASK_ANEW
 from remit.authority.tokens import Token, require_in_time
 from remit.browser.held import Held
 from remit.browser.masked import host_of
@@ -18,7 +19,7 @@ from remit.browser.previewing import Context, preview_request, read_request, req
 from remit.browser.requests import Ending
 from remit.canonical import digest
 from remit.contracts.browser import Approval, HTTPPreview
-from remit.doors.browser_asking import OnWaiting, ask
+from remit.doors.browser_asking import OnWaiting, ask, given_up
 from remit.doors.browser_papers import (
     BegunRequest,
     RequestOutcome,
@@ -82,7 +83,7 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
     on_problem: Callable[[RemitError], None] = lambda _: None
     """Told why it was not sent, or not answered, as the error that it is."""
     name: str = field(default="browser_request", init=False)
-    try_again: str = field(default="It is not sent again. Ask for the action anew, under another id.", init=False)
+    try_again: str = field(default=f"It is not sent again. {ASK_ANEW}", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> HeldRequest:
         held, token = self._own()
@@ -107,11 +108,12 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             return Decision(("it was begun, and is only brought to an end",))
         held, token = self._own()
         try:
-            require_showable(held.request)
-            require_host(token.constraints, host_of(held.request.url))
-            in_request = read_request(held.request).amounts
-            limit = purchase_limit(token.constraints, self.currency)
-            require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
+            with held.secrets.kept_out_of_errors():
+                require_showable(held.request)
+                require_host(token.constraints, host_of(held.request.url))
+                in_request = read_request(held.request).amounts
+                limit = purchase_limit(token.constraints, self.currency)
+                require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
         except Refused as problem:
             return Decision((), (Denial(problem.reason, problem.what, problem.where, problem.next_step),))
         return Decision((f"token {token.jti} allows the place; a person is to allow the request",))
@@ -163,7 +165,7 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         held, token = self._own()
         require_in_time(token, now)
         if held.given_up:
-            raise Refused(Reason.APPROVAL_DENIED, "the browser gave the request up", next_step="Nothing was sent.")
+            raise given_up("the browser gave the request up")
 
     def spend(self, granted: GrantedRequest, batch: Batch, now: datetime) -> None:
         """The yes is used up with the intent: for this request, this action, this token, and never again."""
@@ -226,6 +228,9 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         )
 
     def fail(self, request: HeldRequest, problem: RemitError, begun: BegunRequest | None = None) -> RequestOutcome:
+        if begun is not None and self.held is not None and self.held.may_have_been_sent:
+            # Whatever went wrong after it was let go: that it was not sent would be a lie.
+            problem = problem if problem.reason is Reason.FATE_UNKNOWN else _unknown(begun, str(problem))
         self.on_problem(problem)
         unknown = problem.reason is Reason.FATE_UNKNOWN
         return RequestOutcome(
@@ -247,7 +252,8 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         return RequestOutcome.parse(stored.encode(), source="stored outcome of a request")
 
     def _what(self) -> str:
-        return "" if self.held is None else render_request(self.held.request.method, self.held.request.url)
+        held = self.held
+        return "" if held is None else render_request(held.request.method, held.request.url, held.secrets)
 
     def _own(self) -> tuple[Held, Token]:
         if self.held is None or self.token is None:

@@ -8,6 +8,7 @@ from remit.browser.chromium.program import find_user
 from remit.contracts.browser_config import Browser
 from remit.errors import EnvironmentFailed
 from remit.observe.check import Check, Topic
+from remit.observe.metrics import INSTALL
 
 DRIVER: Final = Topic("browser driver", "browser actions")
 CONFINEMENT: Final = Topic("browser confinement", "browser actions")
@@ -15,7 +16,7 @@ CONFINEMENT: Final = Topic("browser confinement", "browser actions")
 
 def check_driver(version: str | None) -> Check:
     if version is None:
-        return DRIVER.absent("not installed", "Only for browser actions: pip install 'remit[browser]'")
+        return DRIVER.absent("not installed", f"Only for browser actions: {INSTALL}")
     return DRIVER.ok(f"playwright {version}")
 
 

@@ -17,6 +17,10 @@ SUCCESS: Final = "success"
 """The status of an action that succeeded. Of any other, it is the code of its error."""
 
 
+INSTALL: Final = "pip install 'remit[browser]'; in a clone: .venv/bin/python -m pip install -e '.[browser]'"
+"""How the browser's extra is had: everything that needs it says the same."""
+
+
 class Metrics:
     """`pending` is asked for the number of open questions whenever somebody reads the metrics."""
 
@@ -35,7 +39,7 @@ class Metrics:
             raise EnvironmentFailed(
                 Reason.EFFECT_FAILED,
                 "the package that counts for Prometheus is not installed",
-                next_step="Install it with: pip install 'remit[browser]'",
+                next_step=f"Install it with: {INSTALL}",
             ) from None
         disable_created_metrics()  # type: ignore[no-untyped-call]  # each would bring a fourth and fifth metric along
         registry = CollectorRegistry()

@@ -19,13 +19,14 @@ _CODES: Final = vocabulary(
     "RON RSD RUB SAR SEK SGD THB TRY TWD UAH USD VND ZAR"
 )
 
-_MONEY: Final = "|".join(map(re.escape, [*sorted(_SYMBOLS, key=len, reverse=True), *sorted(_CODES)]))
+MONEY: Final = "|".join(map(re.escape, [*sorted(_SYMBOLS, key=len, reverse=True), *sorted(_CODES)]))
+"""A pattern of every sign of a currency that is known here."""
 _GAP: Final = "[ \u00a0\u202f]"
 _NUMBER: Final = rf"\d{{1,12}}(?:(?:[.,'\u2019]|{_GAP}(?=\d{{3}}(?!\d)))\d{{1,3}}){{0,5}}"
 # Words of two elements may stand without a space between them ("12 EURBuy"), so a word may follow at once.
 _AMOUNT: Final = re.compile(
-    rf"(?<![A-Z0-9$])(?P<before>{_MONEY}){_GAP}?(?P<first>{_NUMBER})(?!\d)"
-    rf"|(?<![\w.,])(?P<last>{_NUMBER}){_GAP}?(?P<after>{_MONEY})"
+    rf"(?<![A-Z0-9$])(?P<before>{MONEY}){_GAP}?(?P<first>{_NUMBER})(?!\d)"
+    rf"|(?<![\w.,])(?P<last>{_NUMBER}){_GAP}?(?P<after>{MONEY})"
 )
 
 
@@ -37,10 +38,14 @@ def find_amounts(text: str, *, in_form: bool) -> list[SeenAmount]:
         value = read_number(written)
         if value is not None:
             money = match["before"] or match["after"]
-            found.append(SeenAmount(value, _SYMBOLS.get(money, money), match[0], in_form))
+            found.append(SeenAmount(value, currency_of(money), match[0], in_form))
         if len(found) == MOST:
             break
     return found
+
+
+def currency_of(sign: str) -> str:
+    return _SYMBOLS.get(sign, sign)
 
 
 def read_number(written: str) -> Decimal | None:

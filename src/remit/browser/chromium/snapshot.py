@@ -141,7 +141,7 @@ def _node(
     reading.left -= 1
     told = _tell(reading, document, node, role)
     if role == "StaticText":
-        return [told] if told["name"].strip() else []
+        return [told] if told["name"] else []
     deeper = min(depth + 1, DEEPEST)
     if inner is not None:
         told["url"] = mask_url(inner.url)[:MOST_TEXT]
@@ -191,7 +191,7 @@ def _children(
 
 
 def _tell(reading: _Reading, document: Document, node: dict[str, Any], role: str) -> dict[str, Any]:
-    name = _text(node, "name")[:MOST_TEXT]
+    name = _text(node, "name").strip()[:MOST_TEXT]
     if role == "StaticText":
         return {"role": "text", "name": name}
     told: dict[str, Any] = {"role": "document" if role == "RootWebArea" else role, "name": name}

@@ -21,7 +21,6 @@ _PHRASES: Final = {
     400: "Bad Request",
     403: "Forbidden",
     405: "Method Not Allowed",
-    408: "Request Timeout",
     411: "Length Required",
     413: "Content Too Large",
     417: "Expectation Failed",
@@ -36,8 +35,12 @@ _NOT_PASSED_ON: Final = frozenset(
     | {b"alt-svc"}
     # Would make the browser report on its own, and each report would be held for a person.
     | {b"nel", b"report-to", b"reporting-endpoints"}
+    # Would make the browser ask for the same once more, by itself.
+    | {b"critical-ch"}
     | {MARK.lower().encode()}
 )
+_UNTOLD: Final = frozenset({407, 408, 421})
+"""What a browser takes for the proxy's own word: 407 makes it ask for a password, the others send the request again."""
 
 _SECURITY_POLICIES: Final = frozenset({b"content-security-policy", b"content-security-policy-report-only"})
 # The same: its reports need no other header. What the policy forbids stays forbidden.
@@ -88,8 +91,8 @@ class AnswerHead(NamedTuple):
         return self.value(b"transfer-encoding") is not None or self.value(b"content-length") is None
 
     def render(self, *, closing: bool = False) -> bytes:
-        """For the browser. It is not told 407, which would make it ask for a password for us."""
-        lines = [b"HTTP/1.1 %d %s" % (502 if self.status == 407 else self.status, self.reason)]
+        """For the browser."""
+        lines = [b"HTTP/1.1 %d %s" % (502 if self.status in _UNTOLD else self.status, self.reason)]
         chunked = self.is_chunked
         for name, value in self.fields:
             if name.lower() not in _NOT_PASSED_ON and not (chunked and name.lower() == b"content-length"):

@@ -2,9 +2,9 @@
 
 1. The place may be reached: the gate, the ports, and then every address its name leads to.
 2. The gate judges the request, as it will be written. If the browser hangs up meanwhile, that is the end of it.
-3. A connection is made to an address that was checked.
-4. The request is written, once: from here on it counts as sent. What asks for a change is never sent again; plain
-   reading is, if the server had closed a connection in use, and then it is judged again, as another request.
+3. A connection is made to an address that was checked. That takes a while, so the gate is asked about the place again.
+4. The request is written, once: from here on it counts as sent. What a person was asked about is never sent again;
+   plain reading is, if the server had closed a connection in use, and then it is judged again, as another request.
 5. The answer is passed on as it comes.
 """
 
@@ -34,8 +34,6 @@ from remit.ids import system_clock, uuid7
 
 ANSWER_SECONDS: Final = 300.0
 _GIVEN_UP: Final = "the browser gave it up"
-AT_ONCE_SECONDS: Final = 0.25
-"""A judgement that took longer may have been a person's, about something that matters."""
 
 
 class StaleConnection(Exception):
@@ -47,7 +45,7 @@ class Talk(NamedTuple):
     server: Wire
     request: OutgoingRequest
     is_plain: bool
-    """Whether it only asks to read, and nobody had to think about it."""
+    """Whether it only reads, and nobody was asked about it."""
     is_used: bool
     """Whether the server's connection was used before."""
     is_last: bool
@@ -96,19 +94,17 @@ class Exchanges:
         closing: bool,
         is_again: bool = False,
     ) -> bool:
-        started = asyncio.get_running_loop().time()
         answer = await judge(self._gate, browser, request)
         if answer is None:
             return False
         if answer is Answer.DROP:
             return _turn_away(browser, request, "this was not approved")
-        at_once = asyncio.get_running_loop().time() - started < AT_ONCE_SECONDS
-        is_plain = at_once and request.kind == "request" and request.method in SAFE_METHODS
+        is_plain = answer is Answer.READ and request.kind == "request" and request.method in SAFE_METHODS
         settlement = Settlement(self._gate, request)
         try:
             # Only plain reading may use a connection that the server might be about to close.
             used = self._upstream.take(place) if is_plain and not is_again else None
-            server = used or await self._upstream.connect(place, addresses)
+            server = used or await self._connect(place, addresses)
             is_reusable = False
             try:
                 talk = Talk(browser, server, request, is_plain=is_plain, is_used=used is not None, is_last=closing)
@@ -128,6 +124,13 @@ class Exchanges:
         if why:
             raise PlaceRefused(why)
         return await self._lookups.find(place)
+
+    async def _connect(self, place: Place, addresses: tuple[str, ...]) -> Wire:
+        server = await self._upstream.connect(place, addresses)
+        if why := refuse_place(self._gate, place):
+            server.abort()
+            raise ConnectFailed(why)
+        return server
 
     async def _talk(self, talk: Talk, settlement: Settlement) -> Kept:
         browser, server, request = talk.browser, talk.server, talk.request

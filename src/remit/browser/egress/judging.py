@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from remit.browser.egress.places import Place
 from remit.browser.egress.wire import Wire
@@ -26,9 +27,12 @@ class Settlement:
                 self._gate.ended(self._request, Ending(status, self.sent, render_line(problem), location))
 
 
+LONGEST_TOLD: Final = 20_000
+
+
 def tell_refused(gate: Gate, method: str, url: str, why: str) -> None:
     with _reporting("told what was refused"):
-        gate.refused(render_line(method), render_line(url), render_line(why))
+        gate.refused(render_line(method), url[:LONGEST_TOLD], render_line(why))
 
 
 @contextmanager
@@ -62,7 +66,7 @@ async def judge(gate: Gate, browser: Wire, request: OutgoingRequest) -> Answer |
     except Exception as problem:  # noqa: BLE001 - whatever is wrong with the gate, what it did not allow is not sent
         tell_refused(gate, request.method, request.url, f"it could not be judged: {type(problem).__name__}")
         return Answer.DROP
-    if answer is Answer.SEND and (browser.is_gone or _is_being_cancelled()):
+    if answer is not Answer.DROP and (browser.is_gone or _is_being_cancelled()):
         Settlement(gate, request).tell(None, "the browser gave it up")
         if _is_being_cancelled():
             raise asyncio.CancelledError

@@ -13,6 +13,7 @@ Resolve = Callable[[str], Awaitable[list[str]]]
 LOOKUP_SECONDS: Final = 10.0
 KEPT_SECONDS: Final = 5.0
 MOST_KEPT: Final = 1_000
+AS_READ: Final = "in remit.yaml, as this browser read it when it started (after a change: remit browse --stop)"
 
 
 class PlaceRefused(Exception):
@@ -40,7 +41,7 @@ class Lookups:
         self._kept: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     def refuse_port(self, port: int) -> str | None:
-        return None if port in self._ports else f"port {port} is not among browser.ports in remit.yaml"
+        return None if port in self._ports else f"port {port} is not among browser.ports {AS_READ}"
 
     async def find(self, place: Place) -> tuple[str, ...]:
         """All addresses of the place, in the order in which they should be tried.
@@ -55,7 +56,7 @@ class Lookups:
         for address in addresses:
             if not is_reachable(address, self._private):
                 raise PlaceRefused(
-                    f"{place.host} leads to a private address that is not among browser.private_addresses in remit.yaml"
+                    f"{place.host} leads to a private address that is not among browser.private_addresses {AS_READ}"
                 )
         if len(self._kept) >= MOST_KEPT:
             self._kept.clear()
@@ -71,5 +72,5 @@ class Lookups:
         except (OSError, UnicodeError):  # a timeout is an OSError
             found = []
         if not found:
-            raise LookupFailed(f"no address is known for {host}")
+            raise LookupFailed(f"no address is known for {host}: not in the DNS, nor in browser.hosts {AS_READ}")
         return tuple(dict.fromkeys(found))

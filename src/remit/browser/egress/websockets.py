@@ -108,7 +108,7 @@ class _Messages:
         answer = await judge(self._gate, self._browser, request)
         if answer is Answer.DROP:
             raise _Unsendable(CloseReason.POLICY_VIOLATION, "")
-        if answer is not Answer.SEND:
+        if answer is None:
             raise ConnectionResetError
         settlement = Settlement(self._gate, request)
         framed = self._to_server.send_data(message.decode() if is_text else message, fin=True)
