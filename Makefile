@@ -6,7 +6,8 @@ MAKEFLAGS += --no-print-directory
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-WORKERS ?= auto
+# One more than there are processors: tests also wait, for the disk, for servers and for each other.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 digest = $(shell cat $(1) | sha256sum | cut -c1-16)
 RUNTIME := .venv/.runtime-$(call digest,requirements/runtime.txt pyproject.toml)
 DEV := .venv/.dev-$(call digest,requirements/dev.txt pyproject.toml)

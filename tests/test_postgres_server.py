@@ -68,6 +68,7 @@ def test_two_tests_never_share_a_database(postgres_url: str, turn: int) -> None:
     assert _rows(postgres_url, "SELECT count(*) FROM left_behind") == [(0,)]
 
 
+@pytest.mark.long
 def test_workers_share_one_server_that_is_gone_after_the_run(tmp_path: Path) -> None:
     run = _other_pytest(tmp_path, "-n", "2", seconds=0.5)
     assert run.wait(timeout=90) == 0

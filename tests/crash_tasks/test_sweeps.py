@@ -10,7 +10,7 @@ from tests.sampling import some
 pytestmark = only_root
 
 
-@pytest.mark.parametrize("job", some(PLANTED, 3), ids=str)
+@pytest.mark.parametrize("job", some(PLANTED, 2), ids=str)
 def test_a_planted_bug_is_found(job: Job) -> None:
     report = run_job(job)
     assert report.points > 1
@@ -21,7 +21,7 @@ def test_every_bug_is_looked_for() -> None:
     assert [job.scenario for job in PLANTED] == [f"counter: {bug}" for bug in BUGS]
 
 
-@pytest.mark.parametrize("job", HONEST, ids=str)
+@pytest.mark.parametrize("job", some(HONEST, 1), ids=str)
 def test_honest_work_is_not_accused(job: Job) -> None:
     report = run_job(job)
     assert report.points > 3

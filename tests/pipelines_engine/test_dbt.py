@@ -46,6 +46,7 @@ def shop(tmp_path: Path, dbt_host: SandboxHost, monkeypatch: pytest.MonkeyPatch)
 
 
 @needs_dbt
+@pytest.mark.long  # the same through a whole plan is in tests/plan_pipelines
 @pytest.mark.req("PX-21")
 def test_seeds_models_and_tests_are_built_on_the_copy(shop: Bench) -> None:
     ran = shop.run(dbt=DbtCall("shop", "shop.duckdb", "build", ()), parameters={"least": 15}, seconds=100.0)

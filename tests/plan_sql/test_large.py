@@ -46,6 +46,7 @@ class Memory:
         return int(found[1]) << 10
 
 
+@pytest.mark.long
 @pytest.mark.req("PX-18", "PX-20")
 def test_five_million_rows_are_migrated_and_taken_back_to_the_byte(open_shop: Callable[..., Shop]) -> None:
     shop = open_shop(connections={"duckdb": {"type": "duckdb", "path": DATABASE}})

@@ -73,6 +73,7 @@ def busy_ways(shop: Shop) -> dict[str, AbstractContextManager[None]]:
 # --- large -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.req("PX-15", "PX-17", "PX-18", "PX-20")
 def test_a_hundred_megabytes_are_changed_and_taken_back_by_command_and_by_the_script(shop: Shop) -> None:
     grown(shop.database, 100 * MIB)
