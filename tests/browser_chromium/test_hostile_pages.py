@@ -228,6 +228,7 @@ def test_an_endless_row_of_dialogs_is_told_too(stage: Stage, monkeypatch: pytest
     monkeypatch.setattr("remit.browser.chromium.session.CALL_SECONDS", 1.0)
     stage.show("<button id=b onclick=\"setTimeout(() => { for (;;) alert('again') }, 0)\">x</button>")
     stage.run(stage.session.click(Element("#b")))
+    stage.run(until(lambda: bool(stage.session.events)))
     with pytest.raises(EnvironmentFailed) as late:
         stage.run(stage.session.snapshot())
     assert late.value.reason is Reason.TIMED_OUT
