@@ -60,8 +60,7 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path: Path) -> None:
     commands = parse_commands(page.read_text(encoding="utf-8"))
-    installed = page == ROOT / "README.md"  # what newcomers try first is tried as they do
-    run_commands(commands, tmp_path, MAKEFILE, None if installed else Path(warm.remit()).parent)
+    run_commands(commands, tmp_path, MAKEFILE, Path(warm.remit()).parent)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

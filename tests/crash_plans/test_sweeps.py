@@ -11,7 +11,7 @@ pytestmark = only_root
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("one", some(SLICE, 2), ids=str)
+@pytest.mark.parametrize("one", some(SLICE, 1), ids=str)
 def test_a_stopped_plan_is_as_before_or_as_after_and_recorded_once(one: Job) -> None:
     report = run_job(one)
     assert report.points > 2

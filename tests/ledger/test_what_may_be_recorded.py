@@ -10,6 +10,7 @@ from remit.errors import Reason, Refused
 from remit.ledger.append import MAX_PAYLOAD
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.entry import Event
+from tests.sampling import some
 from tests.store_fixtures import World
 
 IDS = ["tenant_id", "correlation_id", "task_id", "capability_id", "actor"]
@@ -49,7 +50,7 @@ def assert_refused(world: World, bad: Event, reason: Reason = Reason.MALFORMED) 
     return caught.value
 
 
-@pytest.mark.parametrize("bad", BAD_IDS.values(), ids=BAD_IDS)
+@pytest.mark.parametrize("bad", some(BAD_IDS.values(), 3), ids=BAD_IDS)
 @pytest.mark.parametrize("name", IDS)
 def test_a_bad_id_is_refused_by_name(world: World, name: str, bad: Any) -> None:
     assert name in assert_refused(world, event(**{name: bad})).where

@@ -74,6 +74,7 @@ def test_seeds_models_and_tests_are_built_on_the_copy(shop: Bench) -> None:
 
 
 @needs_dbt
+@pytest.mark.long
 @pytest.mark.req("PX-22")
 def test_a_node_that_fails_is_named_and_what_depends_on_it_is_left_out(shop: Bench) -> None:
     shop.write("shop/models/other.sql", "{{ config(materialized='table') }} SELECT 1 AS a")

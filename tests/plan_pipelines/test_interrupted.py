@@ -10,6 +10,7 @@ from tests import warm
 from tests.plan_pipelines.works import Works, nightly, pipeline
 from tests.plan_road.project import plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP
+from tests.sampling import some
 
 BEFORE_INTENT = ["sql.copied", "sql.prepared", "pipeline.filled", "pipeline.taken", "road.checkpoint_made"]
 NOT_YET = ["road.intent_recorded"]
@@ -39,7 +40,7 @@ def require_done(works: Works) -> None:
     assert not list(works.root.rglob(".remit-*"))
 
 
-@pytest.mark.parametrize("point", BEFORE_INTENT)
+@pytest.mark.parametrize("point", some(BEFORE_INTENT, 2))
 def test_before_the_intent_nothing_has_happened(works: Works, tmp_path: Path, point: str) -> None:
     envelope = killed(works, tmp_path, Fault(point))
     assert works.tree() == works.before
@@ -49,7 +50,7 @@ def test_before_the_intent_nothing_has_happened(works: Works, tmp_path: Path, po
     require_done(works)
 
 
-@pytest.mark.parametrize("point", NOT_YET)
+@pytest.mark.parametrize("point", some(NOT_YET, 2))
 def test_what_was_prepared_dies_with_its_process_and_is_approved_again(
     works: Works, tmp_path: Path, point: str
 ) -> None:
@@ -62,7 +63,7 @@ def test_what_was_prepared_dies_with_its_process_and_is_approved_again(
     require_done(works)
 
 
-@pytest.mark.parametrize("point", DONE)
+@pytest.mark.parametrize("point", some(DONE, 2))
 def test_what_was_done_is_finished_without_running_anything_again(works: Works, tmp_path: Path, point: str) -> None:
     killed(works, tmp_path, Fault(point))
     works.write("etl/report.py", "raise SystemExit\n")  # nobody looks at it any more
@@ -74,7 +75,7 @@ def test_what_was_done_is_finished_without_running_anything_again(works: Works, 
     assert works.workspace.verify_ledger().holds
 
 
-@pytest.mark.parametrize("done", [1, 2, 3])
+@pytest.mark.parametrize("done", some([1, 2, 3], 1))
 def test_killed_between_its_files_none_of_them_stays(works: Works, tmp_path: Path, done: int) -> None:
     works.write("notes.txt")
     works.write("out/summary.json", "{}")

@@ -57,7 +57,7 @@ def recovered(store: Store) -> PlanOutcome:
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", BEFORE_INTENT)
+@pytest.mark.parametrize("point", some(BEFORE_INTENT, 2))
 def test_before_the_intent_nothing_has_happened(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     assert store.state() == "before"
@@ -67,7 +67,7 @@ def test_before_the_intent_nothing_has_happened(store: Store, tmp_path: Path, po
 
 
 @pytest.mark.req("PX-20", "PX-28")
-@pytest.mark.parametrize("point", some(BACK, 4))
+@pytest.mark.parametrize("point", some(BACK, 2))
 def test_what_was_not_committed_is_taken_back_with_its_files(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = recovered(store)
@@ -93,7 +93,7 @@ def test_a_repeat_takes_it_back_and_says_that_it_must_be_approved_again(
 
 
 @pytest.mark.req("PX-20", "PX-28", "PX-29")
-@pytest.mark.parametrize("point", some(FORWARD))
+@pytest.mark.parametrize("point", some(FORWARD, 2))
 def test_what_was_committed_is_finished_and_can_be_taken_back(store: Store, tmp_path: Path, point: str) -> None:
     envelope = killed(store, tmp_path, Fault(point))
     outcome = recovered(store)
@@ -148,7 +148,7 @@ def test_a_recovery_that_is_killed_itself_can_be_repeated(store: Store, tmp_path
 
 
 @pytest.mark.req("PX-19", "PX-28")
-@pytest.mark.parametrize("point", some([*ROLLED_BACK, *ROLLED_FORWARD], 4))
+@pytest.mark.parametrize("point", some([*ROLLED_BACK, *ROLLED_FORWARD], 2))
 def test_a_rollback_that_was_killed_ends_with_files_and_rows_that_agree(
     store: Store, tmp_path: Path, point: str
 ) -> None:

@@ -14,6 +14,7 @@ from tests.plan_road.project import plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP
 from tests.plan_sql.shop import Shop, sql
 from tests.plan_sql.test_changes import UPDATE
+from tests.sampling import some
 
 BEFORE_INTENT = ["sql.copied", "sql.prepared", "backup.copied", "road.checkpoint_made"]
 NOT_YET = ["road.intent_recorded"]
@@ -51,7 +52,7 @@ def require_done(shop: Shop) -> None:
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", BEFORE_INTENT)
+@pytest.mark.parametrize("point", some(BEFORE_INTENT, 2))
 def test_before_the_intent_nothing_has_happened(shop: Shop, tmp_path: Path, point: str) -> None:
     envelope = killed(shop, tmp_path, Fault(point))
     assert shop.tree() == shop.before
@@ -62,7 +63,7 @@ def test_before_the_intent_nothing_has_happened(shop: Shop, tmp_path: Path, poin
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", NOT_YET)
+@pytest.mark.parametrize("point", some(NOT_YET, 2))
 def test_what_was_prepared_dies_with_its_process_and_a_repeat_says_so(shop: Shop, tmp_path: Path, point: str) -> None:
     envelope = killed(shop, tmp_path, Fault(point))
     outcome = ran(shop.workspace.apply(envelope))
@@ -77,7 +78,7 @@ def test_what_was_prepared_dies_with_its_process_and_a_repeat_says_so(shop: Shop
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", NOT_YET)
+@pytest.mark.parametrize("point", some(NOT_YET, 2))
 def test_recovery_takes_back_what_had_not_begun(shop: Shop, tmp_path: Path, point: str) -> None:
     killed(shop, tmp_path, Fault(point))
     (report,) = shop.workspace.recover()
@@ -105,7 +106,7 @@ def test_killed_between_two_actions_on_one_database_all_of_it_is_taken_back(
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", DONE)
+@pytest.mark.parametrize("point", some(DONE, 3))
 def test_what_was_done_is_finished_without_what_was_prepared(shop: Shop, tmp_path: Path, point: str) -> None:
     envelope = killed(shop, tmp_path, Fault(point))
     (report,) = shop.workspace.recover()
