@@ -108,7 +108,8 @@ def test_a_token_that_is_over_still_hears_that_its_request_was_sent_and_no_other
     assert (again.error.code, again.sent) == (f"TOKEN_{over.upper()}", 1)
     assert "this action has ended before: 1 request was sent; do not ask for it anew" in str(again.reason)
     assert exit_code(again, refused=True) == 1
-    for told in (place.do(action, token=other), place.do(nothing)):
+    another = action.replace(b"#go", b"#no")  # under the id of the first
+    for told in (place.do(action, token=other), place.do(nothing), place.do(another)):
         assert told.error is not None
         assert (told.error.code, told.sent) == (f"TOKEN_{over.upper()}", 0)
         assert "this action" not in str(told.tree())
