@@ -23,7 +23,7 @@ REVOKED: Final = "the token was revoked"
 """How the reason of a question begins that is void because of that."""
 ASK_ANEW: Final = "Ask for the action anew, under another id."
 """To the agent. Good advice only as long as nothing of the action was sent."""
-_NOT_SENT: Final = "This request was not sent."
+REQUEST_NOT_SENT: Final = "This request was not sent."
 
 
 def require_other_than_agent(row: ApprovalRow, who: Person) -> None:
@@ -47,7 +47,7 @@ def came_to_nothing(approval_id: str, why: str | None) -> Refused:
     """Of a question that is void: its token was revoked; or what it was about is gone, and nobody said no."""
     where = f"question {approval_id}"
     if why is not None and why.startswith(REVOKED):
-        return Refused(Reason.REVOKED, why, where=where, next_step=_NOT_SENT)
+        return Refused(Reason.REVOKED, why, where=where, next_step=REQUEST_NOT_SENT)
     what = f"{NOT_SENT}: the question is void: {why or 'it came to nothing'}"
     return Refused(Reason.CANCELLED, what, where=where, next_step=ASK_ANEW)
 
@@ -62,7 +62,7 @@ def overdue(row: ApprovalRow) -> Refused:
 
 
 def unusable(approval_id: str, why: str) -> Refused:
-    return Refused(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=_NOT_SENT)
+    return Refused(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=REQUEST_NOT_SENT)
 
 
 def closed(row: ApprovalRow, since: str) -> Refused:
@@ -112,7 +112,7 @@ def _after(row: ApprovalRow) -> str:
 
 def _what_else(row: ApprovalRow) -> str:
     """This is about one request; others of its action may have been sent."""
-    return f"{_NOT_SENT} What else became of its action: remit ledger show --correlation {row.action_id}"
+    return f"{REQUEST_NOT_SENT} What else became of its action: remit ledger show --correlation {row.action_id}"
 
 
 def _second(time: str) -> str:

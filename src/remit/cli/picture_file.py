@@ -5,15 +5,14 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from remit.contracts.browser import Action
+from remit.durable import PRIVATE_FILE
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.store.claims import ClaimKey, Done, read_claim
 from remit.workspace import Workspace
-
-PRIVATE: Final = 0o600
 
 
 def require_room(path: Path, action: Action, workspace: Workspace) -> None:
@@ -43,7 +42,7 @@ def write_picture(path: Path, output: Mapping[str, Any]) -> None:
             Reason.EFFECT_FAILED, "the picture is not as it was taken", where=told["path"], next_step="Take a new one."
         )
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
     except FileExistsError:
         if not _holds(path, picture):
             raise _taken(path) from None

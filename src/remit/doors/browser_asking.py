@@ -1,17 +1,16 @@
 """Asking a person, and taking yes for an answer: exactly yes, and nothing else."""
 
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from remit.approval.approvals import Approvals, Question
-from remit.approval.refusals import ASK_ANEW, came_to_nothing
+from remit.approval.refusals import ASK_ANEW, REQUEST_NOT_SENT, came_to_nothing
 from remit.contracts.browser import Approval
 from remit.contracts.browser_errors import NOT_SENT, USER_DENIED
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import render_time
 
-_NOT_SENT: Final = "This request was not sent."
 OnWaiting = Callable[[Approval], None]
 
 
@@ -41,12 +40,14 @@ def _refuse(answer: Approval, question: Question) -> NoReturn:
     if answer.state == "DENIED":
         because = f": {answer.reason}" if answer.reason else "."
         said = f"{answer.decided_by} said no{because}"
-        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{_NOT_SENT} {said}")
+        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{REQUEST_NOT_SENT} {said}")
     if answer.state == "EXPIRED":
         if question.not_after is not None and answer.expires == render_time(question.not_after):
-            raise Refused(Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=_NOT_SENT)
+            raise Refused(
+                Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=REQUEST_NOT_SENT
+            )
         raise Refused(
-            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{_NOT_SENT} {ASK_ANEW}"
+            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{REQUEST_NOT_SENT} {ASK_ANEW}"
         )
     raise came_to_nothing(answer.approval_id, answer.reason)
 

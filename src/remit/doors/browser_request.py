@@ -228,11 +228,11 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
         )
 
     def fail(self, request: HeldRequest, problem: RemitError, begun: BegunRequest | None = None) -> RequestOutcome:
-        if begun is not None and self.held is not None and self.held.may_have_been_sent:
-            # Whatever went wrong after it was let go: that it was not sent would be a lie.
-            problem = problem if problem.reason is Reason.FATE_UNKNOWN else _unknown(begun, str(problem))
-        self.on_problem(problem)
         unknown = problem.reason is Reason.FATE_UNKNOWN
+        if begun is not None and not unknown and self.held is not None and self.held.may_have_been_sent:
+            # Whatever went wrong after it was let go: that it was not sent would be a lie.
+            problem, unknown = _unknown(begun, str(problem)), True
+        self.on_problem(problem)
         return RequestOutcome(
             request_id=request.request_id,
             action_id=request.action_id,
