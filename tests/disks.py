@@ -68,14 +68,18 @@ class Ballast:
 
     def leave_bytes(self, wanted: int) -> int:
         """Leave about so many bytes free, and say how many there are: whole blocks, and never more than wanted."""
+        most = 1 << 62
         with (self._folder / "bytes").open("ab") as stream:
             for _ in range(64):
-                free = free_bytes(self._folder)
-                if free <= wanted:
+                os.fsync(stream.fileno())  # what others freed counts from the next commit of the journal on
+                more = min(free_bytes(self._folder) - wanted, most)
+                if more <= 0:
                     break
                 held = os.fstat(stream.fileno()).st_blocks * 512
-                with contextlib.suppress(OSError):  # its own map of blocks may want one, too: the next round takes less
-                    os.posix_fallocate(stream.fileno(), held, max(free - wanted, 1))
+                try:
+                    os.posix_fallocate(stream.fileno(), held, more)
+                except OSError:  # its own map of blocks may want one, too, and a long run may be refused as a whole
+                    most = max(more // 2, 1)
         return free_bytes(self._folder)
 
     def leave_inodes(self, wanted: int) -> None:

@@ -97,7 +97,13 @@ def preview_elsewhere(
     reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
     wanted = Wanted(server, tuple(texts), reads_only, min(seconds, sum(_seconds(each, config) for each in actions)))
     servers.tell(0, len(actions))
-    ran = _tried(servers, wanted, in_earnest=in_earnest)
+    try:
+        ran = _tried(servers, wanted, in_earnest=in_earnest)
+    except EnvironmentFailed as problem:
+        if problem.reason is not Reason.DATABASE_BUSY:
+            raise
+        # Of two that wait for each other's locks, the server stops one: after the other it has its turn.
+        ran = _tried(servers, wanted, in_earnest=in_earnest)
     servers.tell(len(actions), len(actions))
     told = {one.number: one for one in ran.actions}
     acted = tuple(
