@@ -74,6 +74,15 @@ class Reason(StrEnum):
     ELEMENT_MISSING = "element_missing"
     PAGE_CHANGED = "page_changed"
     FATE_UNKNOWN = "fate_unknown"
+    # a goal and the simulation that reaches it
+    GOAL_CONFLICT = "goal_conflict"
+    SIMULATION_UNKNOWN = "simulation_unknown"
+    SIMULATION_INACTIVE = "simulation_inactive"
+    CONFIRMATION_MISSING = "confirmation_missing"
+    ACCESS_DENIED = "access_denied"
+    ACCESS_NEEDS_APPROVAL = "access_needs_approval"
+    ROLLBACK_MISSING = "rollback_missing"
+    REPLAY_FAILED = "replay_failed"
     # the way back
     BACKUP_DAMAGED = "backup_damaged"
     BACKUP_MISSING = "backup_missing"
@@ -145,6 +154,14 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.ELEMENT_MISSING: "the page has no such element, or more than one, or another one covers it",
     Reason.PAGE_CHANGED: "the browser is at another page than the action names, or that page is not as it was",
     Reason.FATE_UNKNOWN: "a request was sent, and whether the server acted on it is not known; it is not sent again",
+    Reason.GOAL_CONFLICT: "the correlation id is another goal's, or the dispatch is not the one that was decided",
+    Reason.SIMULATION_UNKNOWN: "the catalogue has no such simulation",
+    Reason.SIMULATION_INACTIVE: "the simulation is not ACTIVE for this tenant, or was changed since it was promoted",
+    Reason.CONFIRMATION_MISSING: "the simulation needs a person's explicit yes, and there is none for this step",
+    Reason.ACCESS_DENIED: "no policy lets this user do that, or a policy forbids it, or none could be asked",
+    Reason.ACCESS_NEEDS_APPROVAL: "a policy lets this user do that only with the approval of somebody else",
+    Reason.ROLLBACK_MISSING: "the simulation changes something, and names none that would take it back",
+    Reason.REPLAY_FAILED: "a decision cannot be made again from what was kept of it, or comes out differently",
     Reason.BACKUP_DAMAGED: "a backup is not what was kept, so nothing was restored",
     Reason.BACKUP_MISSING: "a backup is gone, so nothing was restored",
     Reason.DRIFTED: "a file was changed since the plan ran",

@@ -89,6 +89,10 @@ FAULT_POINTS: Final = frozenset(
         "browser.answered",
         "browser.released",
         "browser.ended",
+        "goal.documents_kept",
+        "goal.decided",
+        "simulation.dispatched",
+        "simulation.ran",
     }
 )
 

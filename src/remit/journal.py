@@ -39,6 +39,10 @@ _RECORDS: Final = """SELECT seq, payload FROM ledger_entries
 _given_up: Final[set[str]] = set()
 
 
+Also = Event | Callable[[Batch], object]
+"""What else belongs with a record: an entry, or rows that are written with entries of their own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """What ties every record of one request together."""
@@ -162,12 +166,12 @@ class Journal:
         """It stays claimed and undecided. Without this, it would look like work in progress until this process ends."""
         _given_up.add(won.token)
 
-    def record_refusal(self, problem: Refused, also: Sequence[Event] = ()) -> None:
+    def record_refusal(self, problem: Refused, also: Sequence[Also] = ()) -> None:
         event = self._event("refused", problem.as_json())
-        self._ledger.transact(lambda batch: [batch.append(each) for each in (event, *also)])
+        self._ledger.transact(lambda batch: _append_all(batch, (event, *also)))
         self._log("request refused", reason=problem.reason.value)
 
-    def record_outcome(self, won: Won, stored: str, shown: Mapping[str, Any], also: Sequence[Event] = ()) -> None:
+    def record_outcome(self, won: Won, stored: str, shown: Mapping[str, Any], also: Sequence[Also] = ()) -> None:
         """The outcome, the end of the claim, and what else belongs with them, in one transaction."""
         # Masked here, exact in the claim; the digest ties the two.
         digests = {"outcome_digest": digest_bytes(stored.encode()), "request_digest": self._trace.request_digest}
@@ -176,8 +180,7 @@ class Journal:
         def work(batch: Batch) -> None:
             entry = batch.append(event)
             finish_claim(batch.store, won, stored, entry.created_at, entry.seq)
-            for each in also:
-                batch.append(each)
+            _append_all(batch, also)
 
         self._ledger.transact(work)
         self._log("outcome recorded")
@@ -288,6 +291,14 @@ class Journal:
         trace = self._trace
         ids = {"correlation_id": trace.correlation_id, "task_id": trace.task_id, "capability_id": trace.capability_id}
         _LOG.info(message, extra={**ids, **fields})
+
+
+def _append_all(batch: Batch, also: Sequence[Also]) -> None:
+    for each in also:
+        if isinstance(each, Event):
+            batch.append(each)
+        else:
+            each(batch)
 
 
 @contextmanager

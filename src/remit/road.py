@@ -30,9 +30,8 @@ from typing import Any, Final, Generic, TypeVar
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.ids import Clock
-from remit.journal import Entered, Journal, Stored, Trace
+from remit.journal import Also, Entered, Journal, Stored, Trace
 from remit.ledger.append import Batch, Ledger
-from remit.ledger.entry import Event
 from remit.policy.decision import Decision
 
 Request = TypeVar("Request")
@@ -174,8 +173,8 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
         """A stored outcome, its signature verified."""
 
-    def also_record(self, request: Request, outcome: Outcome) -> Sequence[Event]:  # noqa: ARG002 - for doors that do
-        """Entries of the door's own, masked, in the transaction of this outcome or refusal."""
+    def also_record(self, request: Request, outcome: Outcome) -> Sequence[Also]:  # noqa: ARG002 - for doors that do
+        """Entries and rows of the door's own, masked, in the transaction of this outcome or refusal."""
         return ()
 
 

@@ -65,6 +65,7 @@ class Tasks:
         self.registry = Registry([no_effect_capability.CAPABILITY, *file_capabilities.CAPABILITIES])
         self.kernel = Kernel(keys.kernel, keys.keyring, lambda name: self._executor(name) or UNKNOWN_EXECUTOR, clock)
         self._confined = config.sandbox == "required"
+        self._seconds = float(config.timeouts.file_operation)
         self._rules = TaskRules(functools.cache(bases), state.snapshots, config.limits.max_file_bytes, self._confined)
         self._state = state
         self._ledger = ledger
@@ -99,10 +100,11 @@ class Tasks:
         on_stored: Callable[[], None] = lambda: None,
         on_progress: Callable[[int, int], None] | None = None,
         correlation_id: str | None = None,
+        seconds: float | None = None,
     ) -> ExecutionResult:
         if not self._recovered:
             self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
-        door = self.door(on_progress, correlation_id)
+        door = self.door(on_progress, correlation_id, None if seconds is None else min(seconds, self._seconds))
         outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
@@ -210,7 +212,10 @@ class Tasks:
         return executor_of(self.registry, capability_id, confined=self._confined)
 
     def door(
-        self, on_progress: Callable[[int, int], None] | None = None, correlation_id: str | None = None
+        self,
+        on_progress: Callable[[int, int], None] | None = None,
+        correlation_id: str | None = None,
+        seconds: float | None = None,
     ) -> TaskDoor:
         return TaskDoor(
             self._keys.keyring,
@@ -220,6 +225,7 @@ class Tasks:
             self._sandbox,
             on_progress=on_progress,
             correlation_id=correlation_id,
+            seconds=seconds,
         )
 
     def _sandbox(self) -> SandboxHost:

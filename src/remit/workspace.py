@@ -41,9 +41,11 @@ if TYPE_CHECKING:
     from remit.doors.hooks import TakenBack
     from remit.doors.plan_preview import PlanPreview
     from remit.effects.registry import Registry
+    from remit.goals import Goals
     from remit.kernel.kernel import Kernel
     from remit.ledger.findings import Progress, Verdict
     from remit.plans import Plans, Pruned
+    from remit.promotion import Promotion
     from remit.recovery import Recovered
     from remit.road import Preview
     from remit.sandbox.fleet import Fleet
@@ -180,6 +182,33 @@ class Workspace:
             self.state, config, lambda: self.tokens, lambda: self.approvals, lambda: self.ledger, self.clock
         )
 
+    @cached_property
+    def goals(self) -> Goals:
+        """What users want done, in their words: found in the catalogue, decided, confirmed, and dispatched once."""
+        from remit.goal_browser import BrowserHand
+        from remit.goal_hands import GoalHands
+        from remit.goal_rules import WorkspaceRules
+        from remit.goals import Goals
+
+        config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
+        rules = WorkspaceRules(self.root, config, lambda: self.ledger, self._current_keyring)
+        browser = BrowserHand(lambda: self.browsing, lambda: self.tokens, lambda: self.ledger, self.state.hosts)
+        hands = GoalHands(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
+        return Goals(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock)
+
+    @cached_property
+    def promotion(self) -> Promotion:
+        """Which simulations each tenant has, and a person's way to promote and retire them."""
+        from remit.agent.catalogue import load_definitions
+        from remit.promotion import Promotion
+
+        config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
+        return Promotion(
+            lambda: load_definitions((self.root / config().root).resolve(), config()),
+            lambda: config().tenants,
+            lambda: self.ledger,
+        )
+
     def _bases(self) -> tuple[str, ...]:
         """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
         try:
@@ -232,7 +261,7 @@ class Workspace:
     def recover(self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()) -> list[Recovered[Any]]:
         """Finish or clear away what processes that died had begun, and record each outcome.
 
-        Tasks, plans, rollbacks, browser actions and the requests that were held for them, in this order.
+        Tasks, plans, rollbacks, browser actions with the requests that were held for them, and goals, in this order.
         What is left in progress by a living process is not touched and not listed. `presumed_dead` names tasks of
         processes that cannot be seen from here and that the caller knows to be dead; `abandoned`, tasks that cannot be
         settled and shall be closed as they are. A plan is named by its envelope's id, a rollback by its order's.
@@ -243,6 +272,7 @@ class Workspace:
             *self.plans.recover(**named),
             *self.plans.recover_rollbacks(**named),
             *self.browsing.recover(**named),
+            *self.goals.recover(**named),
         ]
 
     def browse(

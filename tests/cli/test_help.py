@@ -11,6 +11,7 @@ from remit.cli import COMMANDS, main
 from tests.cli.conftest import Remit
 
 HEAVY = (
+    "cedarpy",
     "sqlalchemy",
     "fastapi",
     "mcp",

@@ -6,6 +6,7 @@ from typing import Any
 from remit.contracts.base import Contract, OneOf
 from remit.contracts.schemas import CONTRACTS, load_contract
 from tests.contracts import plan_examples as plans
+from tests.contracts.catalogue_examples import CATALOGUES
 from tests.contracts.door_examples import BROWSER, GOALS
 from tests.contracts.values import DIGEST, KEY_ID, LATER, OTHER_UUID4, SIGNATURE, TIME, UUID4, UUID7
 
@@ -406,7 +407,7 @@ _LEDGER = {
 
 EXAMPLES = [
     Example(label, label.partition("/")[0], document)
-    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **_OUTCOMES, **BROWSER, **GOALS, **_LEDGER}.items()
+    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **_OUTCOMES, **BROWSER, **CATALOGUES, **GOALS, **_LEDGER}.items()
 ]
 
 BY_LABEL = {example.label: example for example in EXAMPLES}

@@ -178,4 +178,5 @@ FULL_CONFIG: dict[str, Any] = {
         "metrics_port": 9464,
     },
     "tenants": {"acme": {"users": ["ada"], "description": "The first customer"}},
+    "goals": {"catalogue": ["simulations.yaml"]},
 }

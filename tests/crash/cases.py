@@ -69,6 +69,8 @@ _BY_OTHERS: Final = (
     "elsewhere.",
     "pipeline.",
     "browser.",
+    "goal.",
+    "simulation.",
 )
 EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(_BY_OTHERS))
 COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
@@ -85,7 +87,7 @@ COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
         "road.outcome_recorded",
     }
 )
-"""Killed by the tests of the road, of making a workspace, of the effects, of snapshots, of plans and of the browser."""
+"""Killed by the tests of the road, of making a workspace, of effects, snapshots, plans, the browser and goals."""
 
 TABLES: Final = (APPEND_POINTS, ANCHOR_POINTS, MIGRATION_POINTS, CLAIM_POINTS, KEY_POINTS, ROTATION_POINTS)
 

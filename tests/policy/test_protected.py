@@ -3,8 +3,9 @@
 import pytest
 
 from remit.contracts.config import Protected
-from remit.policy.protected import group_of, is_forbidden, is_own_folder
-from tests.policy.plans import config
+from remit.policy.plan import needed_approvals
+from remit.policy.protected import group_of, is_forbidden, is_own_folder, protecting_group
+from tests.policy.plans import config, modify, plan
 
 BUILT_IN = Protected()
 
@@ -77,6 +78,19 @@ def test_the_globs_of_a_configuration(glob: str, inside: list[str], outside: lis
 def test_a_configuration_adds_to_the_built_in_groups() -> None:
     protected = config(protected={"critical": ["x"]}).protected
     assert group_of(".env", protected) == group_of("x", protected) == "critical"
+
+
+@pytest.mark.req("PX-06")
+def test_the_files_of_the_catalogue_are_protected_by_their_own_paths() -> None:
+    with_catalogue = config(goals={"catalogue": ["./goals/refunds.yaml"]})
+    protected = ["goals/refunds.yaml", "goals//refunds.yaml", "Goals/REFUNDS.yaml"]
+    assert [protecting_group(path, with_catalogue) for path in protected] == ["agent_system"] * 3
+    assert protecting_group(".env", with_catalogue) == "critical"
+    assert protecting_group("sub/goals/refunds.yaml", with_catalogue) is None
+    assert protecting_group("goals/refunds.yaml", config()) is None
+    edit = plan(modify("a", "goals/refunds.yaml"))
+    assert needed_approvals(edit, with_catalogue).protected == ("goals/refunds.yaml",)
+    assert needed_approvals(edit, config()).protected == ()
 
 
 @pytest.mark.req("PX-32")

@@ -42,6 +42,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens for the browser."),
     "approvals": ("remit.cli.approvals:approvals", "Answer the questions that the browser's held requests wait for."),
     "browse": ("remit.cli.browse:browse", "Do one thing in the browser, under a capability token."),
+    "catalogue": (
+        "remit.cli.catalogue:catalogue",
+        "Check, promote and retire simulations: what users can have done by asking for it.",
+    ),
     "recover": ("remit.cli.recover:recover", "Finish or clear away what a crash left, and record what came of it."),
     "ledger": ("remit.cli.ledger:ledger", "Verify, show, rebuild and export the record."),
     "keys": ("remit.cli.keys:keys", "List, export, rotate and revoke keys."),

@@ -36,6 +36,7 @@ CONTRACTS: Final[Mapping[str, str]] = {
     "action-output": "browser_output:ActionOutput",
     "audit-record": "browser:AuditRecord",
     "executor-error": "browser_errors:EXECUTOR_ERROR",
+    "catalogue-file": "simulation:CatalogueFile",
     "finder-packet": "packets:FINDER_PACKET",
     "agent-goal-request": "goal:AgentGoalRequest",
     "agent-execution-plan": "goal:AgentExecutionPlan",

@@ -224,6 +224,15 @@ class Tenant(Contract):
     description: ShortText = Field(default="", description="Who this is.")
 
 
+class Goals(Contract):
+    """What the goal door can do, for whoever it lets in."""
+
+    catalogue: Annotated[tuple[RelativePath, ...], Field(strict=False, max_length=100)] = Field(
+        default=(),
+        description="Files of simulations, below the root. None given: the goal door can do nothing.",
+    )
+
+
 class SystemConfig(Contract):
     """The settings of a workspace, `remit.yaml`.
 
@@ -262,3 +271,4 @@ class SystemConfig(Contract):
     tenants: Annotated[dict[Identifier, Tenant], Field(max_length=1_000)] = Field(
         default_factory=dict, description="Tenants of the goal door, by id."
     )
+    goals: Goals = Field(default=Goals(), description="What the goal door can do.")

@@ -28,7 +28,7 @@ from remit.effects.plan_files import mismatch, missing, require_ordinary, too_la
 from remit.effects.plan_steps import State
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.policy.pipelines import database_files
-from remit.policy.protected import group_of, is_forbidden
+from remit.policy.protected import is_forbidden, protecting_group
 
 MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
@@ -155,7 +155,7 @@ class Scratch:
         """What needs an approval by its own name is not copied with the folder that it lies in."""
         if why := is_forbidden(path, self._config):
             return why
-        return "it is protected, and only its folder is named" if group_of(path, self._config.protected) else ""
+        return "it is protected, and only its folder is named" if protecting_group(path, self._config) else ""
 
     def _copy(self, place: Located, *, writes: bool = False) -> State:
         with opened(place.base, place.parents, where=place.below) as folder:

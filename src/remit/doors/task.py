@@ -102,6 +102,8 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
     on_progress: Callable[[int, int], None] | None = None
     correlation_id: str | None = None
     """What the task belongs to, if that is more than itself."""
+    seconds: float | None = None
+    """Less time than every task has, if whoever asks for it wants that."""
     name: str = field(default="task", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
@@ -269,6 +271,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
             notes=notes,
             network=capability.network,
             restores=capability.restores is not None,
+            seconds=self.seconds,
         )
 
     def _call(

@@ -5,7 +5,7 @@ transaction, and verification compares them row by row.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from remit.canonical import canonical_bytes
@@ -89,10 +89,15 @@ TABLE_OF_KIND: Final = {kind: table for table, kind in KIND_OF.items()}
 _FIELDS: Final = {TABLE_OF[kind]: tuple(sorted(kind.__dataclass_fields__)) for kind in TABLE_OF}
 
 
+def row_values(row: AgentRow) -> dict[str, str | None]:
+    """Not `asdict`: that copies each text with care, and rows are read and written several times for each goal."""
+    return {name: getattr(row, name) for name in row.__dataclass_fields__}
+
+
 def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
     """Write a row and its chain entry together. A second dispatch of the same step is refused by the database."""
     table = TABLE_OF[type(row)]
-    values = asdict(row)
+    values = row_values(row)
     _require_words(table, values)
     entry = batch.append_for_row(
         Event(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id"))

@@ -17,7 +17,8 @@ from remit.store.connection import Connection
 TRANSITIONS: Final[dict[str, frozenset[str]]] = {
     "": frozenset({"PLANNED", "CLARIFIED", "REFUSED", "ESCALATED"}),
     "PLANNED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED"}),
-    "CONFIRMATION_REQUESTED": frozenset({"CONFIRMED", "REFUSED"}),
+    # Itself too: an answer that was neither a clear yes nor a clear no, and the question once more.
+    "CONFIRMATION_REQUESTED": frozenset({"CONFIRMATION_REQUESTED", "CONFIRMED", "REFUSED"}),
     "CONFIRMED": frozenset({"ACCESS_ALLOWED", "APPROVAL_REQUESTED", "REFUSED"}),
     "APPROVAL_REQUESTED": frozenset({"ACCESS_ALLOWED", "REFUSED"}),
     "ACCESS_ALLOWED": frozenset({"DISPATCHED", "REFUSED"}),

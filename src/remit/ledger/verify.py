@@ -11,6 +11,7 @@ from remit.ledger.agent_rows import KIND_OF, AgentRowsCheck
 from remit.ledger.browser_rows import BrowserRowsCheck
 from remit.ledger.chain import ChainWalk, Link, Suspects
 from remit.ledger.claims_check import ClaimsCheck
+from remit.ledger.documents import changed_documents
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Fault, Progress, Verdict
 from remit.ledger.guards import foreign_triggers, missing_guards
@@ -127,6 +128,8 @@ def _verify_chain(
         claims.pass_entry(entry)
         browser.pass_entry(entry)
     heads.finish(walk.length)
+    for ref in changed_documents(connection, tenant_id):
+        verdict.report(Fault.ROW_EDITED, tenant_id, None, f"agent_documents holds another text under {ref}")
     rows.finish()
     claims.finish()
     browser.finish()

@@ -25,7 +25,7 @@ from remit.policy.decision import Decision, Denial
 from remit.policy.findings import Needed, uncovered
 from remit.policy.graph import order_actions
 from remit.policy.pipelines import is_reversible, wrong_pipelines
-from remit.policy.protected import group_of, is_forbidden
+from remit.policy.protected import is_forbidden, protecting_group
 
 MAX_PLAN_PATH_BYTES: Final = 256 << 10
 """All paths together, each time one is named: they stand in the ledger's entry of the plan."""
@@ -63,7 +63,7 @@ def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
     read = (plain_spelling(path) for _, path in _rule_paths(plan, config))
     named = dict.fromkeys(itertools.chain(changed, read))
     return Needed(
-        protected=tuple(path for path in named if group_of(path, config.protected)),
+        protected=tuple(path for path in named if protecting_group(path, config)),
         irreversible=tuple(
             action.action_id
             for action in plan.action_plan

@@ -43,6 +43,17 @@ def _group_of(
     return None
 
 
+def protecting_group(path: str, config: SystemConfig) -> Group | None:
+    """The same for a workspace: the files that its goal door acts by are protected too, each by its own path.
+
+    Those of the catalogue: changed ones are drafts until somebody promotes them, but what they say is shown to users.
+    """
+    group = group_of(path, config.protected)
+    if group is None and _folded(path) in map(_folded, config.goals.catalogue):
+        return "agent_system"
+    return group
+
+
 def is_forbidden(path: str, config: SystemConfig) -> str:
     """Why no approval helps for this path, relative to the root; or an empty text."""
     components = _folded(path)

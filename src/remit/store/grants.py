@@ -20,6 +20,7 @@ _PRIVILEGES: Final = {
         "browser_tokens",
         "browser_token_revocations",
         "browser_token_uses",
+        "agent_documents",
     ),
     "SELECT, INSERT, UPDATE": ("claims", "approvals"),
     "SELECT, INSERT, UPDATE, DELETE": ("agent_execution_current",),

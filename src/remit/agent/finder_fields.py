@@ -1,0 +1,221 @@
+"""Values in what a user said: given as `field=value`, standing in a place of the phrase, or plain to see. Pure.
+
+Nothing is guessed: where two values could be meant, or one by two fields, the field stays open and is asked for.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from pydantic import JsonValue
+
+from remit.agent.fields import read_text
+from remit.agent.finder_phrases import ReadyPhrase
+from remit.agent.finder_words import Reading, Token, fold, is_letter, is_without_spaces, read, tokens
+from remit.contracts.simulation import ChoiceField, FieldSpec, Simulation
+
+_PAIR: Final = re.compile(
+    r"(?:(?<=[ ,;])|^)(?P<name>[a-z][a-z0-9_]{0,39})=(?:\"(?P<quoted>[^\"]*)\"|(?P<bare>[^ \"]+))"
+)
+_QUOTED: Final = re.compile(r"\"([^\"]+)\"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」")
+# From the plainest to what nearly every word could be.
+_ORDER: Final = ("email", "date", "amount", "path", "choice", "integer", "identifier", "text")
+# A number may be either.
+_FAMILY: Final = {"integer": "number", "identifier": "number"}
+_EXTENSION: Final = re.compile(r".*[A-Za-z].*\.[A-Za-z0-9]{1,5}")
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Values by field; fields that were given and cannot be read (`unclear`); and what is left of the text."""
+
+    values: dict[str, JsonValue] = field(default_factory=dict)
+    unclear: set[str] = field(default_factory=set)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def give(self, simulation: Simulation, name: str, text: str) -> None:
+        """A value that was plainly meant for this field. A second one that differs makes it unclear."""
+        value = read_text(simulation.fields[name], text)
+        if value is None or self.values.get(name, value) != value:
+            self.values.pop(name, None)
+            self.unclear.add(name)
+        elif name not in self.unclear:
+            self.values[name] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    name: str
+    text: str
+    start: int
+    end: int
+
+
+def pairs_in(reading: Reading) -> tuple[Pair, ...]:
+    found = []
+    for match in _PAIR.finditer(reading.text):
+        text = match["quoted"] if match["quoted"] is not None else match["bare"].rstrip(",;.")
+        found.append(Pair(match["name"], text, match.start(), match.end()))
+    return tuple(found)
+
+
+def take_pairs(simulation: Simulation, reading: Reading, pairs: Iterable[Pair]) -> tuple[Gathered, Reading]:
+    """Those whose name is a field of the simulation, and the text without them."""
+    gathered = Gathered()
+    meant = [pair for pair in pairs if pair.name in simulation.fields]
+    for pair in meant:
+        gathered.give(simulation, pair.name, pair.text)
+    return gathered, without(reading, ((pair.start, pair.end) for pair in meant)) if meant else reading
+
+
+def take_places(simulation: Simulation, phrase: ReadyPhrase, reading: Reading, gathered: Gathered) -> bool:
+    """If the text is exactly the phrase, the values in its places."""
+    if not all(chunk in reading.folded for chunk in phrase.chunks):
+        return False
+    found = phrase.exact.fullmatch(reading.folded)
+    if found is None:
+        return False
+    for number, name in enumerate(phrase.slots, start=1):
+        start, end = found.span(number)
+        gathered.give(simulation, name, reading.text[reading.origin[start] : reading.origin[end]].strip())
+    return True
+
+
+def take_plain(simulation: Simulation, before: Mapping[str, str], reading: Reading, gathered: Gathered) -> Reading:
+    """What is plain to see: a value right after the word that stands before its place, or the only one of its kind."""
+    listed = tokens(reading)
+    for kind in _ORDER:
+        named = [
+            name for name in simulation.field_order if simulation.fields[name].type == kind and _is_open(name, gathered)
+        ]
+        for name in named:
+            _take(simulation, name, before.get(name, ""), reading, listed, gathered)
+    return without(reading, gathered.spans)
+
+
+def only_value(spec: FieldSpec, text: str) -> JsonValue:
+    """The one value of this type in an answer; None if there is none, or more."""
+    reading = read(text)
+    values = [value for _, _, value in _plain_values(spec, reading, tokens(reading))]
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
+def without(reading: Reading, spans: Iterable[tuple[int, int]]) -> Reading:
+    text = list(reading.text)
+    for start, end in spans:
+        text[start:end] = " " * (end - start)
+    return read("".join(text))
+
+
+def _is_open(name: str, gathered: Gathered) -> bool:
+    return name not in gathered.values and name not in gathered.unclear
+
+
+def _take(
+    simulation: Simulation,
+    name: str,
+    word_before: str,
+    reading: Reading,
+    listed: tuple[Token, ...],
+    gathered: Gathered,
+) -> None:
+    spec = simulation.fields[name]
+    found = [
+        (start, end, value)
+        for start, end, value in _plain_values(spec, reading, listed)
+        if not any(start < taken_end and taken_start < end for taken_start, taken_end in gathered.spans)
+    ]
+    after = [each for each in found if word_before and _word_before(reading, each[0]) == word_before]
+    chosen = after if len(after) == 1 else found
+    if len(chosen) != 1 or (chosen is found and _is_contested(simulation, name, gathered)):
+        return
+    start, end, value = chosen[0]
+    gathered.values[name] = value
+    gathered.spans.append((start, end))
+
+
+def _is_contested(simulation: Simulation, name: str, gathered: Gathered) -> bool:
+    """Whether another open field could mean the same value."""
+    family = _family(simulation.fields[name])
+    return any(
+        other != name and _family(spec) == family and _is_open(other, gathered)
+        for other, spec in simulation.fields.items()
+    )
+
+
+def _family(spec: FieldSpec) -> str:
+    return _FAMILY.get(spec.type, spec.type)
+
+
+def _word_before(reading: Reading, place: int) -> str:
+    ahead = reading.text[:place].rstrip(" .,:;\"'“„«(")
+    start = len(ahead)
+    while start > 0 and ahead[start - 1] != " " and not is_without_spaces(ahead[start - 1]):
+        start -= 1
+    return fold(ahead[start:]) if start < len(ahead) else ""
+
+
+def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[Token, ...]) -> list[tuple[int, int, JsonValue]]:
+    if spec.type == "text":
+        return _values(spec, ((match.start(), match.end(), _inside(match)) for match in _QUOTED.finditer(reading.text)))
+    if isinstance(spec, ChoiceField):
+        return _choices(spec, reading)
+    if spec.type == "amount":
+        both = [Token(one.start, two.end, f"{one.text} {two.text}") for one, two in pairwise(listed)]
+        found = _values(spec, ((token.start, token.end, token.text) for token in (*listed, *both)))
+        return _apart(found)
+    fitting = (token for token in listed if _looks_like(spec, token.text))
+    return _values(spec, ((token.start, token.end, token.text) for token in fitting))
+
+
+def _apart(found: list[tuple[int, int, JsonValue]]) -> list[tuple[int, int, JsonValue]]:
+    """`EUR 5 EUR` could be read in two ways, and then neither counts."""
+    overlapping = any(one is not two and one[0] < two[1] and two[0] < one[1] for one in found for two in found)
+    return [] if overlapping else found
+
+
+def _values(spec: FieldSpec, texts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, JsonValue]]:
+    read_ones = ((start, end, read_text(spec, text)) for start, end, text in texts)
+    return [(start, end, value) for start, end, value in read_ones if value is not None]
+
+
+def _inside(match: re.Match[str]) -> str:
+    return next(group for group in match.groups() if group is not None)
+
+
+def _looks_like(spec: FieldSpec, text: str) -> bool:
+    """A plain word is no identifier, and a number no path, unless it stands where one belongs."""
+    if spec.type == "identifier":
+        return any(char in "0123456789" for char in text)
+    if spec.type == "path":
+        return "/" in text or _EXTENSION.fullmatch(text) is not None
+    return True
+
+
+def _choices(spec: ChoiceField, reading: Reading) -> list[tuple[int, int, JsonValue]]:
+    found: list[tuple[int, int, JsonValue]] = []
+    for choice in spec.choices:
+        wanted = read(choice).folded
+        start = reading.folded.find(wanted)
+        while start >= 0:
+            end = start + len(wanted)
+            if _is_edge(reading.folded, start - 1, wanted[0]) and _is_edge(reading.folded, end, wanted[-1]):
+                found.append((reading.origin[start], reading.origin[end], choice))
+            start = reading.folded.find(wanted, end)
+    # `next day` holds `day`: the longer one is meant.
+    return [
+        one
+        for one in found
+        if not any(
+            two is not one and two[0] <= one[0] and one[1] <= two[1] and two[1] - two[0] > one[1] - one[0]
+            for two in found
+        )
+    ]
+
+
+def _is_edge(folded: str, place: int, beside: str) -> bool:
+    if not 0 <= place < len(folded) or is_without_spaces(beside):
+        return True
+    return not (is_letter(folded[place]) or folded[place] in "0123456789")

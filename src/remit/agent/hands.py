@@ -1,0 +1,34 @@
+"""What the SimulationExecutor needs of the doors below the goal: to make ready, to run, and to know what was begun.
+
+The agent core never signs a lease, an envelope or a token: whoever implements this asks the authority for them, after
+the gates. It is handed in, so nothing in `agent/` can reach a door by any other way.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from remit.agent.binding import BoundAction
+from remit.contracts.dispatch import DispatchEnvelope
+from remit.contracts.simulation import Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a bound action came to its end, in its own door's words."""
+
+    succeeded: bool
+    payload: Mapping[str, Any]
+    audit_refs: tuple[str, ...]
+    timed_out: bool = False
+
+
+class Hands(Protocol):
+    def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
+        """Everything that running it needs, as JSON: so exact that running it twice does it once. Does nothing yet."""
+
+    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+        """Whether its door has recorded an intent, an outcome or a refusal of it."""
+
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        """Do it, or go on with it, or give back what came of it before."""

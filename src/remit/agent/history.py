@@ -1,0 +1,84 @@
+"""What the ledger says of one goal so far: its events, the last of them covered by a signature."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from remit.agent.decisions import DecisionRecord
+from remit.authority.signing import Keyring
+from remit.errors import EnvironmentFailed, Reason
+from remit.ledger.agent_reading import Recorded, count_answers, first_entry, step_events
+from remit.ledger.agent_rows import row_values
+from remit.ledger.covered import require_covered
+from remit.ledger.documents import load_document
+from remit.store.connection import Connection
+
+APPROVAL: Final = "agent.approval"
+"""A person's answer to a goal that needs the approval of somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    steps: tuple[Recorded, ...] = ()
+    answers: int = 0
+    approval: Literal["APPROVED", "DENIED"] | None = None
+
+    @property
+    def last(self) -> Recorded | None:
+        return self.steps[-1] if self.steps else None
+
+    @property
+    def event(self) -> str:
+        return self.steps[-1].row.event if self.steps else ""
+
+    def newest(self, event: str) -> Recorded | None:
+        return next((one for one in reversed(self.steps) if one.row.event == event), None)
+
+    @property
+    def decision_ref(self) -> str | None:
+        """Of the last decision: rows that only lead up to one carry none."""
+        hashes = (one.row.dispatch_decision_hash for one in reversed(self.steps))
+        return next((each for each in hashes if each), None)
+
+
+def read_history(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> History:
+    """The last event is held against its signed entry; those before it, by whoever replays or verifies."""
+    steps = tuple(step_events(connection, tenant_id, correlation_id))
+    if not steps:
+        return History()
+    require_recorded(connection, keyring, tenant_id, steps[-1])
+    answers = count_answers(connection, tenant_id, correlation_id)
+    return History(steps, answers, _approval(connection, keyring, tenant_id, correlation_id))
+
+
+def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionRecord:
+    return DecisionRecord.from_tree(load_document(connection, tenant_id, ref), source="a stored decision")
+
+
+def require_recorded(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, recorded: Recorded
+) -> None:
+    """The row is the one that its signed entry speaks of."""
+    entry = require_covered(connection, keyring, tenant_id, recorded.seq)
+    said: Any = json.loads(entry.payload) if entry.kind == "agent.step" else {}
+    if said != row_values(recorded.row):
+        raise EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            "a row about this goal is not the one that the ledger recorded; nothing was touched",
+            where=f"tenant {tenant_id}, entry {recorded.seq}",
+            next_step="Keep the database as it is and run `remit ledger verify`.",
+        )
+
+
+def _approval(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> Literal["APPROVED", "DENIED"] | None:
+    """The first answer counts."""
+    seq = first_entry(connection, tenant_id, correlation_id, APPROVAL)
+    if seq is None:
+        return None
+    entry = require_covered(connection, keyring, tenant_id, seq)
+    return "APPROVED" if json.loads(entry.payload).get("approved") is True else "DENIED"

@@ -1,0 +1,59 @@
+"""How a cycle ended, as its caller hears it. Made from the ledger alone, so it is the same whenever it is asked for."""
+
+from remit.agent.catalogue import CatalogueEntry
+from remit.agent.history import History, load_decision
+from remit.agent.sources import PastRules
+from remit.agent.words import confirmation_prompt, user_text
+from remit.contracts.dispatch import SimulationOutcome
+from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest
+from remit.contracts.packets import ClarifyPacket, RefusePacket, SimulationMatchPacket
+from remit.errors import Misuse, Reason
+from remit.store.connection import Connection
+
+
+def outcome_of(
+    connection: Connection,
+    past: PastRules,
+    goal: AgentGoalRequest,
+    history: History,
+    simulated: SimulationOutcome | None = None,
+) -> AgentExecutionOutcome:
+    last, ref = history.last, history.decision_ref
+    if last is None or ref is None:
+        raise Misuse(Reason.MISUSE, "there is no decision about this goal yet")
+    record = load_decision(connection, goal.tenant_id, ref)
+    refs = (record.confirmation_parse_proof_ref, record.access_decision_ref)
+    proofs = [one for one in refs if one is not None]
+    if simulated is not None:
+        proofs += [one for one in (*simulated.audit_refs, *simulated.proof_refs) if one not in proofs]
+    code = simulated.reason_code if simulated is not None else last.row.reason_code or record.reason_code
+    packet = goal.sim_finder_packet
+    if isinstance(packet, RefusePacket):
+        code = packet.reason_code  # the Finder's own, as it gave it
+    return AgentExecutionOutcome(
+        step_id=last.row.step_id if isinstance(packet, SimulationMatchPacket) else None,
+        simulation_outcome=simulated,
+        audit_event_id=last.row.event_id,
+        proof_refs=tuple(proofs),
+        dispatch_decision_hash=ref,
+        next_step=None,
+        reason_code=code,
+        user_visible_text=_text(connection, past, goal, history, code),
+    )
+
+
+def _text(connection: Connection, past: PastRules, goal: AgentGoalRequest, history: History, code: str) -> str:
+    packet = goal.sim_finder_packet
+    if isinstance(packet, ClarifyPacket):
+        return packet.question
+    if isinstance(packet, RefusePacket):
+        return user_text("FINDER_REFUSED")
+    if history.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
+        record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
+        catalogue = past.catalogue(connection, goal.tenant_id, record.catalog_snapshot_ref)
+        lexicon = past.lexicon(connection, goal.tenant_id, record.lexicon_ref)
+        entry: CatalogueEntry | None = catalogue.find(packet.candidates[0].simulation_id)
+        if entry is not None:
+            again = code == "CONFIRMATION_AMBIGUOUS"
+            return confirmation_prompt(entry, packet.fields, lexicon, goal.language_tag, again=again)
+    return user_text(code) or user_text("CONFIRMATION_MISSING")

@@ -1,0 +1,148 @@
+"""A decision made again, from what was kept of it. If it comes out differently, nothing may rest on it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.agent.decisions import DecisionRecord
+from remit.agent.gates import Answered, Evidence, GateVerdict, decide
+from remit.agent.history import History, load_decision, read_history, require_recorded
+from remit.agent.planner import build_envelope, build_step, idempotency_key
+from remit.agent.sources import PastRules
+from remit.authority.signing import Keyring
+from remit.contracts.packets import FINDER_PACKET
+from remit.errors import Reason, Refused, RemitError
+from remit.ledger.agent_reading import Recorded
+from remit.ledger.documents import load_document
+from remit.store.connection import Connection
+
+REPLAY_CODE: Final = "REPLAY_INVARIANT_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One decision of a goal: as it was recorded, and whether it comes out the same."""
+
+    event_id: str
+    at: str
+    event: str
+    reason_code: str
+    dispatched: bool
+    decision_ref: str
+    agrees: bool
+    why: str = ""
+
+
+def evidence_of(connection: Connection, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
+    """All that the decision was made from, each loaded by its name and checked against it."""
+    packet = FINDER_PACKET.from_tree(
+        load_document(connection, tenant_id, record.finder_packet_ref), source="a stored packet"
+    )
+    approval: Any = record.approval
+    return Evidence(
+        tenant_id=tenant_id,
+        user_id=record.user_id,
+        correlation_id=record.correlation_id,
+        language_tag=record.language_tag,
+        packet=packet,
+        catalogue=past.catalogue(connection, tenant_id, record.catalog_snapshot_ref),
+        policy=past.policy(connection, tenant_id, record.policy_snapshot_ref),
+        lexicon=past.lexicon(connection, tenant_id, record.lexicon_ref),
+        planned=record.planned,
+        answered=_answered(connection, tenant_id, record.confirmation_parse_proof_ref),
+        approval=approval,
+        final=record.final,
+    )
+
+
+def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> DecisionRecord:
+    """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
+    record = load_decision(connection, tenant_id, ref)
+    evidence = evidence_of(connection, past, tenant_id, record)
+    load_document(connection, tenant_id, record.goal_ref)
+    for kept in (record.plan_ref, record.artifact_fingerprint_bundle_ref, record.access_decision_ref):
+        if kept is not None:
+            load_document(connection, tenant_id, kept)
+    verdict = decide(evidence)
+    if difference := _difference(evidence, verdict, record):
+        raise Refused(
+            Reason.REPLAY_FAILED,
+            f"the decision does not come out as it was recorded: {difference}",
+            where=f"decision {ref}",
+            next_step="Keep the database as it is and run `remit ledger verify`.",
+        )
+    return record
+
+
+def replay_goal(
+    connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, correlation_id: str
+) -> Iterator[Replayed]:
+    """Every decision about this goal, in order. What cannot be replayed is told, with the reason."""
+    history: History = read_history(connection, keyring, tenant_id, correlation_id)
+    for recorded in history.steps:
+        if recorded.row.dispatch_decision_hash is not None:
+            yield _replayed(connection, keyring, past, tenant_id, recorded)
+
+
+def _replayed(
+    connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, recorded: Recorded
+) -> Replayed:
+    row, why = recorded.row, ""
+    ref = row.dispatch_decision_hash or ""
+    try:
+        require_recorded(connection, keyring, tenant_id, recorded)
+        record = replay_decision(connection, past, tenant_id, ref)
+        why = _row_differs(recorded, record)
+    except RemitError as problem:
+        why = str(problem)
+    dispatched = row.event in {"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED"}
+    code = row.reason_code or ""
+    return Replayed(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why)
+
+
+def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:
+    """The rows repeat the decision's refs, so that they can be looked for; they must say the same."""
+    names = (
+        "correlation_id",
+        "step_id",
+        "idempotency_key",
+        "finder_packet_ref",
+        "policy_snapshot_ref",
+        "catalog_snapshot_ref",
+        "artifact_fingerprint_bundle_ref",
+        "access_decision_ref",
+        "confirmation_parse_proof_ref",
+        "rollback_plan_ref",
+    )
+    other = [name for name in names if getattr(recorded.row, name) != getattr(record, name)]
+    return f"the row names another {', '.join(other)} than the decision" if other else ""
+
+
+def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord) -> str:
+    if (verdict.event, verdict.reason_code) != (record.event, record.reason_code):
+        return f"{verdict.event} ({verdict.reason_code}) instead of {record.event} ({record.reason_code})"
+    if verdict.entry is None:
+        return ""
+    step = build_step(evidence, verdict.entry)
+    if idempotency_key(evidence.correlation_id, step) != record.idempotency_key:
+        return "another idempotency key"
+    if step.rollback_plan_ref != record.rollback_plan_ref:
+        return "another rollback plan"
+    if verdict.dispatches:
+        proof = record.confirmation_parse_proof_ref if step.confirmation_required else None
+        bundle = record.artifact_fingerprint_bundle_ref or ""
+        if build_envelope(evidence, step, proof_ref=proof, artifacts_ref=bundle).digest() != record.envelope_ref:
+            return "another dispatch envelope"
+    return ""
+
+
+def _answered(connection: Connection, tenant_id: str, ref: str | None) -> Answered | None:
+    if ref is None:
+        return None
+    proof = load_document(connection, tenant_id, ref)
+    return Answered(str(proof["answer"]), str(proof["asked_at"]), str(proof["answered_at"]), int(proof["number"]))
+
+
+def earlier_answer(connection: Connection, tenant_id: str, ref: str | None) -> Answered | None:
+    """The answer that an earlier cycle of this goal was decided by."""
+    return _answered(connection, tenant_id, ref)

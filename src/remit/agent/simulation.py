@@ -1,0 +1,284 @@
+"""The SimulationExecutor: the only way from a decision to an effect. It believes nobody.
+
+Its door stands on the road. The dispatch must be the very envelope that a recorded decision made, and that decision
+must come out the same again from what was kept of it; then access and ACTIVE are asked for once more, as they are now.
+The claim, the intent and the step's DISPATCHED event are one transaction; so are the outcome, the end of the claim and
+the step's last event. What a crash cut short is taken up where the door below says it stands.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from remit.agent.binding import fill
+from remit.agent.decisions import DecisionRecord, RefusedAtLast, refused_at_last
+from remit.agent.gates import Evidence, decide
+from remit.agent.hands import Ended, Hands
+from remit.agent.history import History, read_history
+from remit.agent.planner import plan_id_of
+from remit.agent.recording import record_refused_at_last
+from remit.agent.replay import evidence_of, replay_decision
+from remit.agent.sources import LiveRules, PastRules
+from remit.agent.taking_back import UNDOES, record_taken_back, require_undoable
+from remit.authority.signing import Keyring
+from remit.canonical import canonical_bytes
+from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
+from remit.contracts.goal_codes import goal_code, reason_of
+from remit.errors import Misuse, Reason, Refused, RemitError
+from remit.faultpoints import reach
+from remit.ids import Clock, render_time, uuid7
+from remit.journal import Also, Trace
+from remit.ledger.agent_reading import standing_of
+from remit.ledger.agent_rows import StepRow
+from remit.ledger.append import Batch, Ledger
+from remit.ledger.projections import append_step
+from remit.policy.decision import Decision
+from remit.recovery import Recovered, recover
+from remit.road import Door, Note, Notes, Preview, Site, travel
+from remit.store.connection import Connection
+
+NAME = "simulation"
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What is asked for. `begun`: by somebody who died at it, so the gates were passed then."""
+
+    envelope: DispatchEnvelope
+    begun: bool = False
+    evidence: list[tuple[DecisionRecord, Evidence]] = field(default_factory=list, compare=False)
+    """What it was decided from, once that was found and the decision came out the same."""
+    refused: list[RefusedAtLast] = field(default_factory=list, compare=False)
+    """What the final gate found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A dispatch that a recorded decision stands behind, and what that was made from."""
+
+    dispatch: Dispatch
+    evidence: Evidence
+    row: StepRow
+    consent: str
+
+    @property
+    def envelope(self) -> DispatchEnvelope:
+        return self.dispatch.envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    envelope: DispatchEnvelope
+    prepared: Mapping[str, Any]
+    row: StepRow
+    seconds: float
+
+
+@dataclass(frozen=True)
+class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
+    ledger: Callable[[], Ledger]
+    keyring: Callable[[], Keyring]
+    live: LiveRules
+    past: PastRules
+    hands: Hands
+    clock: Clock
+    name: str = field(default=NAME, init=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> Dispatch:
+        return Dispatch(DispatchEnvelope.parse(raw[0], source="dispatch envelope"))
+
+    def trace(self, request: Dispatch) -> Trace:
+        envelope = request.envelope
+        return Trace(
+            envelope.tenant_id, envelope.correlation_id, self.name, envelope.idempotency_key, envelope.digest()
+        )
+
+    def verify_authority(self, request: Dispatch, now: datetime) -> Granted:
+        envelope = request.envelope
+        with self.ledger().store.glancing() as connection:
+            history = self._history(connection, envelope)
+            allowed = history.newest("ACCESS_ALLOWED")
+            ref = allowed.row.dispatch_decision_hash if allowed else None
+            if allowed is None or ref is None:
+                raise _not_decided(envelope, "no decision lets this step be dispatched")
+            record = replay_decision(connection, self.past, envelope.tenant_id, ref)
+            if record.envelope_ref != envelope.digest():
+                raise _not_decided(envelope, "this is not the dispatch that was decided")
+            evidence = evidence_of(connection, self.past, envelope.tenant_id, record)
+        request.evidence[:] = [(record, evidence)]
+        consent = (
+            f"confirmation {record.confirmation_parse_proof_ref}" if envelope.confirmation_proof_ref else "not needed"
+        )
+        return Granted(request, evidence, allowed.row, consent)
+
+    def decide(self, request: Dispatch) -> Decision:
+        """The final gate: as things are now, not as they were when the goal was decided."""
+        if request.begun:
+            return Decision(("it was decided when it was begun",), ())
+        envelope = request.envelope
+        ((record, then),) = request.evidence
+        rules = self.live(envelope.tenant_id)
+        now = replace(then, catalogue=rules.catalogue, policy=rules.policy, planned=_digest_in(then), final=True)
+        verdict = decide(now)
+        if not verdict.dispatches:
+            request.refused[:] = [refused_at_last(record, now, verdict, rules.documents, render_time(self.clock()))]
+            raise Refused(
+                reason_of(verdict.reason_code),
+                f"the final gate says {verdict.reason_code}" + (f": {verdict.why}" if verdict.why else ""),
+                where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
+                next_step="Ask again once that has changed, as a new goal.",
+            )
+        return Decision(("access and ACTIVE hold now", "the recorded decision comes out the same"), ())
+
+    def preview(self, granted: Granted) -> Preview:
+        envelope = granted.envelope
+        summary = f"simulation {envelope.simulation_id} for {envelope.user_id}"
+        return Preview(summary, envelope.digest())
+
+    def consent(self, granted: Granted, preview: Preview, now: datetime) -> str:
+        return granted.consent
+
+    def checkpoint(self, granted: Granted, preview: Preview) -> str:
+        envelope = granted.envelope
+        entry = granted.evidence.catalogue.find(envelope.simulation_id)
+        if entry is None:
+            raise Refused(Reason.SIMULATION_UNKNOWN, "the simulation is not in the catalogue")
+        bound = fill(entry.simulation, envelope.required_fields)
+        if UNDOES in envelope.required_fields:
+            with self.ledger().store.glancing() as connection:
+                require_undoable(connection, self.keyring, envelope)
+        tree = {
+            "envelope": envelope.tree(),
+            "prepared": self.hands.prepare(entry.simulation, bound, envelope),
+            "row": {name: getattr(granted.row, name) for name in StepRow.__dataclass_fields__},
+            "seconds": entry.simulation.timeout_seconds,
+        }
+        return canonical_bytes(tree).decode()
+
+    def recall(self, checkpoint: str) -> tuple[Dispatch, Begun]:
+        tree = json.loads(checkpoint)
+        envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was begun")
+        begun = Begun(envelope, tree["prepared"], StepRow(**tree["row"]), tree["seconds"])
+        return Dispatch(envelope, begun=True), begun
+
+    def require_alive(self, granted: Granted, now: datetime) -> None:
+        """A decision does not expire; whether it still holds was asked in `decide`."""
+
+    def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
+        """The step's one dispatch: the database refuses a second, whoever asks for it."""
+        self._append(batch, granted.envelope, granted.row, "DISPATCHED", None)
+        reach("simulation.dispatched")
+
+    def effect(self, granted: Granted, begun: Begun, note: Note) -> Ended:
+        ended = self.hands.run(begun.prepared, begun.seconds)
+        reach("simulation.ran")
+        return ended
+
+    def settle(self, begun: Begun, notes: Notes, note: Note) -> Ended | None:
+        return self.hands.run(begun.prepared, begun.seconds) if self.hands.has_begun(begun.prepared) else None
+
+    def undo(self, begun: Begun, notes: Notes, note: Note) -> None:
+        """The door below has put back what it did not bring to an end."""
+
+    def verify_effect(self, begun: Begun, made: Ended) -> None:
+        """The door below has looked at the world."""
+
+    def succeed(self, request: Dispatch, begun: Begun, made: Ended) -> SimulationOutcome:
+        code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
+        return SimulationOutcome(
+            payload=dict(made.payload), reason_code=code, audit_refs=made.audit_refs, proof_refs=_proofs(begun.envelope)
+        )
+
+    def fail(self, request: Dispatch, problem: RemitError, begun: Begun | None = None) -> SimulationOutcome:
+        return SimulationOutcome(
+            payload={"error": dict(problem.as_json())},
+            reason_code=goal_code(problem.reason),
+            audit_refs=(),
+            proof_refs=_proofs(request.envelope),
+        )
+
+    def store_outcome(self, outcome: SimulationOutcome) -> str:
+        return outcome.canonical().decode()
+
+    def load_outcome(self, stored: str, recorded_at: str) -> SimulationOutcome:
+        return SimulationOutcome.parse(stored.encode(), source="a stored outcome")
+
+    def also_record(self, request: Dispatch, outcome: SimulationOutcome) -> Sequence[Also]:
+        def append(batch: Batch) -> None:
+            envelope = request.envelope
+            plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
+            before = standing_of(batch.store, envelope.tenant_id, plan_id, envelope.step_id).event
+            if before == "DISPATCHED":
+                event = "SUCCEEDED" if outcome.reason_code == "SIMULATION_SUCCEEDED" else "FAILED"
+            elif before == "ACCESS_ALLOWED":
+                event = "REFUSED"
+            else:
+                return  # somebody else was faster, or nobody ever planned this: there is no step to move
+            history = self._history(batch.store, envelope)
+            allowed = history.newest("ACCESS_ALLOWED")
+            if allowed is not None and event == "REFUSED" and request.refused:
+                action = envelope.access_action
+                record_refused_at_last(batch, envelope.tenant_id, request.refused[0], allowed.row, action)
+            elif allowed is not None:
+                self._append(batch, envelope, allowed.row, event, outcome.reason_code)
+            if event == "SUCCEEDED" and (undone := envelope.required_fields.get(UNDOES)) is not None:
+                record_taken_back(batch, self.keyring, envelope, str(undone))
+
+        return (append,)
+
+    def _history(self, connection: Connection, envelope: DispatchEnvelope) -> History:
+        return read_history(connection, self.keyring, envelope.tenant_id, envelope.correlation_id)
+
+    def _append(self, batch: Batch, envelope: DispatchEnvelope, allowed: StepRow, event: str, code: str | None) -> None:
+        row = replace(
+            allowed,
+            event_id=uuid7(batch.time_in(envelope.tenant_id)),
+            event=event,
+            reason_code=code,
+            simulation_entry_ref=f"{NAME}/{envelope.idempotency_key}",
+            dispatch_decision_hash=None if event == "REFUSED" else allowed.dispatch_decision_hash,
+        )
+        append_step(batch, envelope.tenant_id, row)
+
+
+class SimulationExecutor:
+    """`dispatch` is all that the core can ask for."""
+
+    def __init__(self, door: SimulationDoor, hosts: Path) -> None:
+        self._door = door
+        self._hosts = hosts
+
+    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
+        """Run it, once: whoever asks again gets what came of it the first time."""
+        outcome = travel(self._door, (envelope.canonical(),), self._site())
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        return outcome
+
+    def recover(self, **named: Any) -> list[Recovered[SimulationOutcome]]:
+        return recover(self._door, self._site(), **named)
+
+    def _site(self) -> Site:
+        return Site(self._door.ledger(), self._door.clock, self._hosts)
+
+
+def _digest_in(evidence: Evidence) -> str | None:
+    packet: Any = evidence.packet
+    entry = evidence.catalogue.find(packet.candidates[0].simulation_id)
+    return entry.digest if entry is not None else None
+
+
+def _proofs(envelope: DispatchEnvelope) -> tuple[str, ...]:
+    return (envelope.confirmation_proof_ref,) if envelope.confirmation_proof_ref else ()
+
+
+def _not_decided(envelope: DispatchEnvelope, what: str) -> Refused:
+    return Refused(
+        Reason.GOAL_CONFLICT,
+        what,
+        where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
+        next_step="Only the agent core makes dispatches, from a goal that passed its gates.",
+    )

@@ -1,0 +1,81 @@
+"""Where the gates' rules come from: the catalogue, the policy and the lexicon, as they are now or as they were.
+
+What is in force is read anew whenever its files, or the ledger's word on who promoted what, have changed. What was in
+force is built again from its document. Built things are cached under their digests, for a time and up to a number: a
+cache can save work, and it cannot let anything through, since a digest stands for exactly one content.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from remit.agent.catalogue import Catalogue
+from remit.agent.kept import Kept
+from remit.approval.confirmation import Lexicon
+from remit.errors import Reason, Refused
+from remit.ledger.documents import Document, load_body, tree_of
+from remit.policy.access import AccessPolicy
+from remit.store.connection import Connection
+
+CACHE_SECONDS: Final = 300.0
+CACHE_ENTRIES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the gates go by at one moment, with the documents that it can be built from again."""
+
+    catalogue: Catalogue
+    policy: AccessPolicy
+    lexicon: Lexicon
+    documents: tuple[Document, ...]
+
+
+class LiveRules(Protocol):
+    def __call__(self, tenant_id: str) -> Rules:
+        """As they are now, never from a cache that could be out of date. Raises if they cannot be read."""
+
+
+class PastRules:
+    """Snapshots by their names. One that is gone from the store fails the replay, cached or not."""
+
+    def __init__(self) -> None:
+        self._catalogues: Kept[str, Catalogue] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
+        self._policies: Kept[str, AccessPolicy] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
+        self._lexicons: Kept[str, Lexicon] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
+
+    def catalogue(self, connection: Connection, tenant_id: str, ref: str) -> Catalogue:
+        return _same(ref, _built(self._catalogues, connection, tenant_id, ref, Catalogue.from_document))
+
+    def policy(self, connection: Connection, tenant_id: str, ref: str) -> AccessPolicy:
+        return _same(ref, _built(self._policies, connection, tenant_id, ref, AccessPolicy.from_document))
+
+    def lexicon(self, connection: Connection, tenant_id: str, ref: str) -> Lexicon:
+        name = ref.rpartition("@")[2]
+        return _same(ref, _built(self._lexicons, connection, tenant_id, name, Lexicon.from_document))
+
+
+class _Named(Protocol):
+    @property
+    def ref(self) -> str: ...
+
+
+N = TypeVar("N", bound=_Named)
+
+
+def _built(
+    cache: Kept[str, N], connection: Connection, tenant_id: str, ref: str, build: Callable[[dict[str, Any]], N]
+) -> N:
+    body = load_body(connection, tenant_id, ref)  # always: what is kept saves the reading of it, not its being there
+    return cache.get(ref, lambda: build(tree_of(ref, body)))
+
+
+def _same(ref: str, made: N) -> N:
+    if made.ref != ref:
+        raise Refused(
+            Reason.REPLAY_FAILED,
+            "a snapshot does not give again what it was taken of",
+            where=f"document {ref}",
+            next_step="Use the version of Remit that made the decision.",
+        )
+    return made

@@ -1,0 +1,91 @@
+"""A rollback is a simulation too, on the same road: it names the goal that it takes back in the field `of`.
+
+It may do so only for the goal whose own plan named it as the way back, of the same tenant, and once.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from remit.agent.catalogue import Catalogue
+from remit.agent.history import read_history
+from remit.authority.signing import Keyring
+from remit.canonical import digest
+from remit.contracts.dispatch import DispatchEnvelope
+from remit.contracts.packets import Candidate, SimulationMatchPacket
+from remit.errors import Reason, Refused
+from remit.ids import uuid7
+from remit.ledger.agent_reading import Recorded
+from remit.ledger.append import Batch
+from remit.ledger.projections import append_step
+from remit.store.connection import Connection
+
+VERSION: Final = "rollback-1"
+UNDOES: Final = "of"
+"""The field of a rollback simulation that holds the correlation id of the goal that it takes back."""
+
+
+def rollback_packet(
+    original: Recorded, packet: SimulationMatchPacket, catalogue: Catalogue, correlation_id: str
+) -> SimulationMatchPacket:
+    """Stands in for the Finder: the simulation is the one that the goal's own plan named as its way back, its fields
+    those that the two have in common.
+    """
+    named = (original.row.rollback_plan_ref or "").partition("@")[0]
+    entry = catalogue.find(named)
+    if entry is None:
+        raise _refused(original.row.correlation_id, f"its way back, {named or 'none'}, is not in the catalogue")
+    wanted = entry.simulation.fields
+    fields = {name: value for name, value in packet.fields.items() if name in wanted}
+    if UNDOES in wanted:
+        fields[UNDOES] = original.row.correlation_id
+    made_from = digest([correlation_id, catalogue.ref, named, fields])
+    return SimulationMatchPacket(
+        packet_type="match",
+        packet_id=made_from,
+        correlation_id=correlation_id,
+        catalog_snapshot_ref=catalogue.ref,
+        finder_version=VERSION,
+        proof_ref=original.row.dispatch_decision_hash or original.row.event_id,
+        idempotency_key=made_from,
+        candidates=(Candidate(simulation_id=named, score=1.0),),
+        fields=fields,
+    )
+
+
+def require_undoable(connection: Connection, keyring: Callable[[], Keyring], envelope: DispatchEnvelope) -> Recorded:
+    """The dispatch that is to be taken back. Refused unless it took place and named this very simulation for that."""
+    original = str(envelope.required_fields.get(UNDOES, ""))
+    history = read_history(connection, keyring, envelope.tenant_id, original)
+    last = history.last
+    if last is None or last.row.event not in {"SUCCEEDED", "FAILED"}:
+        stands = f"it is {history.event}" if history.event else "there is no such goal"
+        raise _refused(original, f"there is nothing to take back: {stands}")
+    named = (last.row.rollback_plan_ref or "").partition("@")[0]
+    if named != envelope.simulation_id:
+        raise _refused(original, f"its way back is {named or 'none'}, not {envelope.simulation_id}")
+    return last
+
+
+def record_taken_back(batch: Batch, keyring: Callable[[], Keyring], envelope: DispatchEnvelope, original: str) -> None:
+    """In the transaction of the rollback's own outcome. One that was taken back meanwhile stays as it is."""
+    last = read_history(batch.store, keyring, envelope.tenant_id, original).last
+    if last is None or last.row.event not in {"SUCCEEDED", "FAILED"}:
+        return
+    row = replace(
+        last.row,
+        event_id=uuid7(batch.time_in(envelope.tenant_id)),
+        event="ROLLED_BACK",
+        reason_code=None,
+        simulation_entry_ref=f"simulation/{envelope.idempotency_key}",
+    )
+    append_step(batch, envelope.tenant_id, row)
+
+
+def _refused(original: str, what: str) -> Refused:
+    return Refused(
+        Reason.GOAL_CONFLICT,
+        what,
+        where=f"correlation {original}",
+        next_step="`remit ledger trace` shows where that goal stands.",
+    )

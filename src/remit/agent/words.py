@@ -1,0 +1,45 @@
+"""What a user reads at the end of a cycle. Made from the catalogue and the request alone: no agent words it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.agent.catalogue import CatalogueEntry
+from remit.approval.confirmation import Lexicon
+from remit.contracts.goal_codes import USER_TEXT
+from remit.masking import mask_text
+from remit.printable import printable
+
+_CONSEQUENCE: Final = {
+    "impactful": "It changes something; `{back}` would take it back.",
+    "side_effecting": "It reaches beyond this workspace; `{back}` would make up for it.",
+    "irreversible": "It cannot be undone; `{back}` would only make up for it.",
+}
+_MAX_VALUE: Final = 300
+
+
+def confirmation_prompt(
+    entry: CatalogueEntry, fields: Mapping[str, Any], lexicon: Lexicon, language_tag: str, *, again: bool = False
+) -> str:
+    """Exactly what is about to be done, and the words that count as an answer."""
+    simulation = entry.simulation
+    told = ", ".join(f"{name} = {_shown(value)}" for name, value in sorted(fields.items()))
+    what = f"{simulation.title} ({simulation.id} {simulation.version})" + (f": {told}" if told else "")
+    consequence = _CONSEQUENCE.get(simulation.impact, "").format(back=simulation.rollback or "")
+    words = lexicon.words_for(language_tag)
+    if words is None:
+        answer = f"There are no words for yes and no in `{language_tag}`: ask again in another language."
+    else:
+        answer = f"Answer “{words.yes}” to go on, “{words.no}” to stop."
+    begin = "That was neither a clear yes nor a clear no. " if again else ""
+    return f"{begin}{what}. {consequence} {answer}"
+
+
+def user_text(code: str) -> str:
+    return USER_TEXT.get(code, "")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(_shown(each) for _, each in sorted(value.items(), reverse=True))
+    text = printable(mask_text(str(value)))
+    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "..."

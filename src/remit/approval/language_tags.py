@@ -1,0 +1,41 @@
+"""Which language, script and region a BCP 47 tag names, as far as it matters for the words of an answer.
+
+A tag that cannot be told for certain names nothing, and then no word is a yes: an unknown shape, and those old tags
+whose later parts change the language itself. An extended language counts as the language that it is ("zh-yue" is
+Cantonese, not Chinese). Variants, extensions and private parts do not change the words.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+MAX_TAG: Final = 35
+
+_TAG: Final = re.compile(
+    r"(?P<language>[a-z]{2,3})"
+    r"(?:-(?P<extended>[a-z]{3}))?"
+    r"(?:-(?P<script>[a-z]{4}))?"
+    r"(?:-(?P<region>[a-z]{2}|[0-9]{3}))?"
+    r"(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*"
+    r"(?:-[a-wyz0-9](?:-[a-z0-9]{2,8})+)*"
+    r"(?:-x(?:-[a-z0-9]{1,8})+)?",
+    re.ASCII,
+)
+# Registered whole, each for a language other than the one that they begin with.
+_OF_ANOTHER_LANGUAGE: Final = frozenset({"zh-hakka", "zh-xiang"})
+
+
+class Spoken(NamedTuple):
+    """A tag's parts, in the case that they are usually written in; empty if the tag does not say."""
+
+    language: str
+    script: str
+    region: str
+
+
+def read_tag(tag: str) -> Spoken | None:
+    lower = tag.lower() if tag.isascii() and len(tag) <= MAX_TAG else ""
+    found = _TAG.fullmatch(lower)
+    if found is None or lower in _OF_ANOTHER_LANGUAGE:
+        return None
+    language, script, region = found["extended"] or found["language"], found["script"] or "", found["region"] or ""
+    return Spoken(language, script.capitalize(), region.upper())

@@ -1,0 +1,30 @@
+"""The policy files that remit.yaml names, as they are at one moment."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from remit.confine.names import plain_spelling
+from remit.contracts.access import MAX_FILE_BYTES, MAX_FILES
+from remit.doors.reading import read_below
+from remit.errors import Reason, Refused
+
+
+def read_policy_files(root: Path, names: Collection[str]) -> dict[str, str]:
+    """Text by file, below the root, never through a link. All of them or a refusal: one that lacks might forbid."""
+    if len(names) > MAX_FILES:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"there are more than {MAX_FILES} policy files",
+            where="policies.cedar_files",
+            next_step="Put several policies into one file.",
+        )
+    texts: dict[str, str] = {}
+    for name in sorted(names):
+        content, _ = read_below(str(root), name, MAX_FILE_BYTES)
+        try:
+            texts[plain_spelling(name)] = content.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Refused(
+                Reason.NOT_TEXT, "a policy file is UTF-8 text", where=name, next_step="Save the file as UTF-8."
+            ) from None
+    return texts

@@ -1,0 +1,95 @@
+"""The goal door's hand in the browser: one action under a token that is issued for it alone.
+
+The token is never kept: whoever takes over after a crash gets what the browser's own door recorded, and begins nothing
+again that was begun. A request that changes something is held for a person all the same: confirming a goal is not
+approving a request.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from remit.agent.binding import BrowserAction
+from remit.agent.hands import Ended
+from remit.authority.tokens import Wish
+from remit.browsing import Browsing
+from remit.canonical import canonical_bytes
+from remit.contracts.browser import Action, ActionResult, TokenConstraints
+from remit.contracts.dispatch import DispatchEnvelope
+from remit.errors import EnvironmentFailed, Reason
+from remit.ids import DEFAULT_TENANT
+from remit.journal import Journal, Trace
+from remit.ledger.append import Ledger
+from remit.policy.browser import CAPABILITY_OF
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.tokens import Tokens
+
+TOKEN_LIFE: Final = timedelta(minutes=15)
+"""Long enough for a person to answer."""
+
+
+class BrowserHand:
+    def __init__(
+        self,
+        browsing: Callable[[], Browsing],
+        tokens: Callable[[], Tokens],
+        ledger: Callable[[], Ledger],
+        hosts: Path,
+    ) -> None:
+        self._browsing = browsing
+        self._tokens = tokens
+        self._ledger = ledger
+        self._hosts = hosts
+
+    def prepare(self, bound: BrowserAction, name: str, envelope: DispatchEnvelope) -> dict[str, Any]:
+        action = Action.from_tree(bound.action(name), source="the simulation's action")
+        narrowed = {"domains": list(bound.domains), "max_purchase": bound.max_purchase, "max_actions": 1}
+        constraints = TokenConstraints.from_tree(narrowed, source="the simulation's domains")
+        agent = f"goal:{envelope.tenant_id}/{envelope.user_id}"[:200]
+        return {"type": "browser", "action": action.tree(), "constraints": constraints.tree(), "agent": agent}
+
+    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+        return self._claim(str(prepared["action"]["action_id"])) is not None
+
+    def run(self, prepared: Mapping[str, Any]) -> Ended:
+        action = Action.from_tree(prepared["action"], source="the simulation's action")
+        found = self._claim(action.action_id)
+        if found is None:
+            wish = Wish(
+                agent_id=str(prepared["agent"]),
+                caps=(CAPABILITY_OF[action.type],),
+                constraints=TokenConstraints.from_tree(prepared["constraints"], source="the simulation's domains"),
+                life=TOKEN_LIFE,
+            )
+            issued = self._tokens().issue(wish, actor=str(prepared["agent"]))
+            result = self._browsing().browse(canonical_bytes(action.tree()), issued.text)
+        else:
+            result = self._outcome(action, found)
+        payload: dict[str, Any] = {"type": "browser", "result": result.tree()}
+        return Ended(result.success, payload, (f"browser/{action.action_id}",))
+
+    def _outcome(self, action: Action, found: Done | Running) -> ActionResult:
+        """Of an action that was begun before: as its own door recorded it, or settles it now."""
+        if isinstance(found, Running):
+            self._browsing().recover()
+            settled = self._claim(action.action_id)
+            if not isinstance(settled, Done):
+                raise EnvironmentFailed(
+                    Reason.IN_PROGRESS,
+                    "the browser is still at work on it",
+                    where=f"browser {action.action_id}",
+                    next_step="Ask again in a moment; `remit approvals` lists what waits for a person.",
+                )
+            found = settled
+        return ActionResult.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored result")
+
+    def _claim(self, action_id: str) -> Done | Running | None:
+        with self._ledger().store.reading() as connection:
+            return read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action_id))
+
+
+def recorded_outcome(ledger: Ledger, hosts: Path, done: Done) -> str:
+    """What a door recorded under a key, held against the ledger. No authority is asked for: it may be over by now."""
+    trace = Trace(done.key.tenant_id, done.correlation_id, done.key.scope, done.key.key, done.request_digest)
+    return Journal(ledger, trace, hosts, 0).checked(done).text

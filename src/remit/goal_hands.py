@@ -1,0 +1,176 @@
+"""The hands of the goal door: a bound action goes down its own door, under an authority that is signed for it here.
+
+Each has an id that follows from the dispatch, so that running it twice does it once; and what is needed to go on with
+it is in the dispatch's own checkpoint before anything is done.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from remit.agent.binding import BoundAction, BrowserAction, PlanAction, TaskAction
+from remit.agent.hands import Ended
+from remit.agent.taking_back import UNDOES
+from remit.canonical import canonical_bytes, digest
+from remit.contracts.dispatch import DispatchEnvelope
+from remit.contracts.envelope import Approvals
+from remit.contracts.outcome import PlanOutcome
+from remit.contracts.plan import Plan
+from remit.contracts.simulation import Simulation
+from remit.contracts.task import TaskManifest
+from remit.doors.hooks import PlanHooks
+from remit.errors import Reason, Refused
+from remit.goal_browser import BrowserHand, recorded_outcome
+from remit.ids import DEFAULT_TENANT
+from remit.ledger.agent_reading import step_events
+from remit.ledger.append import Ledger
+from remit.plans import Plans
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.tasks import Tasks
+
+LEASE_LIFE: Final = timedelta(minutes=5)
+ENVELOPE_LIFE: Final = timedelta(hours=1)
+
+
+class GoalHands:
+    """`Hands` for tasks, plans, browser actions and the ways back."""
+
+    def __init__(
+        self,
+        tasks: Callable[[], Tasks],
+        plans: Callable[[], Plans],
+        browser: BrowserHand,
+        ledger: Callable[[], Ledger],
+        hosts: Path,
+    ) -> None:
+        self._tasks = tasks
+        self._plans = plans
+        self._browser = browser
+        self._ledger = ledger
+        self._hosts = hosts
+
+    def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
+        name = action_id(envelope)
+        about = {"correlation_id": envelope.correlation_id}
+        if isinstance(bound, TaskAction):
+            manifest = TaskManifest.from_tree(bound.manifest(name), source="the simulation's task")
+            return {"type": "task", "manifest": manifest.tree(), **about}
+        if isinstance(bound, PlanAction):
+            return {"type": "plan", "envelope": self._approved(simulation, bound, name), **about}
+        if isinstance(bound, BrowserAction):
+            return {**self._browser.prepare(bound, name, envelope), **about}
+        return {"type": "undo", "of": self._prepared_for(envelope), **about}
+
+    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+        match prepared["type"]:
+            case "task":
+                return self._claim("task", prepared["manifest"]["task_id"]) is not None
+            case "plan":
+                return self._claim("plan", prepared["envelope"]["envelope_id"]) is not None
+            case "browser":
+                return self._browser.has_begun(prepared)
+            case _:
+                return True  # taking back goes on by itself, as often as it is asked for
+
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        match prepared["type"]:
+            case "task":
+                return self._run_task(prepared, seconds)
+            case "plan":
+                return self._run_plan(prepared, seconds)
+            case "browser":
+                return self._browser.run(prepared)
+            case _:
+                return self._take_back(prepared["of"])
+
+    def _run_task(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        manifest, whole = canonical_bytes(prepared["manifest"]), str(prepared["correlation_id"])
+        began = time.monotonic()
+        lease = self._tasks().issue_lease(manifest, LEASE_LIFE, correlation_id=whole)
+        result = self._tasks().execute(manifest, lease.canonical(), correlation_id=whole, seconds=seconds)
+        failed = result.status != "SUCCESS"
+        late = failed and time.monotonic() - began >= seconds
+        return Ended(not failed, {"type": "task", "result": result.tree()}, (f"task/{result.task_id}",), late)
+
+    def _run_plan(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        envelope = canonical_bytes(prepared["envelope"])
+        ends = time.monotonic() + seconds
+        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
+        outcome = self._applied_before(prepared) or self._plans().apply(envelope, hooks)
+        refs = (f"plan/{prepared['envelope']['envelope_id']}",)
+        if not isinstance(outcome, PlanOutcome):
+            payload: dict[str, Any] = {
+                "type": "plan",
+                "status": outcome.status,
+                "errors": [one.tree() for one in outcome.errors],
+            }
+            return Ended(False, payload, refs, time.monotonic() > ends)
+        done = outcome.status.status == "SUCCESS"
+        payload = {
+            "type": "plan",
+            "status": outcome.status.tree(),
+            "report_id": outcome.report.report_id,
+            "errors": [one.tree() for one in outcome.errors],
+        }
+        return Ended(done, payload, refs, not done and time.monotonic() > ends)
+
+    def _applied_before(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
+        """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
+        key = str(prepared["envelope"]["envelope_id"])
+        found = self._claim("plan", key)
+        if isinstance(found, Running):
+            self._plans().recover()
+            found = self._claim("plan", key)
+        if not isinstance(found, Done):
+            return None
+        return PlanOutcome.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored outcome")
+
+    def _take_back(self, original: Mapping[str, Any]) -> Ended:
+        if original["type"] == "task":
+            task_id = str(original["manifest"]["task_id"])
+            done = self._claim("task", task_id)
+            if not isinstance(done, Done):
+                raise Refused(Reason.STATE_MISSING, "the task that is to be taken back has no outcome")
+            result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
+            payload = {"type": "undo", "result": result.tree()}
+            return Ended(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
+        outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]))
+        payload = {"type": "undo", "status": outcome.status, "order_id": outcome.order_id}
+        return Ended(outcome.status == "EXECUTED", payload, (f"rollback/{outcome.order_id}",))
+
+    def _approved(self, simulation: Simulation, bound: PlanAction, name: str) -> dict[str, Any]:
+        """The person's yes, or the policy's, is to this very plan: so the protocol layer signs for it."""
+        plan = Plan.from_tree(bound.plan(name), source="the simulation's plan")
+        irreversible = [one.action_id for one in plan.action_plan if not one.reversible]
+        named = tuple(irreversible) if simulation.impact == "irreversible" else ()
+        approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
+        return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, f"simulation {simulation.id}").tree()
+
+    def _prepared_for(self, envelope: DispatchEnvelope) -> dict[str, Any]:
+        """What the dispatch that is to be taken back had been made ready as."""
+        original = str(envelope.required_fields.get(UNDOES, ""))
+        with self._ledger().store.glancing() as connection:
+            events = step_events(connection, envelope.tenant_id, original)
+            key = next((one.row.idempotency_key for one in events if one.row.event == "DISPATCHED"), "")
+            found = read_claim(connection, ClaimKey(envelope.tenant_id, "simulation", key))
+        if not isinstance(found, Done):
+            raise Refused(
+                Reason.STATE_MISSING,
+                "the goal that is to be taken back was never carried out",
+                where=f"correlation {original}",
+                next_step="`remit ledger trace` shows where that goal stands.",
+            )
+        prepared: dict[str, Any] = json.loads(found.checkpoint)["prepared"]
+        return prepared
+
+    def _claim(self, scope: str, key: str) -> Done | Running | None:
+        with self._ledger().store.glancing() as connection:
+            return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
+
+
+def action_id(envelope: DispatchEnvelope) -> str:
+    """Of the tenant too: the key's five parts do not name it, and the doors below have one tenant for all."""
+    return f"goal-{digest([envelope.tenant_id, envelope.idempotency_key]).removeprefix('sha256:')[:48]}"

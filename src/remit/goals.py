@@ -1,0 +1,260 @@
+"""Goals of one workspace: found, decided, confirmed, dispatched, replayed and taken back."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.agent.catalogue import Catalogue
+from remit.agent.core import AgentCore
+from remit.agent.finder import Asked, EmbeddedFinder, Finder, ThreadState, after_clarify
+from remit.agent.finder_packets import Packet
+from remit.agent.hands import Hands
+from remit.agent.history import APPROVAL, load_decision, read_history
+from remit.agent.replay import Replayed, replay_goal
+from remit.agent.simulation import SimulationDoor, SimulationExecutor
+from remit.agent.sources import PastRules
+from remit.agent.taking_back import rollback_packet
+from remit.approval.people import Person
+from remit.authority.signing import Keyring
+from remit.contracts.dispatch import SimulationOutcome
+from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest, ConfirmState
+from remit.contracts.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
+from remit.errors import Reason, Refused
+from remit.goal_rules import WorkspaceRules
+from remit.ids import Clock, uuid7
+from remit.ledger.append import Batch, Ledger
+from remit.ledger.documents import Document, load_document
+from remit.ledger.entry import Event
+from remit.ledger.intake import IntakeItem, read_intake
+from remit.masking import mask_json
+from remit.recovery import Recovered
+from remit.state import StateDirectory
+
+_LOG: Final = logging.getLogger("remit.goals")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A goal as it was put to the core, and what the core said. `answer` goes on with the very same goal."""
+
+    goal: AgentGoalRequest
+    outcome: AgentExecutionOutcome
+
+
+class Goals:
+    """`finder` may be replaced by anything that returns a packet; nothing else can be."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        rules: WorkspaceRules,
+        hands: Hands,
+        ledger: Callable[[], Ledger],
+        keyring: Callable[[], Keyring],
+        clock: Clock,
+    ) -> None:
+        self.rules = rules
+        self.finder: Finder = EmbeddedFinder()
+        self._ledger = ledger
+        self._keyring = keyring
+        self._clock = clock
+        self._past = PastRules()
+        door = SimulationDoor(ledger, keyring, rules, self._past, hands, clock)
+        self.executor = SimulationExecutor(door, state.hosts)
+        self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.knows)
+        self._recovering = threading.Lock()
+        self._recovered = False
+
+    def run(self, goal: bytes) -> AgentExecutionOutcome:
+        """One cycle of a goal with its packet, from untrusted bytes."""
+        parsed = AgentGoalRequest.parse(goal, source="goal")
+        self._recover_once(parsed.tenant_id, parsed.correlation_id)
+        return self.core.run_goal(parsed)
+
+    def ask(
+        self,
+        utterance: str,
+        *,
+        user: str,
+        tenant: str,
+        language: str = "en",
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+    ) -> Reply:
+        """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
+        correlation = correlation_id or uuid7(self._clock())
+        self._recover_once(tenant, correlation)
+        catalogue = self.rules.catalogue(tenant)
+        thread_id, thread = self._thread(tenant, reply_to, correlation)
+        asked = Asked(correlation, tenant, user, thread_id, language, utterance, thread)
+        packet, shown = self._found(asked, catalogue)
+        goal = AgentGoalRequest(
+            correlation_id=correlation,
+            tenant_id=tenant,
+            user_id=user,
+            thread_id=thread_id,
+            raw_user_utterance=utterance,
+            language_tag=language,
+            normalized_intent=getattr(packet, "intent", ""),
+            sim_finder_packet=packet,
+            confirm_state=ConfirmState(status="NONE"),
+            idempotency_key=packet.idempotency_key,
+            attempt_counter=thread.attempt if thread is not None else 0,
+        )
+        return Reply(goal, self.core.run_goal(goal, shown))
+
+    def answer(self, correlation_id: str, answer: str | None, *, user: str, tenant: str) -> Reply:
+        """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
+        self._recover_once(tenant, correlation_id)
+        goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
+        return Reply(goal, self.core.run_goal(goal))
+
+    def take_back(
+        self, original: str, *, user: str, tenant: str, language: str = "en", correlation_id: str | None = None
+    ) -> Reply:
+        """A goal of its own, by the simulation that the original named as its way back; through all the same gates."""
+        correlation = correlation_id or uuid7(self._clock())
+        self._recover_once(tenant, correlation)
+        catalogue = self.rules(tenant).catalogue
+        with self._ledger().store.reading() as connection:
+            history = read_history(connection, self._keyring, tenant, original)
+            if history.last is None or history.decision_ref is None:
+                raise _no_goal(original)
+            record = load_decision(connection, tenant, history.decision_ref)
+            packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
+        if not isinstance(packet, SimulationMatchPacket):
+            raise _no_goal(original)
+        made = rollback_packet(history.last, packet, catalogue, correlation)
+        goal = AgentGoalRequest(
+            correlation_id=correlation,
+            tenant_id=tenant,
+            user_id=user,
+            thread_id=correlation,
+            raw_user_utterance=f"take back {original}",
+            language_tag=language,
+            normalized_intent="take back",
+            sim_finder_packet=made,
+            confirm_state=ConfirmState(status="NONE"),
+            idempotency_key=made.idempotency_key,
+            attempt_counter=0,
+        )
+        return Reply(goal, self.core.run_goal(goal))
+
+    def approve(self, correlation_id: str, *, tenant: str, who: Person, approved: bool, reason: str = "") -> None:
+        """Somebody else's answer to a goal that policy lets through only with one. The first counts."""
+
+        def work(batch: Batch) -> None:
+            history = read_history(batch.store, self._keyring, tenant, correlation_id)
+            if history.last is None or history.event != "APPROVAL_REQUESTED" or history.approval is not None:
+                stands = "it has an answer" if history.approval else f"it is {history.event or 'not there'}"
+                raise Refused(
+                    Reason.TRANSITION_INVALID,
+                    f"this goal does not wait for an approval: {stands}",
+                    where=f"correlation {correlation_id}",
+                    next_step="`remit ledger trace` shows where it stands.",
+                )
+            record = load_decision(batch.store, tenant, history.decision_ref or "")
+            if who.id in {record.user_id, f"os:{record.user_id}"}:
+                raise Refused(
+                    Reason.PERMISSION_DENIED,
+                    "whoever asks cannot approve it as well",
+                    where=f"correlation {correlation_id}",
+                    next_step="Let somebody else answer.",
+                )
+            told: Any = mask_json({"approved": approved, "decision": history.decision_ref, "reason": reason[:1_000]})
+            batch.append(Event(tenant, APPROVAL, correlation_id, told, actor=who.signature))
+
+        self._ledger().transact(work)
+
+    def replay(self, correlation_id: str, *, tenant: str) -> list[Replayed]:
+        """Every decision about a goal made again, from what was kept of it; with empty caches."""
+        with self._ledger().store.reading() as connection:
+            found = list(replay_goal(connection, self._keyring, PastRules(), tenant, correlation_id))
+        if not found:
+            raise _no_goal(correlation_id)
+        return found
+
+    def intake(self, tenant: str) -> list[IntakeItem]:
+        """What was asked for and nobody can do yet, the most wanted first."""
+        with self._ledger().store.reading() as connection:
+            return read_intake(connection, tenant)
+
+    def stored_goal(
+        self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None
+    ) -> AgentGoalRequest:
+        """The goal as the ledger knows it, to go on with it: its words are masked, its packet is exact."""
+        with self._ledger().store.glancing() as connection:
+            history = read_history(connection, self._keyring, tenant, correlation_id)
+            if history.decision_ref is None:
+                raise _no_goal(correlation_id)
+            record = load_decision(connection, tenant, history.decision_ref)
+            tree = load_document(connection, tenant, record.goal_ref)
+            packet = load_document(connection, tenant, record.finder_packet_ref)
+        said = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
+        return AgentGoalRequest.from_tree(
+            {
+                "correlation_id": correlation_id,
+                "tenant_id": tenant,
+                "user_id": user,
+                "thread_id": tree["thread_id"],
+                "raw_user_utterance": tree["utterance"],
+                "language_tag": tree["language_tag"],
+                "normalized_intent": tree["normalized_intent"],
+                "sim_finder_packet": packet,
+                "confirm_state": said,
+                "idempotency_key": tree["idempotency_key"],
+                "attempt_counter": 0,
+            },
+            source="answer",
+        )
+
+    def recover(
+        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[SimulationOutcome]]:
+        return self.executor.recover(presumed_dead=presumed_dead, abandoned=abandoned)
+
+    def _found(self, asked: Asked, catalogue: Catalogue) -> tuple[Packet, tuple[Document, ...]]:
+        """The packet, and what is to be kept with it: only our own Finder shows how it came by its packet."""
+        if isinstance(self.finder, EmbeddedFinder):
+            packet, proof = self.finder.find_with_proof(asked, catalogue)
+            return packet, (Document("finder_proof", proof),)
+        found = self.finder.find(asked, catalogue)
+        return FINDER_PACKET.from_tree(found.tree(), source="the Finder's packet"), ()
+
+    def _thread(self, tenant: str, reply_to: str | None, correlation: str) -> tuple[str, ThreadState | None]:
+        if reply_to is None:
+            return correlation, None
+        with self._ledger().store.glancing() as connection:
+            history = read_history(connection, self._keyring, tenant, reply_to)
+            if history.decision_ref is None or history.event != "CLARIFIED":
+                raise _no_goal(reply_to, "that asked back")
+            record = load_decision(connection, tenant, history.decision_ref)
+            packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
+            proof = load_document(connection, tenant, packet.proof_ref)
+            goal = load_document(connection, tenant, record.goal_ref)
+        if not isinstance(packet, ClarifyPacket):
+            raise _no_goal(reply_to, "that asked back")
+        return str(goal["thread_id"]), after_clarify(packet, proof)
+
+    def _recover_once(self, tenant: str = "", correlation_id: str = "") -> None:
+        """What a crash left, but not the goal that is about to be gone on with: that one is not given up yet."""
+        with self._recovering:
+            if self._recovered:
+                return
+            with self._ledger().store.reading() as connection:
+                asked = read_history(connection, self._keyring, tenant, correlation_id).newest("DISPATCHED")
+            for report in self.executor.recover(spare=(asked.row.idempotency_key,) if asked is not None else ()):
+                if report.problem is not None:
+                    _LOG.warning("a dispatch could not be settled", extra={"why": str(report.problem)})
+            self._recovered = True
+
+
+def _no_goal(correlation_id: str, which: str = "") -> Refused:
+    return Refused(
+        Reason.STATE_MISSING,
+        f"there is no goal of this correlation {which}".rstrip(),
+        where=f"correlation {correlation_id}",
+        next_step="`remit ledger show` lists what there is; name its tenant with --tenant.",
+    )

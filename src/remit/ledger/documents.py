@@ -1,0 +1,87 @@
+"""What decisions were made from, kept under the digest of its canonical JSON (`agent_documents`).
+
+A document cannot be changed without its name telling: whoever reads one computes the digest again. The names stand in
+the signed chain, so a decision can be made again from exactly what it was made from; or, if that is lost, not at all.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from remit.canonical import canonical_bytes, digest_bytes
+from remit.errors import Reason, Refused
+from remit.ids import render_time
+from remit.ledger.append import Batch
+from remit.store.connection import Connection
+
+MAX_DOCUMENT: Final = 4 << 20
+_HAS: Final = "SELECT 1 FROM agent_documents WHERE tenant_id = ? AND ref = ?"
+_FIND: Final = "SELECT body FROM agent_documents WHERE tenant_id = ? AND ref = ?"
+_INSERT: Final = "INSERT INTO agent_documents (tenant_id, ref, kind, body, created_at) VALUES (?, ?, ?, ?, ?)"
+_ALL: Final = "SELECT ref, body FROM agent_documents WHERE tenant_id = ? ORDER BY ref"
+
+
+class Document:
+    """A tree with its canonical text and its name, both made once."""
+
+    __slots__ = ("body", "kind", "ref")
+
+    def __init__(self, kind: str, tree: Mapping[str, Any]) -> None:
+        raw = canonical_bytes(tree)
+        if len(raw) > MAX_DOCUMENT:
+            raise Refused(
+                Reason.TOO_LARGE,
+                f"what this decision is made from is larger than {MAX_DOCUMENT:,} bytes",
+                where=kind,
+                next_step="Make the catalogue, the policies or the goal smaller.",
+            )
+        self.kind = kind
+        self.body = raw.decode()
+        self.ref = digest_bytes(raw)
+
+
+def keep_documents(batch: Batch, tenant_id: str, documents: Iterable[Document]) -> None:
+    """Write those that are not there yet, in the transaction that names them."""
+    for document in documents:
+        if batch.store.one(_HAS, (tenant_id, document.ref)) is None:
+            at = render_time(batch.time_in(tenant_id))
+            batch.insert(_INSERT, (tenant_id, document.ref, document.kind, document.body, at))
+
+
+def load_document(connection: Connection, tenant_id: str, ref: str) -> dict[str, Any]:
+    """The tree of this name. One that is gone, or was changed, is a failed replay: nothing may rest on it."""
+    return tree_of(ref, load_body(connection, tenant_id, ref))
+
+
+def load_body(connection: Connection, tenant_id: str, ref: str) -> str:
+    """The text of this name, held against it: for whoever has made something of that text before."""
+    row = connection.one(_FIND, (tenant_id, ref))
+    if row is None:
+        raise _lost(ref, "is gone")
+    body = row[0]
+    if not isinstance(body, str) or digest_bytes(body.encode("utf-8", "surrogatepass")) != ref:
+        raise _lost(ref, "was changed")
+    return body
+
+
+def tree_of(ref: str, body: str) -> dict[str, Any]:
+    tree = json.loads(body)
+    if not isinstance(tree, dict):
+        raise _lost(ref, "is none")
+    return tree
+
+
+def changed_documents(connection: Connection, tenant_id: str) -> Iterable[str]:
+    """The names of those whose text is not what they are named after."""
+    for ref, body in connection.stream(_ALL, (tenant_id,)):
+        if not isinstance(body, str) or digest_bytes(body.encode("utf-8", "surrogatepass")) != ref:
+            yield str(ref)
+
+
+def _lost(ref: str, how: str) -> Refused:
+    return Refused(
+        Reason.REPLAY_FAILED,
+        f"a document that a decision was made from {how}",
+        where=f"document {ref}",
+        next_step="Restore the database from a backup; `remit ledger verify` tells what else was changed.",
+    )

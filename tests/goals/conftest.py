@@ -1,0 +1,36 @@
+"""An office on each store."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.goals.office import Office
+from tests.postgres_databases import fresh_database
+from tests.road.conftest import Hand
+
+
+@pytest.fixture
+def clock() -> Hand:
+    return Hand()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def office(request: pytest.FixtureRequest, tmp_path: Path, clock: Hand) -> Iterator[Office]:
+    if request.param == "sqlite":
+        made = Office(tmp_path, clock=clock)
+        yield made
+        made.close()
+        return
+    with fresh_database(request.getfixturevalue("postgres_admin_url")) as url:
+        made = Office(tmp_path, clock=clock, url=url)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, clock: Hand) -> Iterator[Office]:
+    """An office on SQLite: where the store makes no difference."""
+    made = Office(tmp_path, clock=clock)
+    yield made
+    made.close()

@@ -1,0 +1,73 @@
+"""What policy lets through only with the yes of somebody else."""
+
+import pytest
+
+from remit.approval.people import Person
+from remit.errors import Reason, Refused
+from tests.goals.office import ANN, TENANT, Office
+
+
+def waiting(office: Office) -> str:
+    reply = office.done("copy the form as mine", user="leo")
+    assert reply.outcome.reason_code == "ACCESS_AP_REQUIRED"
+    assert not (office.base / "mine.txt").exists()
+    return reply.goal.correlation_id
+
+
+@pytest.mark.req("AC-06")
+def test_it_waits_and_goes_on_once_somebody_else_has_approved(office: Office) -> None:
+    correlation = waiting(office)
+    assert (
+        office.goals.answer(correlation, "yes", user="leo", tenant=TENANT).outcome.reason_code == "ACCESS_AP_REQUIRED"
+    )
+    office.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
+    done = office.goals.answer(correlation, None, user="leo", tenant=TENANT)
+    assert done.outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert (office.base / "mine.txt").read_text() == "form\n"
+    assert office.events(correlation) == [
+        "PLANNED",
+        "CONFIRMATION_REQUESTED",
+        "CONFIRMED",
+        "APPROVAL_REQUESTED",
+        "ACCESS_ALLOWED",
+        "DISPATCHED",
+        "SUCCEEDED",
+    ]
+    assert all(one.agrees for one in office.goals.replay(correlation, tenant=TENANT))
+
+
+@pytest.mark.req("AC-06")
+def test_a_no_is_a_no_and_the_first_answer_counts(desk: Office) -> None:
+    correlation = waiting(desk)
+    desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=False, reason="not today")
+    with pytest.raises(Refused) as second:
+        desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
+    assert second.value.reason is Reason.TRANSITION_INVALID
+    refused = desk.goals.answer(correlation, None, user="leo", tenant=TENANT)
+    assert refused.outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
+    assert not (desk.base / "mine.txt").exists()
+    assert all(one.agrees for one in desk.goals.replay(correlation, tenant=TENANT))
+
+
+@pytest.mark.req("AC-06")
+def test_whoever_asks_cannot_approve(desk: Office) -> None:
+    correlation = waiting(desk)
+    with pytest.raises(Refused) as refused:
+        desk.goals.approve(correlation, tenant=TENANT, who=Person("os:leo"), approved=True)
+    assert refused.value.reason is Reason.PERMISSION_DENIED
+
+
+@pytest.mark.req("AC-06")
+def test_an_approval_is_of_no_use_once_the_policy_denies(desk: Office) -> None:
+    correlation = waiting(desk)
+    desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
+    desk.write_policy('@id("closed")\nforbid (principal, action, resource);')
+    refused = desk.goals.answer(correlation, None, user="leo", tenant=TENANT)
+    assert refused.outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
+    assert not (desk.base / "mine.txt").exists()
+
+
+@pytest.mark.parametrize("correlation", ["nothing", ""])
+def test_only_what_waits_can_be_approved(desk: Office, correlation: str) -> None:
+    with pytest.raises(Refused):
+        desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
