@@ -74,6 +74,7 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         ({"sandbox/child": "import remit.opening", "opening": ""}, HANDS),
         ({"doors/plan": "import remit.plans", "plans": ""}, ONE_WAY),
         ({"checkpoint/manifest": "import remit.reports.run", "reports/run": ""}, ONE_WAY),
+        ({"agent/core": "import remit.promotion", "promotion": ""}, ONE_WAY),
     ],
     ids=[
         "upwards",
@@ -90,6 +91,7 @@ def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
         "child to opening",
         "door to plans",
         "checkpoint to reports",
+        "agent to promotion",
     ],
 )
 @pytest.mark.req("EI-17")

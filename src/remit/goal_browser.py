@@ -18,7 +18,7 @@ from remit.canonical import canonical_bytes
 from remit.contracts.browser import Action, ActionResult, TokenConstraints
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.errors import EnvironmentFailed, Reason
-from remit.ids import DEFAULT_TENANT
+from remit.ids import DEFAULT_TENANT, Clock, uuid7
 from remit.journal import Journal, Trace
 from remit.ledger.append import Ledger
 from remit.policy.browser import CAPABILITY_OF
@@ -36,15 +36,17 @@ class BrowserHand:
         tokens: Callable[[], Tokens],
         ledger: Callable[[], Ledger],
         hosts: Path,
+        clock: Clock,
     ) -> None:
         self._browsing = browsing
         self._tokens = tokens
         self._ledger = ledger
         self._hosts = hosts
+        self._clock = clock
 
     def prepare(self, bound: BrowserAction, name: str, envelope: DispatchEnvelope) -> dict[str, Any]:
         action = Action.from_tree(bound.action(name), source="the simulation's action")
-        narrowed = {"domains": list(bound.domains), "max_purchase": bound.max_purchase, "max_actions": 1}
+        narrowed = {"domains": list(bound.domains), "max_purchase": bound.max_purchase, "max_actions": 2}
         constraints = TokenConstraints.from_tree(narrowed, source="the simulation's domains")
         agent = f"goal:{envelope.tenant_id}/{envelope.user_id}"[:200]
         return {"type": "browser", "action": action.tree(), "constraints": constraints.tree(), "agent": agent}
@@ -55,19 +57,28 @@ class BrowserHand:
     def run(self, prepared: Mapping[str, Any]) -> Ended:
         action = Action.from_tree(prepared["action"], source="the simulation's action")
         found = self._claim(action.action_id)
-        if found is None:
-            wish = Wish(
-                agent_id=str(prepared["agent"]),
-                caps=(CAPABILITY_OF[action.type],),
-                constraints=TokenConstraints.from_tree(prepared["constraints"], source="the simulation's domains"),
-                life=TOKEN_LIFE,
-            )
-            issued = self._tokens().issue(wish, actor=str(prepared["agent"]))
-            result = self._browsing().browse(canonical_bytes(action.tree()), issued.text)
-        else:
-            result = self._outcome(action, found)
+        result = self._done(action, prepared) if found is None else self._outcome(action, found)
         payload: dict[str, Any] = {"type": "browser", "result": result.tree()}
         return Ended(result.success, payload, (f"browser/{action.action_id}",))
+
+    def _done(self, action: Action, prepared: Mapping[str, Any]) -> ActionResult:
+        """In a session of its own: what is not a navigation finds the page that it names open, or fails with that."""
+        kinds = dict.fromkeys(("navigate", action.type))
+        wish = Wish(
+            agent_id=str(prepared["agent"]),
+            caps=tuple(CAPABILITY_OF[kind] for kind in kinds),
+            constraints=TokenConstraints.from_tree(prepared["constraints"], source="the simulation's domains"),
+            life=TOKEN_LIFE,
+        )
+        token = self._tokens().issue(wish, actor=str(prepared["agent"])).text
+        if action.type != "navigate":
+            # Under a new id each time: a page that only opens may be opened again, and its session died with its host.
+            name = f"{action.action_id}-open-{uuid7(self._clock())}"
+            opening = {"action_id": name, "type": "navigate", "target": action.target, "session": action.session}
+            opened = self._browsing().browse(canonical_bytes(opening), token)
+            if not opened.success:
+                return opened
+        return self._browsing().browse(canonical_bytes(action.tree()), token)
 
     def _outcome(self, action: Action, found: Done | Running) -> ActionResult:
         """Of an action that was begun before: as its own door recorded it, or settles it now."""

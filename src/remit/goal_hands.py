@@ -22,7 +22,7 @@ from remit.contracts.plan import Plan
 from remit.contracts.simulation import Simulation
 from remit.contracts.task import TaskManifest
 from remit.doors.hooks import PlanHooks
-from remit.errors import Reason, Refused
+from remit.errors import Reason, Refused, RemitError
 from remit.goal_browser import BrowserHand, recorded_outcome
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.agent_reading import step_events
@@ -147,7 +147,19 @@ class GoalHands:
         irreversible = [one.action_id for one in plan.action_plan if not one.reversible]
         named = tuple(irreversible) if simulation.impact == "irreversible" else ()
         approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
-        return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, f"simulation {simulation.id}").tree()
+        ends, who = time.monotonic() + simulation.timeout_seconds, f"simulation {simulation.id}"
+        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
+        try:
+            return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
+        except RemitError as problem:
+            if time.monotonic() > ends:  # it runs on copies first, and was stopped there
+                raise Refused(
+                    Reason.TIMED_OUT,
+                    "making it ready took longer than it may",
+                    where=who,
+                    next_step="Let it do less, or give it more timeout_seconds.",
+                ) from problem
+            raise
 
     def _prepared_for(self, envelope: DispatchEnvelope) -> dict[str, Any]:
         """What the dispatch that is to be taken back had been made ready as."""

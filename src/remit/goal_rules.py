@@ -60,7 +60,7 @@ class WorkspaceRules:
                 next_step="Name it, and its users, under `tenants` in remit.yaml.",
             )
         root = self._root(config)
-        definitions = load_definitions(root, config)  # once: the catalogue and the policy are about the same actions
+        definitions = self._definitions(config, root)  # once: the catalogue and the policy are about the same actions
         catalogue, policy = self._catalogue(tenant_id, definitions), self._policy(config, root, definitions)
         lexicon = load_lexicon()
         key = (catalogue.ref, policy.ref, lexicon.ref)
@@ -70,6 +70,18 @@ class WorkspaceRules:
     def catalogue(self, tenant_id: str) -> Catalogue:
         config = self._config()
         return self._catalogue(tenant_id, load_definitions(self._root(config), config))
+
+    def _definitions(self, config: SystemConfig, root: Path) -> tuple[Simulation, ...]:
+        """Files that cannot be read register nothing. What is wrong with them is no fault of what a user asked for."""
+        try:
+            return load_definitions(root, config)
+        except RemitError as problem:
+            raise Refused(
+                Reason.SIMULATION_UNKNOWN,
+                f"the catalogue cannot be read: {problem.what}",
+                where=problem.where or "goals.catalogue",
+                next_step=problem.next_step or "See: remit catalogue check",
+            ) from problem
 
     def _catalogue(self, tenant_id: str, definitions: Sequence[Simulation]) -> Catalogue:
         with self._ledger().store.glancing() as connection:

@@ -12,7 +12,8 @@ from remit.agent.finder import Asked, EmbeddedFinder, Finder, ThreadState, after
 from remit.agent.finder_packets import Packet
 from remit.agent.hands import Hands
 from remit.agent.history import APPROVAL, load_decision, read_history
-from remit.agent.replay import Replayed, replay_goal
+from remit.agent.kept import Kept
+from remit.agent.replay import Replayed, evidence_of, replay_goal
 from remit.agent.simulation import SimulationDoor, SimulationExecutor
 from remit.agent.sources import PastRules
 from remit.agent.taking_back import rollback_packet
@@ -31,6 +32,7 @@ from remit.ledger.intake import IntakeItem, read_intake
 from remit.masking import mask_json
 from remit.recovery import Recovered
 from remit.state import StateDirectory
+from remit.store.connection import Connection
 
 _LOG: Final = logging.getLogger("remit.goals")
 
@@ -61,6 +63,7 @@ class Goals:
         self._keyring = keyring
         self._clock = clock
         self._past = PastRules()
+        self._threads: Kept[tuple[str, str], tuple[str, ThreadState | None]] = Kept(256, 600)
         door = SimulationDoor(ledger, keyring, rules, self._past, hands, clock)
         self.executor = SimulationExecutor(door, state.hosts)
         self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.knows)
@@ -90,20 +93,21 @@ class Goals:
         thread_id, thread = self._thread(tenant, reply_to, correlation)
         asked = Asked(correlation, tenant, user, thread_id, language, utterance, thread)
         packet, shown = self._found(asked, catalogue)
-        goal = AgentGoalRequest(
-            correlation_id=correlation,
-            tenant_id=tenant,
-            user_id=user,
-            thread_id=thread_id,
-            raw_user_utterance=utterance,
-            language_tag=language,
-            normalized_intent=getattr(packet, "intent", ""),
-            sim_finder_packet=packet,
-            confirm_state=ConfirmState(status="NONE"),
-            idempotency_key=packet.idempotency_key,
-            attempt_counter=thread.attempt if thread is not None else 0,
-        )
-        return Reply(goal, self.core.run_goal(goal, shown))
+        tree = {
+            "correlation_id": correlation,
+            "tenant_id": tenant,
+            "user_id": user,
+            "thread_id": thread_id,
+            "raw_user_utterance": utterance,
+            "language_tag": language,
+            "normalized_intent": getattr(packet, "intent", ""),
+            "sim_finder_packet": packet,
+            "confirm_state": {"status": "NONE"},
+            "idempotency_key": packet.idempotency_key,
+            "attempt_counter": thread.attempt if thread is not None else 0,
+        }
+        goal = AgentGoalRequest.from_tree(tree, source="goal")
+        return self._prefetch(Reply(goal, self.core.run_goal(goal, shown)))
 
     def answer(self, correlation_id: str, answer: str | None, *, user: str, tenant: str) -> Reply:
         """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
@@ -230,13 +234,30 @@ class Goals:
             history = read_history(connection, self._keyring, tenant, reply_to)
             if history.decision_ref is None or history.event != "CLARIFIED":
                 raise _no_goal(reply_to, "that asked back")
-            record = load_decision(connection, tenant, history.decision_ref)
-            packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
-            proof = load_document(connection, tenant, packet.proof_ref)
-            goal = load_document(connection, tenant, record.goal_ref)
+            # Under the digest of the decision: what a goal asked back never changes.
+            key = (tenant, history.decision_ref)
+            return self._threads.get(key, lambda: self._read_thread(connection, *key, reply_to))
+
+    def _read_thread(
+        self, connection: Connection, tenant: str, decision_ref: str, reply_to: str
+    ) -> tuple[str, ThreadState | None]:
+        record = load_decision(connection, tenant, decision_ref)
+        packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
         if not isinstance(packet, ClarifyPacket):
             raise _no_goal(reply_to, "that asked back")
+        proof = load_document(connection, tenant, packet.proof_ref)
+        goal = load_document(connection, tenant, record.goal_ref)
         return str(goal["thread_id"]), after_clarify(packet, proof)
+
+    def _prefetch(self, reply: Reply) -> Reply:
+        """While a person reads the question: what his answer will be decided from, read and built already. Reads only;
+        the answer is decided from what is in force then.
+        """
+        if reply.outcome.reason_code == "CONFIRMATION_REQUIRED":
+            with self._ledger().store.glancing() as connection:
+                record = load_decision(connection, reply.goal.tenant_id, reply.outcome.dispatch_decision_hash)
+                evidence_of(connection, self._past, reply.goal.tenant_id, record)
+        return reply
 
     def _recover_once(self, tenant: str = "", correlation_id: str = "") -> None:
         """What a crash left, but not the goal that is about to be gone on with: that one is not given up yet."""

@@ -103,12 +103,13 @@ class Plans:
         actor: str | None = None,
         *,
         even_if_it_fails: bool = False,
+        hooks: PlanHooks = NO_HOOKS,
     ) -> Envelope:
         """Sign an envelope for this plan on the files as they are now, and record it.
 
         Refuses one of which something would fail; with `even_if_it_fails`, only one that would stop there.
         """
-        seen = self.preview(plan)
+        seen = self.preview(plan, hooks)
         require_worth_approving(seen, even_if_it_fails=even_if_it_fails)
         denials = uncovered(seen.findings, seen.needs, approvals)
         Decision(() if denials else ("the approval names all that it must",), denials).require()

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from remit.doors.hooks import TakenBack
     from remit.doors.plan_preview import PlanPreview
     from remit.effects.registry import Registry
-    from remit.goals import Goals
+    from remit.goals import Goals, Reply
     from remit.kernel.kernel import Kernel
     from remit.ledger.findings import Progress, Verdict
     from remit.plans import Plans, Pruned
@@ -192,7 +192,8 @@ class Workspace:
 
         config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
         rules = WorkspaceRules(self.root, config, lambda: self.ledger, self._current_keyring)
-        browser = BrowserHand(lambda: self.browsing, lambda: self.tokens, lambda: self.ledger, self.state.hosts)
+        doors = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
+        browser = BrowserHand(*doors, self.state.hosts, self.clock)
         hands = GoalHands(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
         return Goals(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock)
 
@@ -293,6 +294,25 @@ class Workspace:
         from remit.doors.browser_flights import BrowseHooks
 
         return self.browsing.browse(action, token, BrowseHooks(on_refusal, on_stored, on_waiting))
+
+    def ask(
+        self,
+        utterance: str,
+        *,
+        user: str,
+        tenant: str,
+        language: str = "en",
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+    ) -> Reply:
+        """From a user's words to at most one effect. `goals.answer` goes on where a goal waits for the user's yes.
+
+        `reply_to` is the correlation of a goal that asked back, and the words are the answer. The same words again
+        under the same `correlation_id` do nothing twice.
+        """
+        return self.goals.ask(
+            utterance, user=user, tenant=tenant, language=language, correlation_id=correlation_id, reply_to=reply_to
+        )
 
     def restore_task(
         self,

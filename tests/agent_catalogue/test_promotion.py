@@ -198,8 +198,8 @@ def test_entries_of_another_kind_and_of_other_tenants_change_nothing(world: Worl
 def test_nothing_in_the_agent_knows_how_to_promote() -> None:
     """import-linter keeps the room out of reach; here, that no module writes such an entry by itself."""
     folder = Path(remit.agent.__file__).parent
-    modules = sorted(folder.glob("*.py"))
-    assert len(modules) > 10
+    modules = [*sorted(folder.glob("*.py")), *sorted(folder.parent.glob("goal*.py"))]
+    assert len(modules) > 12
     for module in modules:
         tree = ast.parse(module.read_text())
         names = {

@@ -407,7 +407,8 @@ _LEDGER = {
 
 EXAMPLES = [
     Example(label, label.partition("/")[0], document)
-    for label, document in {**_TASKS, **_PLANS, **_REPORTS, **_OUTCOMES, **BROWSER, **CATALOGUES, **GOALS, **_LEDGER}.items()
+    for examples in (_TASKS, _PLANS, _REPORTS, _OUTCOMES, BROWSER, CATALOGUES, GOALS, _LEDGER)
+    for label, document in examples.items()
 ]
 
 BY_LABEL = {example.label: example for example in EXAMPLES}

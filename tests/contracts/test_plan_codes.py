@@ -26,8 +26,18 @@ def test_a_reason_that_the_table_does_not_know_leaves_as_an_internal_error() -> 
         Reason.PAGE_CHANGED,
         Reason.FATE_UNKNOWN,
     }
+    of_goals = {
+        Reason.GOAL_CONFLICT,
+        Reason.SIMULATION_UNKNOWN,
+        Reason.SIMULATION_INACTIVE,
+        Reason.CONFIRMATION_MISSING,
+        Reason.ACCESS_DENIED,
+        Reason.ACCESS_NEEDS_APPROVAL,
+        Reason.ROLLBACK_MISSING,
+        Reason.REPLAY_FAILED,
+    }
     unknown = {reason for reason in Reason if reason not in PLAN_CODES}
-    assert unknown == {Reason.TRANSITION_INVALID, *of_browsers}
+    assert unknown == {Reason.TRANSITION_INVALID, *of_browsers, *of_goals}
     assert {plan_error(reason) for reason in unknown} == {INTERNAL}
 
 

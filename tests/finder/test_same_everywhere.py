@@ -94,4 +94,5 @@ def test_scores_are_bounded_and_the_short_cut_never_cuts_a_fit() -> None:
             for places, filled in ((0, 0), (2, 0), (2, 2)):
                 score = score_of(phrase, places, said, filled)
                 assert 0 <= score <= min(9_999, best_possible(phrase, places, frozenset(said)))
+                assert score <= best_possible(phrase, places, frozenset(said), len(said))
     assert (longest_common("abcde", "axcye"), longest_common("", "a"), longest_common("abc", "cba")) == (3, 0, 1)

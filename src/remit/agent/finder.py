@@ -20,12 +20,21 @@ from pydantic import JsonValue
 
 from remit.agent.catalogue import Catalogue, CatalogueEntry
 from remit.agent.fields import problem_with, read_text
-from remit.agent.finder_fields import Gathered, only_value, pairs_in, take_pairs, take_places, take_plain
+from remit.agent.finder_fields import (
+    Gathered,
+    Heard,
+    only_value,
+    pairs_in,
+    take_pairs,
+    take_places,
+    take_plain,
+    without,
+)
 from remit.agent.finder_negation import negates, turns_round
 from remit.agent.finder_packets import Asked, Draft, Packet, ThreadState, after_clarify, sealed
-from remit.agent.finder_phrases import ReadyCatalogue, ReadyPhrase, prepare
+from remit.agent.finder_phrases import ReadyCatalogue, ReadyPhrase, ReadySimulation, prepare
 from remit.agent.finder_scores import EXACT, NEARLY, THRESHOLD, best_possible, score_of
-from remit.agent.finder_words import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_letter, is_readable, read, words
+from remit.agent.finder_words import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_letter, is_readable, read
 from remit.agent.kept import Kept
 from remit.canonical import digest
 from remit.contracts.simulation import Simulation
@@ -119,18 +128,14 @@ class EmbeddedFinder:
 
     def _ranked(self, language_tag: str, reading: Reading, catalogue: Catalogue, ready: ReadyCatalogue) -> list[_Fit]:
         best: dict[str, _Fit] = {}
-        pairs = pairs_in(reading)
-        said = frozenset(words(reading.folded))
+        heard = Heard(reading)
         for tag in kinds_of(language_tag):
-            for phrase in ready.phrases.get(tag, ()):
-                entry = catalogue.find(phrase.simulation_id)
-                if entry is None or best_possible(phrase.words, len(phrase.slots), said) < THRESHOLD:
-                    continue
-                gathered, rest = take_pairs(entry.simulation, reading, pairs)
-                score = _fitting(entry.simulation, phrase, rest, gathered, tag)
-                known = best.get(entry.simulation.id)
-                if score >= THRESHOLD and (known is None or score > known.score):
-                    best[entry.simulation.id] = _Fit(entry, score, phrase.words, gathered)
+            for each in ready.simulations.get(tag, ()):
+                entry = catalogue.find(each.simulation_id)
+                fit = _best_fit(entry, each, heard, tag.partition("-")[0]) if entry is not None else None
+                known = best.get(each.simulation_id)
+                if fit is not None and (known is None or fit.score > known.score):
+                    best[each.simulation_id] = fit
         return sorted(map(self._with_bonus, best.values()), key=_order)[:MAX_CANDIDATES]
 
     def _with_bonus(self, fit: _Fit) -> _Fit:
@@ -159,23 +164,36 @@ def _order(fit: _Fit) -> tuple[int, bool, str]:
     return -fit.score, fit.entry.state != "ACTIVE", fit.entry.simulation.id
 
 
-def _fitting(
-    simulation: Simulation,
-    phrase: ReadyPhrase,
-    reading: Reading,
-    gathered: Gathered,
-    tag: str,
-) -> int:
-    """The score of one phrase; what it finds on the way goes into `gathered`."""
-    language = tag.partition("-")[0]
-    if take_places(simulation, phrase, reading, gathered):
-        _leave_negations_open(simulation, language, gathered)
-        return EXACT
-    rest = take_plain(simulation, phrase.before, reading, gathered)
-    said = words(rest.folded)
+def _best_fit(entry: CatalogueEntry, ready: ReadySimulation, heard: Heard, language: str) -> _Fit | None:
+    """The phrase of the simulation that the text fits best, if it fits one at all."""
+    simulation = entry.simulation
+    likely = [
+        phrase
+        for phrase in ready.phrases
+        if best_possible(phrase.words, len(phrase.slots), heard.vocabulary) >= THRESHOLD
+    ]
+    if not likely:
+        return None
+    given = take_pairs(simulation, heard.pairs)
+    rest = without(heard.reading, given.spans) if given.spans else heard.reading
+    for phrase in likely:
+        placed = take_places(simulation, phrase, rest, given)
+        if placed is not None:
+            _leave_negations_open(simulation, language, placed)
+            return _Fit(entry, EXACT, phrase.words, placed)
+    plain = take_plain(simulation, ready.before, heard, given)
+    said = heard.words_beside(plain)
+    scored = [(_nearness(phrase, plain, said, rest, language), phrase) for phrase in likely]
+    score, nearest = max(scored, key=lambda pair: pair[0])  # of equals, the first in the file
+    return _Fit(entry, score, nearest.words, plain) if score >= THRESHOLD else None
+
+
+def _nearness(phrase: ReadyPhrase, plain: Gathered, said: tuple[str, ...], rest: Reading, language: str) -> int:
+    filled = sum(name in plain.values for name in phrase.slots)
+    if best_possible(phrase.words, len(phrase.slots), frozenset(phrase.words), len(said)) < THRESHOLD:
+        return 0  # so much more was said that it does not matter what
     if turns_round(language, said, rest.folded, phrase.words, "".join(phrase.chunks)):
         return 0
-    filled = sum(name in gathered.values for name in phrase.slots)
     return score_of(phrase.words, len(phrase.slots), said, filled)
 
 
@@ -206,7 +224,8 @@ def _answered(thread: ThreadState, reading: Reading, catalogue: Catalogue) -> Dr
     if entry is None or thread.awaiting not in entry.simulation.fields:
         return Draft("refuse", reason_code="CLARIFY_STALE")
     simulation = entry.simulation
-    gathered, rest = take_pairs(simulation, reading, pairs_in(reading))
+    gathered = take_pairs(simulation, pairs_in(reading))
+    rest = without(reading, gathered.spans)
     for name, value in thread.fields.items():
         known = simulation.fields.get(name)
         if known is not None and name not in gathered.unclear and not problem_with(known, value):

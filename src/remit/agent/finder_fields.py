@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from remit.agent.fields import read_text
 from remit.agent.finder_phrases import ReadyPhrase
-from remit.agent.finder_words import Reading, Token, fold, is_letter, is_without_spaces, read, tokens
+from remit.agent.finder_words import Reading, Token, fold, is_letter, is_without_spaces, placed_words, read, tokens
 from remit.contracts.simulation import ChoiceField, FieldSpec, Simulation
 
 _PAIR: Final = re.compile(
@@ -27,13 +27,20 @@ _FAMILY: Final = {"integer": "number", "identifier": "number"}
 _EXTENSION: Final = re.compile(r".*[A-Za-z].*\.[A-Za-z0-9]{1,5}")
 
 
+Found = tuple[int, int, JsonValue]
+"""A value with its place in the text."""
+
+
 @dataclass(slots=True)
 class Gathered:
-    """Values by field; fields that were given and cannot be read (`unclear`); and what is left of the text."""
+    """Values by field; fields that were given and cannot be read (`unclear`); and the places that values stand in."""
 
     values: dict[str, JsonValue] = field(default_factory=dict)
     unclear: set[str] = field(default_factory=set)
     spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def copy(self) -> "Gathered":
+        return Gathered(dict(self.values), set(self.unclear), list(self.spans))
 
     def give(self, simulation: Simulation, name: str, text: str) -> None:
         """A value that was plainly meant for this field. A second one that differs makes it unclear."""
@@ -44,6 +51,9 @@ class Gathered:
         elif name not in self.unclear:
             self.values[name] = value
 
+    def covers(self, start: int, end: int) -> bool:
+        return any(start < taken_end and taken_start < end for taken_start, taken_end in self.spans)
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -51,6 +61,28 @@ class Pair:
     text: str
     start: int
     end: int
+
+
+class Heard:
+    """A text taken apart, once for all simulations: its words, its pairs, and the values of each type in it."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.words = placed_words(reading)
+        self.vocabulary = frozenset(word.text for word in self.words)
+        self.pairs = pairs_in(reading)
+        self._tokens = tokens(reading)
+        self._values: dict[str, list[Found]] = {}
+
+    def values(self, spec: FieldSpec) -> list[Found]:
+        """What is plainly a value of this field. Fields that take the same values share the answer."""
+        key = spec.model_dump_json(exclude={"question", "optional"})
+        if key not in self._values:
+            self._values[key] = _plain_values(spec, self.reading, self._tokens)
+        return self._values[key]
+
+    def words_beside(self, gathered: Gathered) -> tuple[str, ...]:
+        return tuple(word.text for word in self.words if not gathered.covers(word.start, word.end))
 
 
 def pairs_in(reading: Reading) -> tuple[Pair, ...]:
@@ -61,44 +93,45 @@ def pairs_in(reading: Reading) -> tuple[Pair, ...]:
     return tuple(found)
 
 
-def take_pairs(simulation: Simulation, reading: Reading, pairs: Iterable[Pair]) -> tuple[Gathered, Reading]:
-    """Those whose name is a field of the simulation, and the text without them."""
+def take_pairs(simulation: Simulation, pairs: Iterable[Pair]) -> Gathered:
+    """Those whose name is a field of the simulation."""
     gathered = Gathered()
-    meant = [pair for pair in pairs if pair.name in simulation.fields]
-    for pair in meant:
-        gathered.give(simulation, pair.name, pair.text)
-    return gathered, without(reading, ((pair.start, pair.end) for pair in meant)) if meant else reading
+    for pair in pairs:
+        if pair.name in simulation.fields:
+            gathered.give(simulation, pair.name, pair.text)
+            gathered.spans.append((pair.start, pair.end))
+    return gathered
 
 
-def take_places(simulation: Simulation, phrase: ReadyPhrase, reading: Reading, gathered: Gathered) -> bool:
-    """If the text is exactly the phrase, the values in its places."""
+def take_places(simulation: Simulation, phrase: ReadyPhrase, reading: Reading, gathered: Gathered) -> Gathered | None:
+    """If the text is exactly the phrase, also the values in its places."""
     if not all(chunk in reading.folded for chunk in phrase.chunks):
-        return False
+        return None
     found = phrase.exact.fullmatch(reading.folded)
     if found is None:
-        return False
+        return None
+    more = gathered.copy()
     for number, name in enumerate(phrase.slots, start=1):
         start, end = found.span(number)
-        gathered.give(simulation, name, reading.text[reading.origin[start] : reading.origin[end]].strip())
-    return True
+        more.give(simulation, name, reading.text[reading.origin[start] : reading.origin[end]].strip())
+    return more
 
 
-def take_plain(simulation: Simulation, before: Mapping[str, str], reading: Reading, gathered: Gathered) -> Reading:
-    """What is plain to see: a value right after the word that stands before its place, or the only one of its kind."""
-    listed = tokens(reading)
+def take_plain(
+    simulation: Simulation, before: Mapping[str, frozenset[str]], heard: Heard, gathered: Gathered
+) -> Gathered:
+    """Also what is plain to see: a value right after the word before its place, or the only one of its kind."""
+    more = gathered.copy()
     for kind in _ORDER:
-        named = [
-            name for name in simulation.field_order if simulation.fields[name].type == kind and _is_open(name, gathered)
-        ]
-        for name in named:
-            _take(simulation, name, before.get(name, ""), reading, listed, gathered)
-    return without(reading, gathered.spans)
+        for name in simulation.field_order:
+            if simulation.fields[name].type == kind and _is_open(name, more):
+                _take(simulation, name, before.get(name, frozenset()), heard, more)
+    return more
 
 
 def only_value(spec: FieldSpec, text: str) -> JsonValue:
     """The one value of this type in an answer; None if there is none, or more."""
-    reading = read(text)
-    values = [value for _, _, value in _plain_values(spec, reading, tokens(reading))]
+    values = [value for _, _, value in Heard(read(text)).values(spec)]
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
@@ -113,21 +146,9 @@ def _is_open(name: str, gathered: Gathered) -> bool:
     return name not in gathered.values and name not in gathered.unclear
 
 
-def _take(
-    simulation: Simulation,
-    name: str,
-    word_before: str,
-    reading: Reading,
-    listed: tuple[Token, ...],
-    gathered: Gathered,
-) -> None:
-    spec = simulation.fields[name]
-    found = [
-        (start, end, value)
-        for start, end, value in _plain_values(spec, reading, listed)
-        if not any(start < taken_end and taken_start < end for taken_start, taken_end in gathered.spans)
-    ]
-    after = [each for each in found if word_before and _word_before(reading, each[0]) == word_before]
+def _take(simulation: Simulation, name: str, words_before: frozenset[str], heard: Heard, gathered: Gathered) -> None:
+    found = [each for each in heard.values(simulation.fields[name]) if not gathered.covers(each[0], each[1])]
+    after = [each for each in found if _word_before(heard.reading, each[0]) in words_before]
     chosen = after if len(after) == 1 else found
     if len(chosen) != 1 or (chosen is found and _is_contested(simulation, name, gathered)):
         return
@@ -157,7 +178,7 @@ def _word_before(reading: Reading, place: int) -> str:
     return fold(ahead[start:]) if start < len(ahead) else ""
 
 
-def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[Token, ...]) -> list[tuple[int, int, JsonValue]]:
+def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[Token, ...]) -> list[Found]:
     if spec.type == "text":
         return _values(spec, ((match.start(), match.end(), _inside(match)) for match in _QUOTED.finditer(reading.text)))
     if isinstance(spec, ChoiceField):
@@ -170,13 +191,13 @@ def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[Token, ...]) 
     return _values(spec, ((token.start, token.end, token.text) for token in fitting))
 
 
-def _apart(found: list[tuple[int, int, JsonValue]]) -> list[tuple[int, int, JsonValue]]:
+def _apart(found: list[Found]) -> list[Found]:
     """`EUR 5 EUR` could be read in two ways, and then neither counts."""
     overlapping = any(one is not two and one[0] < two[1] and two[0] < one[1] for one in found for two in found)
     return [] if overlapping else found
 
 
-def _values(spec: FieldSpec, texts: Iterable[tuple[int, int, str]]) -> list[tuple[int, int, JsonValue]]:
+def _values(spec: FieldSpec, texts: Iterable[tuple[int, int, str]]) -> list[Found]:
     read_ones = ((start, end, read_text(spec, text)) for start, end, text in texts)
     return [(start, end, value) for start, end, value in read_ones if value is not None]
 
@@ -194,8 +215,8 @@ def _looks_like(spec: FieldSpec, text: str) -> bool:
     return True
 
 
-def _choices(spec: ChoiceField, reading: Reading) -> list[tuple[int, int, JsonValue]]:
-    found: list[tuple[int, int, JsonValue]] = []
+def _choices(spec: ChoiceField, reading: Reading) -> list[Found]:
+    found: list[Found] = []
     for choice in spec.choices:
         wanted = read(choice).folded
         start = reading.folded.find(wanted)

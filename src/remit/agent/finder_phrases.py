@@ -6,6 +6,7 @@ Made once for each catalogue. Nothing in here says what a user may do: only what
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,16 +18,17 @@ from remit.contracts.simulation import FieldSpec, Simulation
 # What may stand between the words of a phrase.
 _BETWEEN: Final = f"[ {PUNCTUATION}]"
 _CHUNKS: Final = re.compile(f"{_BETWEEN}+")
-_NUMBER: Final = "[0-9]{1,12}(?:[.,][0-9]{1,2})?"
+_NUMBER: Final = "[0-9]+(?:[.,][0-9]{1,2})?"
 _CURRENCY: Final = "(?:[a-z]{3}|[€£$¥₹])"
+# How long a value may be is looked at when it is read: a counted repetition makes a pattern large.
 _FRAGMENTS: Final[Mapping[str, str]] = {
-    "identifier": r"[a-z0-9](?:[a-z0-9_.-]{0,98}[a-z0-9_-])?",
-    "integer": r"[+-]?[0-9]{1,15}",
+    "identifier": r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9_-])?",
+    "integer": r"[+-]?[0-9]+",
     "amount": f"{_NUMBER} ?{_CURRENCY}|{_CURRENCY} ?{_NUMBER}",
     "date": r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    "email": r"[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,8}",
-    "path": r"[^ \"'<>|*?:]{0,499}[^ \"'<>|*?:.,;!]",
-    "text": r".{1,1000}?",
+    "email": r"[a-z0-9._%+-]+@[a-z0-9-]+(?:\.[a-z0-9-]+)+",
+    "path": r"[^ \"'<>|*?:]*[^ \"'<>|*?:.,;!]",
+    "text": r".+?",
 }
 
 Pieces = tuple[str | Slot, ...]
@@ -34,31 +36,54 @@ Pieces = tuple[str | Slot, ...]
 
 @dataclass(frozen=True, slots=True)
 class ReadyPhrase:
-    """One phrase of one simulation. `slots` are its fields, in the order of the pattern's groups."""
+    """One phrase. `slots` are its fields, in the order of the pattern's groups."""
 
-    simulation_id: str
-    exact: Any  # a compiled pattern of RE2, which has no type
+    pattern: str
     slots: tuple[str, ...]
     chunks: tuple[str, ...]
     words: tuple[str, ...]
     before: Mapping[str, str]
-    """The word right before a place, by the field: what stands after it in a text is meant for that field."""
+    """The word right before a place, by the field."""
+
+    @property
+    def exact(self) -> Any:
+        """The pattern for a text that is exactly the phrase. Compiled when a text has all of its words."""
+        return _compiled(self.pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadySimulation:
+    """The phrases of one simulation in one language; a value after a word in `before` is meant for that field."""
+
+    simulation_id: str
+    phrases: tuple[ReadyPhrase, ...]
+    before: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyCatalogue:
-    """The phrases of a catalogue by language, for the catalogue of this ref and no other."""
+    """By language, for the catalogue of this ref and no other."""
 
     ref: str
-    phrases: Mapping[str, tuple[ReadyPhrase, ...]]
+    simulations: Mapping[str, tuple[ReadySimulation, ...]]
 
 
 def prepare(ref: str, simulations: Iterator[Simulation]) -> ReadyCatalogue:
-    phrases: dict[str, list[ReadyPhrase]] = {}
+    made: dict[str, list[ReadySimulation]] = {}
     for simulation in simulations:
         for tag, listed in simulation.phrases.items():
-            phrases.setdefault(tag.lower(), []).extend(ready(simulation, phrase) for phrase in listed)
-    return ReadyCatalogue(ref, {tag: tuple(listed) for tag, listed in phrases.items()})
+            phrases = tuple(ready(simulation, phrase) for phrase in listed)
+            before = {
+                name: frozenset(phrase.before[name] for phrase in phrases if name in phrase.before)
+                for name in simulation.fields
+            }
+            made.setdefault(tag.lower(), []).append(ReadySimulation(simulation.id, phrases, before))
+    return ReadyCatalogue(ref, {tag: tuple(listed) for tag, listed in made.items()})
+
+
+@lru_cache(maxsize=1_024)
+def _compiled(pattern: str) -> Any:
+    return compile_pattern(pattern)
 
 
 def ready(simulation: Simulation, phrase: str) -> ReadyPhrase:
@@ -66,8 +91,7 @@ def ready(simulation: Simulation, phrase: str) -> ReadyPhrase:
     slots = tuple(piece.name for piece in pieces if isinstance(piece, Slot))
     chunks = tuple(chunk for piece in pieces if isinstance(piece, str) for chunk in _chunks(piece))
     return ReadyPhrase(
-        simulation.id,
-        compile_pattern(_pattern(simulation, pieces)),
+        _pattern(simulation, pieces),
         slots,
         chunks,
         words(" ".join(chunks)),

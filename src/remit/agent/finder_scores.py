@@ -24,11 +24,12 @@ def score_of(phrase: Sequence[str], places: int, said: Sequence[str], filled: in
     return min(NEARLY, EXACT * 2 * common // (here + there))
 
 
-def best_possible(phrase: Sequence[str], places: int, said: frozenset[str]) -> int:
-    """No text with these words can score more: what is below the threshold need not be looked at."""
-    common = _OF_A_WORD * sum(word in said for word in phrase) + _OF_A_PLACE * places
+def best_possible(phrase: Sequence[str], places: int, said: frozenset[str], beyond: int = 0) -> int:
+    """No text with these words, and so many `beyond` them, can score more: what is below need not be looked at."""
+    shared = sum(word in said for word in phrase)
+    common = _OF_A_WORD * shared + _OF_A_PLACE * places
     here = _OF_A_WORD * len(phrase) + _OF_A_PLACE * places
-    return EXACT * 2 * common // (here + common)
+    return EXACT * 2 * common // (here + common + _OF_A_STRANGE_WORD * max(0, beyond - shared))
 
 
 def longest_common(one: Sequence[str], two: Sequence[str]) -> int:

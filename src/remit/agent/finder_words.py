@@ -55,7 +55,7 @@ class Reading(NamedTuple):
 
 
 class Token(NamedTuple):
-    """What stands between blanks, without the punctuation around it; a place in the reading's text."""
+    """A piece of a reading's text with its place: what stands between blanks, or a word."""
 
     start: int
     end: int
@@ -87,7 +87,16 @@ def fold(text: str) -> str:
 
 def words(folded: str) -> tuple[str, ...]:
     """Runs of letters; where a script has no spaces between words, pairs of neighbours instead."""
-    return tuple(word for run in _runs(folded) for word in _cut(run))
+    return tuple(word for _, run in _runs(folded) for _, word in _cut(run))
+
+
+def placed_words(reading: Reading) -> tuple[Token, ...]:
+    """The words of a reading with their places in its text."""
+    return tuple(
+        Token(reading.origin[start + at], reading.origin[start + at + len(word) - 1] + 1, word)
+        for start, run in _runs(reading.folded)
+        for at, word in _cut(run)
+    )
 
 
 def is_without_spaces(char: str) -> bool:
@@ -134,23 +143,22 @@ def is_letter(char: str) -> bool:
     return _FIXED.category(char)[0] in "LM"
 
 
-def _runs(folded: str) -> Iterator[str]:
-    run = ""
-    for char in folded:
-        if not is_letter(char):
-            if run:
-                yield run
-            run = ""
+def _runs(folded: str) -> Iterator[tuple[int, str]]:
+    """Letters that stand together, of one manner of writing, each run with its place."""
+    start = 0
+    for place in range(len(folded) + 1):
+        is_inside = place < len(folded) and is_letter(folded[place])
+        goes_on = is_inside and (
+            start == place or is_without_spaces(folded[place - 1]) == is_without_spaces(folded[place])
+        )
+        if goes_on:
             continue
-        if run and is_without_spaces(run[-1]) != is_without_spaces(char):
-            yield run
-            run = ""
-        run += char
-    if run:
-        yield run
+        if start < place:
+            yield start, folded[start:place]
+        start = place if is_inside else place + 1
 
 
-def _cut(run: str) -> tuple[str, ...]:
+def _cut(run: str) -> tuple[tuple[int, str], ...]:
     if not is_without_spaces(run[0]) or len(run) == 1:
-        return (run,)
-    return tuple(run[place : place + 2] for place in range(len(run) - 1))
+        return ((0, run),)
+    return tuple((place, run[place : place + 2]) for place in range(len(run) - 1))

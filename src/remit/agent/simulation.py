@@ -193,9 +193,10 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         )
 
     def fail(self, request: Dispatch, problem: RemitError, begun: Begun | None = None) -> SimulationOutcome:
+        code = goal_code(problem.reason)
         return SimulationOutcome(
             payload={"error": dict(problem.as_json())},
-            reason_code=goal_code(problem.reason),
+            reason_code="SIMULATION_REFUSED" if code == "SIMULATION_FAILED" and begun is None else code,
             audit_refs=(),
             proof_refs=_proofs(request.envelope),
         )

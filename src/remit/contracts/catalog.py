@@ -44,6 +44,7 @@ CONTRACTS: Final[Mapping[str, str]] = {
     "agent-execution-outcome": "goal:AgentExecutionOutcome",
     "dispatch-envelope": "dispatch:DispatchEnvelope",
     "simulation-outcome": "dispatch:SimulationOutcome",
+    "slo-waivers": "slo:SloWaivers",
     "ledger-entry": "ledger:LedgerEntry",
     "ledger-head": "ledger:LedgerHead",
     "bundle-header": "ledger:BundleHeader",

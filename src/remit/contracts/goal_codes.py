@@ -7,6 +7,7 @@ from remit.errors import Reason
 AgentCode = Literal[
     "SIMULATION_SUCCEEDED",
     "SIMULATION_FAILED",
+    "SIMULATION_REFUSED",
     "STEP_TIMEOUT",
     "CLARIFY_REQUIRED",
     "FINDER_REFUSED",
@@ -32,6 +33,7 @@ AgentCode = Literal[
 USER_TEXT: Final[dict[str, str]] = {
     "SIMULATION_SUCCEEDED": "Done.",
     "SIMULATION_FAILED": "It was tried and did not succeed. Nothing of it stands.",
+    "SIMULATION_REFUSED": "It cannot be done as things are. Nothing was done.",
     "STEP_TIMEOUT": "It took longer than it may, and was stopped.",
     "CLARIFY_REQUIRED": "",  # the Finder's own question, unchanged
     "FINDER_REFUSED": "This was not understood as something to do. Say it in other words.",

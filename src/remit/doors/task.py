@@ -271,7 +271,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
             notes=notes,
             network=capability.network,
             restores=capability.restores is not None,
-            seconds=self.seconds,
+            seconds=self.seconds if call == "run" else None,  # putting back takes the time that it takes
         )
 
     def _call(

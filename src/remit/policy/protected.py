@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from remit.confine.names import plain_spelling
 from remit.contracts.config import CONFIG_NAME, Protected, SystemConfig
+from remit.contracts.slo import WAIVERS_NAME
 
 Group = Literal["critical", "important", "agent_system"]
 
@@ -61,6 +62,8 @@ def is_forbidden(path: str, config: SystemConfig) -> str:
         return f"{components[0]} holds what Remit keeps of plans, so no plan touches it"
     if components[-1:] == (CONFIG_NAME,):
         return f"{CONFIG_NAME} says what Remit may do, so no plan touches it"
+    if components[-1:] == (WAIVERS_NAME,):
+        return f"{WAIVERS_NAME} says which breach of a service level is let pass, so no plan touches it"
     if any(PART_NAME.fullmatch(part) for part in components):
         return "files of this name are work in progress, so no plan touches them"
     if components in map(_folded, config.policies.cedar_files):

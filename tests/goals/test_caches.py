@@ -1,0 +1,106 @@
+"""Caches and prefetch save work and let nothing through: what changes counts at once."""
+
+from typing import Any
+
+import pytest
+
+from remit.agent import finder, finder_words
+from remit.agent.kept import Kept
+from remit.errors import RemitError
+from remit.goals import Goals
+from tests.goals.office import POLICY, TENANT, Office
+
+NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
+
+
+@pytest.mark.req("AC-21", "AC-25")
+def test_what_is_cached_for_a_waiting_goal_lets_nothing_through(office: Office) -> None:
+    waiting = [office.ask(f"archive the note {name}") for name in ("one", "two", "three")]
+    office.write_policy(NOBODY)
+    assert office.answer(waiting[0]).outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
+    office.write_policy(POLICY)
+    office.retire("archive-note")
+    assert office.answer(waiting[1]).outcome.reason_code == "SIMULATION_NOT_ACTIVE"
+    office.promote("archive-note")
+    assert office.answer(waiting[2]).outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert office.archived() == ["three"]
+
+
+@pytest.mark.req("AC-25")
+def test_prefetching_only_reads(desk: Office) -> None:
+    """On connections that the database itself holds to reading."""
+    reply = desk.ask("archive the note one")
+    before = (desk.workspace.ledger.transactions, desk.count("SELECT count(*) FROM agent_documents"))
+    prefetch: Any = Goals._prefetch  # noqa: SLF001 - what `ask` does behind its answer
+    assert prefetch(desk.goals, reply) is reply
+    assert (desk.workspace.ledger.transactions, desk.count("SELECT count(*) FROM agent_documents")) == before
+    with desk.workspace.store.glancing() as connection, pytest.raises(RemitError):
+        connection.execute("DELETE FROM agent_execution_current")
+
+
+@pytest.mark.req("AC-25")
+def test_a_thread_is_read_once_and_is_of_its_own_tenant(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = desk.ask("archive the note")
+    read: list[str] = []
+    real = Goals._read_thread  # noqa: SLF001 - counted
+
+    def counted(self: Goals, *given: Any) -> Any:
+        read.append("read")
+        return real(self, *given)
+
+    monkeypatch.setattr(Goals, "_read_thread", counted)
+    first = desk.ask("one", reply_to=asked.goal.correlation_id)
+    second = desk.ask("two", reply_to=asked.goal.correlation_id)
+    assert read == ["read"]
+    assert [reply.outcome.reason_code for reply in (first, second)] == ["CONFIRMATION_REQUIRED"] * 2
+    assert desk.answer(second).outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert desk.archived() == ["two"]
+
+
+@pytest.mark.req("AC-25")
+def test_what_was_said_is_read_once_a_cycle(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no second look at the input: later cycles of a goal go by its packet."""
+    heard: list[str] = []
+    real = finder_words.read
+
+    def read(text: str) -> Any:
+        heard.append(text)
+        return real(text)
+
+    monkeypatch.setattr(finder, "read", read)
+    reply = desk.ask("archive the note one")
+    assert heard == ["archive the note one"]
+    desk.answer(reply)
+    desk.answer(reply)
+    assert heard == ["archive the note one"]
+
+
+@pytest.mark.req("AC-21")
+def test_what_is_kept_is_bounded_in_number_and_time() -> None:
+    now = [0.0]
+    made: list[str] = []
+    kept: Kept[str, str] = Kept(2, 10, lambda: now[0])
+
+    def make(name: str) -> str:
+        def build() -> str:
+            made.append(name)
+            return name
+
+        return kept.get(name, build)
+
+    for name in ("a", "b", "a", "c", "a"):
+        assert make(name) == name
+    assert made == ["a", "b", "c"]
+    make("b")
+    assert made == ["a", "b", "c", "b"]
+    now[0] = 10.0
+    make("a")
+    assert made[-1] == "a"
+    assert len(kept) == 2
+
+
+def test_the_office_belongs_to_one_tenant(desk: Office) -> None:
+    asked = desk.ask("archive the note")
+    with pytest.raises(Exception, match="no goal"):
+        desk.ask("one", reply_to=asked.goal.correlation_id, tenant="globex")
+    assert desk.events(asked.goal.correlation_id, TENANT) == ["CLARIFIED"]
