@@ -25,11 +25,12 @@ from remit.contracts.packets import FINDER_PACKET, ClarifyPacket, SimulationMatc
 from remit.errors import Reason, Refused
 from remit.goal_rules import WorkspaceRules
 from remit.ids import Clock, uuid7
+from remit.ledger.agent_reading import step_events
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.documents import Document, load_document
 from remit.ledger.entry import Event
 from remit.ledger.intake import IntakeItem, read_intake
-from remit.masking import mask_json
+from remit.masking import mask_json, mask_text
 from remit.recovery import Recovered
 from remit.state import StateDirectory
 from remit.store.connection import Connection
@@ -89,6 +90,8 @@ class Goals:
         """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
         correlation = correlation_id or uuid7(self._clock())
         self._recover_once(tenant, correlation)
+        if correlation_id is not None and (known := self._known(correlation, utterance, user, tenant, language)):
+            return Reply(known, self.core.run_goal(known))
         catalogue = self.rules.catalogue(tenant)
         thread_id, thread = self._thread(tenant, reply_to, correlation)
         asked = Asked(correlation, tenant, user, thread_id, language, utterance, thread)
@@ -108,6 +111,16 @@ class Goals:
         }
         goal = AgentGoalRequest.from_tree(tree, source="goal")
         return self._prefetch(Reply(goal, self.core.run_goal(goal, shown)))
+
+    def _known(
+        self, correlation_id: str, utterance: str, user: str, tenant: str, language: str
+    ) -> AgentGoalRequest | None:
+        """The goal that these words were asked as before. Its packet stands, whatever the catalogue is like by now."""
+        with self._ledger().store.glancing() as connection:
+            if not step_events(connection, tenant, correlation_id):
+                return None
+        goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
+        return goal if (goal.raw_user_utterance, goal.language_tag) == (mask_text(utterance), language) else None
 
     def answer(self, correlation_id: str, answer: str | None, *, user: str, tenant: str) -> Reply:
         """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""

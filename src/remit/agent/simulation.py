@@ -37,7 +37,7 @@ from remit.ledger.append import Batch, Ledger
 from remit.ledger.projections import append_step
 from remit.policy.decision import Decision
 from remit.recovery import Recovered, recover
-from remit.road import Door, Note, Notes, Preview, Site, travel
+from remit.road import Door, Note, Notes, Preview, Site, Unsettled, travel
 from remit.store.connection import Connection
 
 NAME = "simulation"
@@ -173,7 +173,14 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         reach("simulation.dispatched")
 
     def effect(self, granted: Granted, begun: Begun, note: Note) -> Ended:
-        ended = self.hands.run(begun.prepared, begun.seconds)
+        try:
+            ended = self.hands.run(begun.prepared, begun.seconds)
+        except Refused:  # its own door let nothing begin
+            raise
+        except BaseException as problem:
+            if self.hands.has_begun(begun.prepared):
+                raise _unsettled(begun.envelope, problem) from problem
+            raise
         reach("simulation.ran")
         return ended
 
@@ -274,6 +281,18 @@ def _digest_in(evidence: Evidence) -> str | None:
 
 def _proofs(envelope: DispatchEnvelope) -> tuple[str, ...]:
     return (envelope.confirmation_proof_ref,) if envelope.confirmation_proof_ref else ()
+
+
+def _unsettled(envelope: DispatchEnvelope, problem: BaseException) -> Unsettled:
+    """Its own door has begun it, and has not said what became of it. To call that a failure would be a guess."""
+    what = problem.what if isinstance(problem, RemitError) else f"it was interrupted ({type(problem).__name__})"
+    reason = problem.reason if isinstance(problem, RemitError) else Reason.EFFECT_FAILED
+    return Unsettled(
+        reason,
+        f"the simulation was begun, and what became of it is not known yet: {what}",
+        where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
+        next_step="Ask for the same goal again in a moment; or run: remit recover",
+    )
 
 
 def _not_decided(envelope: DispatchEnvelope, what: str) -> Refused:

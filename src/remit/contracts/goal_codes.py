@@ -32,7 +32,7 @@ AgentCode = Literal[
 
 USER_TEXT: Final[dict[str, str]] = {
     "SIMULATION_SUCCEEDED": "Done.",
-    "SIMULATION_FAILED": "It was tried and did not succeed. Nothing of it stands.",
+    "SIMULATION_FAILED": "It was tried and did not succeed. Its record says whether anything of it stands.",
     "SIMULATION_REFUSED": "It cannot be done as things are. Nothing was done.",
     "STEP_TIMEOUT": "It took longer than it may, and was stopped.",
     "CLARIFY_REQUIRED": "",  # the Finder's own question, unchanged
