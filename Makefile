@@ -15,9 +15,9 @@ DEV := .venv/.dev-$(call digest,requirements/dev.txt pyproject.toml)
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses=4
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet $(PINS)
-CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene
+CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-agent
 
-.PHONY: help demo test long crash crash-tasks crash-plans check $(CHECKS) bench docs pins system clean
+.PHONY: help demo test long crash crash-tasks crash-plans crash-goals check $(CHECKS) bench docs pins release system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -60,10 +60,14 @@ crash: $(DEV) system ## run the full crash sweep (slow)
 crash-tasks: $(DEV) system ## stop tasks at every change to a disk: kill, power cut, full disk (slow; needs root)
 	@$(BIN)/python -m tests.crash_tasks
 
+crash-goals: $(DEV) system ## 10,000 goals on each store while workers are killed: one effect each (slow)
+	@$(BIN)/python -m tests.crash_goals
+	@$(BIN)/python -m tests.crash_goals --store postgresql
+
 crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; needs root)
 	@$(BIN)/python -m tests.crash_plans
 
-check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene
+check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene, the agent core's guardrails
 
 check-style: $(DEV)
 	@$(BIN)/ruff check --quiet .
@@ -90,6 +94,20 @@ check-docs: $(DEV)
 check-hygiene: $(DEV)
 	@$(BIN)/python scripts/check_hygiene.py
 
+check-agent: $(DEV)
+	@sh scripts/check_agent_execution_core.sh
+
+# Two locks. A breach is mended; of a service level, a named person may waive it until a day (remit slo --help).
+release: $(DEV) ## build what is released into dist, once the guardrails and the service levels hold
+	@rm -rf dist
+	@sh scripts/check_agent_execution_core.sh || { \
+		echo "release: refused: the agent core breaks a guardrail. Mend what is named above and try again." >&2; exit 1; }
+	@$(BIN)/remit slo gate || { \
+		echo "release: refused: a service level is not met. Mend it, or have it waived until a day, and try again." >&2; \
+		exit 1; }
+	@$(BIN)/python -m hatchling build --directory dist >/dev/null
+	@cd dist && sha256sum -- *
+
 PEERS := .cache/peers/.$(call digest,requirements/peers.txt)
 
 $(PEERS): $(DEV)
@@ -100,7 +118,7 @@ $(PEERS): $(DEV)
 	@touch $@
 
 bench: $(PEERS) ## print the figures that the documentation quotes
-	@set -e; for program in bench/ledger.py bench/task.py bench/plan.py bench/sql.py bench/browser.py "bench/history.py ."; do \
+	@set -e; for program in bench/ledger.py bench/task.py bench/plan.py bench/sql.py bench/browser.py bench/agent.py "bench/history.py ."; do \
 		echo "== $$program"; $(BIN)/python $$program; done
 
 docs: $(DEV) ## regenerate the generated pages

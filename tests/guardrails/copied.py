@@ -4,11 +4,24 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from scripts.agent_guardrails import static_violations
+from scripts.agent_guardrails import STATIC, static_violations
+from scripts.agent_guardrails_catalogues import check_catalogues
+from scripts.agent_guardrails_fields import check_fields
+from scripts.agent_guardrails_reach import check_reach
+from scripts.agent_guardrails_shape import check_shape
 from scripts.agent_guardrails_sources import Violation
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 NEEDED: Final = ("agent", "contracts", "goal*.py", "workspace.py", "ledger/projections.py", "ledger/agent_rows.py")
+CHECKS: Final = {
+    "bypass": (check_reach,),
+    "direct-write": (check_reach,),
+    "tool-dispatch": (check_shape,),
+    "rollback": (check_shape, check_catalogues),
+    "missing-dispatch": (check_shape,),
+    "packet-proof": (check_fields,),
+    "step-refs": (check_fields,),
+}
 
 
 class Copied:
@@ -26,17 +39,18 @@ class Copied:
                 else:
                     shutil.copy(path, target)
 
-    def found(self) -> list[Violation]:
-        return static_violations(self.root)
+    def found(self, *rules: str) -> list[Violation]:
+        """By the checks of these rules, or by all."""
+        return static_violations(self.root, [each for rule in rules for each in CHECKS[rule]] or STATIC)
 
-    def with_edit(self, file: str, old: str, new: str) -> list[Violation]:
+    def with_edit(self, file: str, old: str, new: str, *rules: str) -> list[Violation]:
         """What is found once `old`, which must be there, is `new`. An empty `old` stands for the end of the file."""
         path = self.root / "src" / "remit" / file
         before = path.read_text()
         assert old in before, f"{file} has no {old!r} any more"
         path.write_text(before.replace(old, new, 1) if old else before + new)
         try:
-            return self.found()
+            return self.found(*rules)
         finally:
             path.write_text(before)
 
@@ -45,6 +59,6 @@ class Copied:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         try:
-            return self.found()
+            return self.found("rollback")
         finally:
             path.unlink()

@@ -32,6 +32,10 @@ BYPASS: Final[dict[str, Edit]] = {
     "opens a socket": ("agent/finder.py", END, "from socket import create_connection\n"),
     "loads by name": ("agent/core.py", END, "import importlib\n"),
     "asks for an operator": ("agent/core.py", END, "from operator import methodcaller\n"),
+    "takes a module out of another": ("agent/catalogue.py", END, "from pathlib import os as paths\n"),
+    "takes one by a dot": ("agent/catalogue.py", END, "import pathlib\npathlib.os.system('x')\n"),
+    "takes one by getattr": ("agent/kept.py", END, "getattr(threading, '_' + 'sys')\n"),
+    "sets itself off": ("goals.py", END, "threading.Timer(60, print).start()\n"),
     "uses __import__": ("agent/core.py", END, "t = __import__('remit.tasks')\n"),
     "evaluates": ("agent/core.py", END, "eval('1')\n"),
     "moves the hands": ("agent/core.py", END, "def f(x):\n    return x.hands.run({}, 1.0)\n"),
@@ -64,6 +68,7 @@ DIRECT_WRITE: Final[dict[str, Edit]] = {
     "writes in the goals": ("goals.py", END, "S = 'TRUNCATE orders'\n"),
     "executes": ("agent/core.py", END, "def f(c, s):\n    c.execute(s)\n"),
     "executes by its name": ("agent/core.py", END, "def f(c, s):\n    getattr(c, 'execute')(s)\n"),
+    "asks out of sight": ("agent/core.py", END, "def f(c, verb):\n    list(c.rows(f'{verb} FROM orders'))\n"),
     "runs a script": ("goal_hands.py", END, "def f(c, s):\n    c.script(s)\n"),
     "inserts a row": ("agent/core.py", END, "def f(batch, s):\n    batch.insert(s, ())\n"),
     "appends a row past its table": ("agent/core.py", END, "def f(batch, e):\n    batch.append_for_row(e)\n"),
@@ -85,6 +90,7 @@ DIRECT_WRITE: Final[dict[str, Edit]] = {
     ),
     "opens a file": ("agent/core.py", END, "def f(p):\n    open(p, 'w')\n"),
     "writes a file": ("agent/catalogue.py", END, "def f(p: Path):\n    p.write_text('x')\n"),
+    "replaces a path": ("agent/catalogue.py", END, "def f(a: Path, b: Path):\n    a.replace(b)\n"),
     "replaces a file": ("agent/core.py", END, "from os import replace\n"),
     "removes a folder": ("goals.py", END, "import shutil as files\n"),
     "writes a transcript": ("agent/outcomes.py", END, "def f(x):\n    x.transcript.add('done')\n"),
@@ -107,6 +113,17 @@ TOOL_DISPATCH: Final[dict[str, Edit]] = {
     ),
     "past its checks": ("agent/core.py", END, "def f(e):\n    return e.model_copy(update={'simulation_id': 'x'})\n"),
     "without any": ("agent/core.py", END, "def f():\n    return DispatchEnvelope.model_construct(simulation_id='x')\n"),
+    "read from a tree of its own": (
+        "agent/core.py",
+        "DispatchEnvelope.from_tree(tree,",
+        "DispatchEnvelope.from_tree({**tree, 'simulation_id': 'send-mail'},",
+    ),
+    "read after a change": (
+        "agent/core.py",
+        "        outcome = self.executor.dispatch(",
+        "        tree = dict(tree, simulation_id='send-mail')\n        outcome = self.executor.dispatch(",
+    ),
+    "read elsewhere": ("goals.py", END, "from remit.contracts.dispatch import DispatchEnvelope as D\nD.parse(b'{}')\n"),
     "another id": (
         "agent/planner.py",
         "simulation_id=_packet(evidence).candidates[0].simulation_id",
@@ -288,7 +305,7 @@ def test_the_sources_as_they_are_pass(copied: Copied) -> None:
 def test_a_seeded_violation_of_each_kind_is_found(copied: Copied, rule: str) -> None:
     missed = {}
     for name, (file, old, new) in SEEDS[rule].items():
-        found = copied.with_edit(file, old, new)
+        found = copied.with_edit(file, old, new, rule)
         if not any(each.rule == rule and each.file == f"src/remit/{file}" for each in found):
             missed[name] = [str(each) for each in found]
     assert missed == {}

@@ -1,0 +1,174 @@
+"""The rules asked of the running code: the gates decide, the contracts parse, and each answer must be the safe one."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from remit.agent import decisions, gates, recording
+from remit.agent.catalogue import build_catalogue, check_files
+from remit.agent.gates import Evidence
+from remit.approval.confirmation import load_lexicon
+from remit.contracts.dispatch import DispatchEnvelope
+from remit.contracts.goal import AgentGoalRequest, AgentStep, ConfirmState
+from remit.contracts.packets import FINDER_PACKET
+from remit.contracts.simulation import Simulation
+from remit.errors import RemitError
+from remit.ids import parse_time
+from remit.ledger.simulation_states import PromotedState
+from remit.policy.access import build_access_policy
+from scripts.agent_guardrails_catalogues import catalogue_files
+from scripts.agent_guardrails_fields import PROOFS
+from scripts.agent_guardrails_sources import Violation
+
+AT: Final = "2026-01-01T00:00:00Z"
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "match": {"candidates": [{"simulation_id": "look"}], "fields": {}},
+    "clarify": {"question": "Which one?", "field": "name", "attempt": 1},
+    "refuse": {"reason_code": "NOT_A_REQUEST"},
+    "missing": {"intent": "order a pizza"},
+}
+_LOOK: Final[dict[str, Any]] = {
+    "id": "look",
+    "version": "1",
+    "title": "Look",
+    "impact": "read_only",
+    "risk": "LOW",
+    "access_action": "look",
+    "binding": {"type": "task", "capability_id": "NO_EFFECT", "inputs": {}},
+}
+_ALL: Final = '@id("all") permit (principal, action, resource);'
+_MOVE: Final = {**_LOOK, "id": "move", "impact": "impactful"}
+
+
+def check_alive(root: Path) -> Iterator[Violation]:
+    yield from _missing()
+    yield from _rollback()
+    yield from _bindings()
+    yield from _packets()
+    yield from _refs()
+    yield from _files(root)
+
+
+def packet(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"packet_type": kind, **dict.fromkeys(PROOFS, "x"), **KINDS[kind], **changes}
+
+
+def evidence(kind: str, *simulations: dict[str, Any], simulation_id: str = "look") -> Evidence:
+    """A goal of a user who may do everything, to simulations that are all ACTIVE."""
+    known = [Simulation.from_tree(each) for each in (_LOOK, *simulations)]
+    states = {
+        each.id: PromotedState(each.id, each.version, each.own_digest, "ACTIVE", "os:ann", AT, "entry")
+        for each in known
+    }
+    catalogue = build_catalogue("acme", known, states)
+    policy = build_access_policy({"a.cedar": _ALL}, {"acme": ["mia"]}, ["look"])
+    more = {"candidates": [{"simulation_id": simulation_id}]} if kind == "match" else {}
+    found = FINDER_PACKET.from_tree(packet(kind, catalog_snapshot_ref=catalogue.ref, correlation_id="c", **more))
+    return Evidence("acme", "mia", "c", "en", found, catalogue, policy, load_lexicon())
+
+
+def decided(given: Evidence) -> decisions.Decided:
+    goal = AgentGoalRequest(
+        correlation_id="c",
+        tenant_id="acme",
+        user_id="mia",
+        thread_id="c",
+        raw_user_utterance="",
+        language_tag="en",
+        normalized_intent="",
+        sim_finder_packet=given.packet,
+        confirm_state=ConfirmState(status="NONE"),
+        idempotency_key="x",
+        attempt_counter=0,
+    )
+    return decisions.decided(goal, given, gates.decide(given), (), AT)
+
+
+def _missing() -> Iterator[Violation]:
+    for kind in ("missing", "clarify", "refuse"):
+        made = decided(evidence(kind))
+        if made.verdict.dispatches or made.envelope is not None or made.record.envelope_ref is not None:
+            yield _breach("missing-dispatch", gates, f"a {kind} packet is decided as {made.verdict.event}", "Stop it.")
+    event = gates.decide(evidence("missing")).event
+    if event != "ESCALATED":
+        yield _breach("missing-dispatch", gates, f"a missing packet is decided as {event}", "Decide ESCALATED.")
+
+
+def _rollback() -> Iterator[Violation]:
+    for impact in ("impactful", "side_effecting", "irreversible"):
+        for named in ({}, {"rollback": "nobody"}):
+            given = evidence("match", {**_MOVE, "impact": impact, **named}, simulation_id="move")
+            verdict = gates.decide(given)
+            if (verdict.event, verdict.reason_code) != ("REFUSED", "ROLLBACK_PLAN_MISSING"):
+                what = f"{impact} without a way back is decided as {verdict.event} ({verdict.reason_code})"
+                yield _breach("rollback", gates, what, "Refuse with ROLLBACK_PLAN_MISSING.")
+
+
+def _bindings() -> Iterator[Violation]:
+    for kind in ("tool", "function", "mcp", "shell", "http"):
+        tree = {**_LOOK, "binding": {"type": kind, "name": "x"}}
+        if _is_taken(Simulation.from_tree, tree):
+            where = "src/remit/contracts/simulation.py"
+            yield Violation("tool-dispatch", where, 1, f"a binding to a {kind} is taken", "Keep the set closed.")
+
+
+def _packets() -> Iterator[Violation]:
+    where = "src/remit/contracts/packets.py"
+    for kind in KINDS:
+        whole = packet(kind)
+        for name in PROOFS:
+            less = {key: value for key, value in whole.items() if key != name}
+            for tree in (less, {**whole, name: ""}, {**whole, name: None}):
+                if _is_taken(FINDER_PACKET.from_tree, tree):
+                    what = f"a {kind} packet without {name} is taken"
+                    yield Violation("packet-proof", where, 1, what, "Require it, not empty.")
+        if not _is_taken(FINDER_PACKET.from_tree, whole):
+            yield Violation("packet-proof", where, 1, f"a whole {kind} packet is refused", "Mend the guardrail's own.")
+
+
+def _refs() -> Iterator[Violation]:
+    made = decided(evidence("match"))
+    if made.envelope is None or made.step is None:
+        yield _breach("step-refs", decisions, "a step that may be dispatched has no envelope", "Make it.")
+        return
+    row = recording.step_row(_Clock(), "acme", made, "PLANNED")  # type: ignore[arg-type]
+    shown = (("the record", made.record), ("the row", row), ("the envelope", made.envelope))
+    for what, holder in shown:
+        for name in ("policy_snapshot_ref", "artifact_fingerprint_bundle_ref"):
+            if not getattr(holder, name):
+                yield _breach("step-refs", decisions, f"{what} of a step has no {name}", "Pass it on.")
+    for model, tree, members in (
+        (DispatchEnvelope, made.envelope.tree(), ("policy_snapshot_ref", "artifact_fingerprint_bundle_ref")),
+        (AgentStep, made.step.tree(), ("policy_snapshot_version",)),
+    ):
+        for name in members:
+            if _is_taken(model.from_tree, {key: value for key, value in tree.items() if key != name}):
+                yield _breach("step-refs", decisions, f"{model.__name__} is taken without {name}", "Require it.")
+
+
+class _Clock:
+    """All that a row needs of a transaction."""
+
+    def time_in(self, _: str) -> Any:
+        return parse_time(AT)
+
+
+def _files(root: Path) -> Iterator[Violation]:
+    """Only what is said of rollbacks, and of what cannot be read at all: connections are the reader's."""
+    for file in catalogue_files(root):
+        for found in check_files(root, [file])[1]:
+            if found.field == "rollback" or not found.simulation:
+                yield Violation("rollback", file, 1, f"{found.where}: {found.what}", found.next_step)
+
+
+def _is_taken(take: Callable[[Any], Any], tree: Any) -> bool:
+    try:
+        take(tree)
+    except RemitError:
+        return False
+    return True
+
+
+def _breach(rule: str, module: Any, what: str, mend: str) -> Violation:
+    parts = module.__name__.split(".")
+    return Violation(rule, f"src/{'/'.join(parts)}.py", 1, what, mend)

@@ -1,0 +1,104 @@
+"""Which fields must be there, and be passed on: the proofs of a packet, and the refs of a step."""
+
+import ast
+from collections.abc import Iterator
+from typing import Final
+
+from scripts.agent_guardrails_sources import (
+    Sources,
+    Violation,
+    field_of,
+    gone,
+    is_required,
+    keyword_of,
+    made_in,
+    union_in,
+)
+
+PACKETS: Final = ("SimulationMatchPacket", "ClarifyPacket", "RefusePacket", "MissingSimulationPacket")
+PROOFS: Final = (
+    "packet_id",
+    "correlation_id",
+    "catalog_snapshot_ref",
+    "finder_version",
+    "proof_ref",
+    "idempotency_key",
+)
+REQUIRED: Final = (
+    ("contracts/dispatch.py", "DispatchEnvelope", "policy_snapshot_ref", "Identifier"),
+    ("contracts/dispatch.py", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "Identifier"),
+    ("contracts/goal.py", "AgentStep", "policy_snapshot_version", "Identifier"),
+    ("contracts/goal.py", "AgentExecutionPlan", "policy_snapshot_ref", "Identifier"),
+    ("agent/decisions.py", "DecisionRecord", "policy_snapshot_ref", "str"),
+)
+PASSED_ON: Final = (
+    ("agent/recording.py", "step_row", "StepRow", "policy_snapshot_ref", "record.policy_snapshot_ref"),
+    (
+        "agent/recording.py",
+        "step_row",
+        "StepRow",
+        "artifact_fingerprint_bundle_ref",
+        "record.artifact_fingerprint_bundle_ref",
+    ),
+    ("agent/planner.py", "build_envelope", "DispatchEnvelope", "policy_snapshot_ref", "evidence.policy.ref"),
+    ("agent/planner.py", "build_envelope", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "artifacts_ref"),
+    ("agent/planner.py", "build_step", "AgentStep", "policy_snapshot_version", "evidence.policy.ref"),
+    ("agent/planner.py", "build_plan", "AgentExecutionPlan", "policy_snapshot_ref", "evidence.policy.ref"),
+    ("agent/decisions.py", "decided", "DecisionRecord", "policy_snapshot_ref", "evidence.policy.ref"),
+)
+
+
+def check_fields(sources: Sources) -> Iterator[Violation]:
+    yield from _packets(sources)
+    yield from _refs(sources)
+
+
+def _packets(sources: Sources) -> Iterator[Violation]:
+    module = sources.module("contracts/packets.py")
+    packet = module.shape("Packet") if module else None
+    if module is None or packet is None:
+        yield gone("packet-proof", "contracts/packets.py", "Packet")
+        return
+    mend = "Every packet carries it, as an Identifier without a default."
+    for name in PROOFS:
+        if not is_required(packet, name, "Identifier"):
+            found = field_of(packet, name) or packet
+            yield module.breach("packet-proof", found, f"{name} is not required", mend)
+    for kind in PACKETS:
+        shape = module.shape(kind)
+        bases = [ast.unparse(one) for one in shape.bases] if isinstance(shape, ast.ClassDef) else []
+        if bases != ["Packet"]:
+            yield module.breach("packet-proof", shape, f"{kind} is not a Packet", "Derive it from Packet alone.")
+        for name in PROOFS:
+            if (again := field_of(shape, name)) is not None:
+                yield module.breach("packet-proof", again, f"{kind} says otherwise of {name}", mend)
+    union = module.value("FinderPacket")
+    if union_in(union) != set(PACKETS):
+        yield module.breach("packet-proof", union, "FinderPacket is not the four kinds", "Keep it closed.")
+
+
+def _refs(sources: Sources) -> Iterator[Violation]:
+    rule = "step-refs"
+    for file, name, member, kind in REQUIRED:
+        module = sources.module(file)
+        shape = module.shape(name) if module else None
+        if module is None or shape is None:
+            yield gone(rule, file, name)
+        elif not is_required(shape, member, kind):
+            what = f"{name}.{member} is not required"
+            yield module.breach(
+                rule, field_of(shape, member) or shape, what, f"Declare it as {kind}, without a default."
+            )
+    for file, function, name, member, value in PASSED_ON:
+        module = sources.module(file)
+        made = made_in(module, function, name) if module else None
+        if module is None or made is None:
+            yield gone(rule, file, f"{name}(...) in {function}")
+        elif keyword_of(made, member) != value:
+            what = f"{function} does not pass {member} on"
+            yield module.breach(rule, made, what, f"Write {member}={value}.")
+    rows = sources.module("ledger/agent_rows.py")
+    row = rows.shape("StepRow") if rows else None
+    for member in ("policy_snapshot_ref", "artifact_fingerprint_bundle_ref"):
+        if rows is None or field_of(row, member) is None:
+            yield gone(rule, "ledger/agent_rows.py", f"StepRow.{member}")

@@ -1,0 +1,206 @@
+"""What the core is made of: where an envelope comes from, and which branches can dispatch."""
+
+import ast
+from collections.abc import Iterator
+from typing import Final, TypeGuard
+
+from scripts.agent_guardrails_lists import ENVELOPES_READ_IN
+from scripts.agent_guardrails_sources import (
+    Module,
+    Sources,
+    Violation,
+    calls_inside,
+    field_of,
+    gone,
+    keyword_of,
+    made_in,
+    members_of,
+    stands_under,
+    union_in,
+)
+
+FIRST_CANDIDATE: Final = "_packet(evidence).candidates[0].simulation_id"
+BINDINGS: Final = {
+    "TaskBinding": "task",
+    "PlanBinding": "plan",
+    "SqlBinding": "sql",
+    "BrowserBinding": "browser",
+    "UndoBinding": "undo",
+}
+ACTIONS: Final = frozenset({"TaskAction", "PlanAction", "BrowserAction", "UndoAction"})
+FINDERS: Final = frozenset({"agent/finder_packets.py", "agent/taking_back.py"})
+ON_THE_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+RANKING: Final = frozenset({"sorted", "max", "min", "reversed", "sort", "nlargest", "shuffle", "choice"})
+
+
+def check_shape(sources: Sources) -> Iterator[Violation]:
+    yield from _envelopes(sources)
+    yield from _bindings(sources)
+    yield from _missing(sources)
+    yield from _gate_for_the_way_back(sources)
+
+
+# --- only simulations, and only the Finder's first ------------------------------------------------------------------
+
+
+def _envelopes(sources: Sources) -> Iterator[Violation]:
+    mend = "planner.build_envelope makes the one envelope, for the first candidate of the Finder's packet."
+    for module in (*sources.core(), *sources.goals()):
+        inside = calls_inside(module, "build_envelope") if module.name == "agent/planner.py" else set()
+        copies = calls_inside(module, "refused_at_last") if module.name == "agent/decisions.py" else set()
+        for call in module.calls:
+            end = module.ends(call.func)
+            if end == "DispatchEnvelope" and id(call) not in inside:
+                yield module.breach("tool-dispatch", call, "it makes a DispatchEnvelope", mend)
+            if end in {"model_construct", "model_copy"} and id(call) not in copies:
+                yield module.breach("tool-dispatch", call, f"it makes a contract by {end}, past its checks", mend)
+            if end in {"SimulationMatchPacket", "Candidate"} and module.name not in FINDERS:
+                yield module.breach("tool-dispatch", call, f"it makes a {end}", "Only a Finder names candidates.")
+            if (
+                end in RANKING
+                and module.name in {"agent/gates.py", "agent/planner.py"}
+                and "candidate" in ast.unparse(call)
+            ):
+                yield module.breach("tool-dispatch", call, "it ranks candidates", "Take the first, as it is.")
+    yield from _read_envelopes(sources)
+    planner = sources.module("agent/planner.py")
+    made = made_in(planner, "build_envelope", "DispatchEnvelope") if planner else None
+    if planner is None or made is None:
+        yield gone("tool-dispatch", "agent/planner.py", "build_envelope with its DispatchEnvelope(...)")
+        return
+    given = keyword_of(made, "simulation_id")
+    if given != FIRST_CANDIDATE or any(one.arg is None for one in made.keywords):
+        what = f"simulation_id comes from {given or 'somewhere else'}"
+        yield planner.breach("tool-dispatch", made, what, f"It must be {FIRST_CANDIDATE}, and nothing else.")
+
+
+def _read_envelopes(sources: Sources) -> Iterator[Violation]:
+    """An envelope from bytes is one that was recorded, or it would be made by another name."""
+    mend = "Read back the envelope that the decision recorded, where that is done already."
+    for module in (*sources.core(), *sources.goals()):
+        functions = [function for name, function in ENVELOPES_READ_IN if name == module.name]
+        inside = {each for function in functions for each in calls_inside(module, function)}
+        for call in module.calls:
+            if module.origin(call.func).endswith(("DispatchEnvelope.from_tree", "DispatchEnvelope.parse")):
+                is_recorded = module.name != "agent/core.py" or _is_recorded(module, call)
+                if id(call) not in inside or not is_recorded:
+                    yield module.breach("tool-dispatch", call, "it reads an envelope that nobody recorded", mend)
+
+
+def _is_recorded(core: Module, call: ast.Call) -> bool:
+    loaded = "load_document(connection, goal.tenant_id, record.envelope_ref or '')"
+    given = ast.unparse(call.args[0]) if call.args else ""
+    shape = core.shape("AgentCore", "_dispatched")
+    found = ast.walk(shape) if shape is not None else ()
+    sets = [one for one in found if isinstance(one, ast.Assign) and [ast.unparse(to) for to in one.targets] == [given]]
+    return [ast.unparse(one.value) for one in sets] == [loaded]
+
+
+def _bindings(sources: Sources) -> Iterator[Violation]:
+    models, filled = sources.module("contracts/simulation.py"), sources.module("agent/binding.py")
+    mend = "A simulation is bound to a task, a plan, a query, a browser action or an undo; a tool is none of them."
+    if models is None or filled is None:
+        yield gone("tool-dispatch", "contracts/simulation.py", "the closed set of bindings")
+        return
+    union = models.value("Binding")
+    members = union_in(union)
+    if members != set(BINDINGS):
+        yield models.breach("tool-dispatch", union, f"Binding is {', '.join(sorted(members)) or 'no union'}", mend)
+    for name, word in BINDINGS.items():
+        kind = field_of(models.shape(name), "type")
+        if kind is None or ast.unparse(kind.annotation) != f"Literal['{word}']" or kind.value is not None:
+            yield models.breach("tool-dispatch", kind, f"{name} does not say that it is a {word}", mend)
+    bound = filled.value("BoundAction")
+    if bound is None or members_of(bound) != ACTIONS:
+        yield filled.breach("tool-dispatch", bound, "BoundAction is not the four actions that have a door", mend)
+
+
+# --- which branches can dispatch ------------------------------------------------------------------------------------
+
+
+def _missing(sources: Sources) -> Iterator[Violation]:
+    gates, core = sources.module("agent/gates.py"), sources.module("agent/core.py")
+    rule = "missing-dispatch"
+    if gates is None or core is None:
+        yield gone(rule, "agent", "the gates or the core")
+        return
+    yield from _missing_branch(gates)
+    dispatches = gates.shape("GateVerdict", "dispatches")
+    if dispatches is None or ast.unparse(dispatches.body[-1]) != "return self.event == 'ACCESS_ALLOWED'":
+        yield gates.breach(rule, dispatches, "another event than ACCESS_ALLOWED dispatches", "Compare with that one.")
+    for module in sources.core():
+        accessible = calls_inside(module, "_accessible") if module is gates else set()
+        for call in module.calls:
+            end = module.ends(call.func)
+            if end == "GateVerdict" and id(call) not in accessible and "ACCESS_ALLOWED" in ast.unparse(call):
+                yield module.breach(rule, call, "a dispatch is decided elsewhere", "Only gates._accessible lets go.")
+            if end == "build_envelope" and not stands_under(module, call, "verdict.dispatches"):
+                mend = "Ask `verdict.dispatches` first: nothing else has an envelope."
+                yield module.breach(rule, call, "an envelope is made without a verdict that dispatches", mend)
+    yield from _core_branches(core)
+    moves = sources.module("ledger/projections.py")
+    table = moves.value("TRANSITIONS") if moves else None
+    pairs = dict(zip(map(_unparsed, table.keys), map(_unparsed, table.values), strict=True)) if _is_dict(table) else {}
+    for ended in ("ESCALATED", "CLARIFIED", "REFUSED"):
+        if moves is None or pairs.get(repr(ended)) != "frozenset()":
+            what = f"a step that is {ended} can move on"
+            yield (moves or gates).breach(rule, table, what, "Let nothing follow it.")
+
+
+def _is_dict(node: ast.AST | None) -> TypeGuard[ast.Dict]:
+    return isinstance(node, ast.Dict)
+
+
+def _unparsed(node: ast.AST | None) -> str:
+    return ast.unparse(node) if node is not None else ""
+
+
+def _missing_branch(gates: Module) -> Iterator[Violation]:
+    mend = "Answer a MissingSimulationPacket with ESCALATED at once, before anything that can match."
+    decide = gates.shape("decide")
+    for node in decide.body if decide is not None else ():
+        if isinstance(node, ast.If) and "MissingSimulationPacket" in ast.unparse(node.test):
+            answer = [ast.unparse(one) for one in node.body]
+            if answer != ["return GateVerdict('ESCALATED', 'SIMULATION_MISSING')"] or node.orelse:
+                yield gates.breach("missing-dispatch", node, "its branch does more than escalate", mend)
+            if ast.unparse(node.test) != "isinstance(packet, MissingSimulationPacket)":
+                yield gates.breach("missing-dispatch", node, "its branch has another condition", mend)
+            return
+        if not isinstance(node, ast.Assign | ast.If) or "_matched" in ast.unparse(node):
+            break
+    yield gates.breach("missing-dispatch", decide, "it has no branch before the match", mend)
+
+
+def _core_branches(core: Module) -> Iterator[Violation]:
+    rule = "missing-dispatch"
+    way = core.value("ON_ITS_WAY")
+    inner = way.args[0] if isinstance(way, ast.Call) and way.args else None
+    listed = {ast.unparse(one) for one in inner.elts} if isinstance(inner, ast.Set) else set()
+    if listed != {repr(one) for one in ON_THE_WAY}:
+        mend = f"ON_ITS_WAY is {', '.join(sorted(ON_THE_WAY))}."
+        yield core.breach(rule, way, "a step that was stopped counts as on its way", mend)
+    for call in core.calls:
+        if ast.unparse(call.func) == "self._dispatched":
+            if not stands_under(core, call, "history.event in ON_ITS_WAY"):
+                mend = "Hand over only what the ledger says was allowed: `if history.event in ON_ITS_WAY`."
+                yield core.breach(rule, call, "the executor is asked without a recorded ACCESS_ALLOWED", mend)
+        elif ast.unparse(call.func).endswith(".dispatch") and id(call) not in calls_inside(core, "_dispatched"):
+            yield core.breach(rule, call, "the executor is asked outside of _dispatched", "Only that one asks it.")
+
+
+def _gate_for_the_way_back(sources: Sources) -> Iterator[Violation]:
+    gates = sources.module("agent/gates.py")
+    matched = gates.shape("_matched") if gates else None
+    if gates is None or matched is None:
+        yield gone("rollback", "agent/gates.py", "_matched")
+        return
+    mend = "Refuse with ROLLBACK_PLAN_MISSING before anybody is asked to confirm."
+    before = [ast.unparse(one) for one in matched.body if isinstance(one, ast.If)]
+    wanted = "needs_confirmation(entry.simulation) and (not _way_back(entry.simulation, evidence.catalogue))"
+    if not any(
+        one.startswith(f"if {wanted}:\n    return GateVerdict('REFUSED', 'ROLLBACK_PLAN_MISSING'") for one in before
+    ):
+        yield gates.breach("rollback", matched, "the gate for the way back is not there", mend)
+    needs = gates.shape("needs_confirmation")
+    if needs is None or ast.unparse(needs.body[-1]) != "return simulation.impact != 'read_only'":
+        yield gates.breach("rollback", needs, "not every impact but read_only counts as impactful", mend)

@@ -1,0 +1,253 @@
+"""What the guardrails read: the sources below a root, as syntax trees, with names followed to where they come from.
+
+Limit: a name is followed through imports and plain assignments. What takes a longer way round (`eval`, a name put
+together at run time) is not followed: the rules refuse the way itself.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Final
+
+RULES: Final = {
+    "bypass": "the agent bypasses the SimulationExecutor",
+    "direct-write": "the agent writes business state directly",
+    "tool-dispatch": "the agent dispatches a tool as a simulation",
+    "rollback": "an impactful simulation has no rollback reference",
+    "missing-dispatch": "a MissingSimulationPacket can reach a dispatch",
+    "packet-proof": "a Finder packet lacks a required proof or idempotency field",
+    "step-refs": "an execution step lacks its policy snapshot or artifact fingerprint ref",
+}
+Shape = ast.FunctionDef | ast.ClassDef
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Violation:
+    """One breach of one rule, at one place, and what to do about it."""
+
+    rule: str
+    file: str
+    line: int
+    what: str
+    next_step: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.file}:{self.line}: {RULES[self.rule]}: {self.what}. {self.next_step}"
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """One source file. `name` is its path below src/remit."""
+
+    file: str
+    name: str
+    tree: ast.Module
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
+    def docstrings(self) -> frozenset[int]:
+        """The ids of the texts that only people read."""
+        alone = (node.value for node in self.nodes if isinstance(node, ast.Expr))
+        return frozenset(id(value) for value in alone if isinstance(value, ast.Constant))
+
+    @cached_property
+    def origins(self) -> dict[str, str]:
+        """What the names of this file stand for, by imports first and then by plain assignments."""
+        found = (each for node in self.nodes for each in imported(node, self.name))
+        known = {name: origin for origin, name, _ in found if name}
+        for node in self.nodes:
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                origin = self._follow(node.value, known)
+                for target in targets:
+                    if isinstance(target, ast.Name) and origin:
+                        known.setdefault(target.id, origin)
+        return known
+
+    def origin(self, node: ast.AST) -> str:
+        """Where the name under a node comes from, such as remit.contracts.dispatch.DispatchEnvelope."""
+        return self._follow(node, self.origins)
+
+    def ends(self, node: ast.AST) -> str:
+        """The last part of it: what the thing is called at home."""
+        return self.origin(node).rpartition(".")[2]
+
+    def _follow(self, node: ast.AST, known: dict[str, str]) -> str:
+        if isinstance(node, ast.Name):
+            return known.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            base = self._follow(node.value, known)
+            return f"{base}.{node.attr}"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+            named = text_of(node.args[1]) if len(node.args) > 1 else None
+            return f"{self._follow(node.args[0], known)}.{named}" if named else ""
+        return ""
+
+    @cached_property
+    def calls(self) -> tuple[ast.Call, ...]:
+        return tuple(node for node in self.nodes if isinstance(node, ast.Call))
+
+    def shape(self, *path: str) -> Shape | None:
+        """A class or function by its name, or one inside of a class."""
+        body: list[ast.stmt] = self.tree.body
+        found: Shape | None = None
+        for name in path:
+            shapes = (one for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef))
+            found = next((one for one in shapes if one.name == name), None)
+            if found is None:
+                return None
+            body = found.body
+        return found
+
+    def value(self, name: str) -> ast.expr | None:
+        """What a name of the module is set to."""
+        for node in self.tree.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+                return node.value
+            if isinstance(node, ast.Assign) and [ast.unparse(one) for one in node.targets] == [name]:
+                return node.value
+        return None
+
+    def breach(self, rule: str, node: ast.AST | None, what: str, next_step: str) -> Violation:
+        return Violation(rule, self.file, getattr(node, "lineno", 1), what, next_step)
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(name: str, text: str) -> Module:
+    file = f"src/remit/{name}"
+    return Module(file, name, ast.parse(text, file))
+
+
+@dataclass
+class Sources:
+    """The files below a root; each is read once."""
+
+    root: Path
+    _read: dict[str, Module | None] = field(default_factory=dict)
+    _texts: dict[str, str] = field(default_factory=dict)
+    _listed: dict[str, list[str]] = field(default_factory=dict)
+
+    def module(self, name: str) -> Module | None:
+        if name not in self._read:
+            path = self.root / "src" / "remit" / name
+            self._read[name] = _parsed(name, self._text(name)) if path.is_file() else None
+        return self._read[name]
+
+    def _text(self, name: str) -> str:
+        if name not in self._texts:
+            self._texts[name] = (self.root / "src" / "remit" / name).read_text()
+        return self._texts[name]
+
+    def modules(self, pattern: str, *, mentioning: str = "") -> Iterator[Module]:
+        """Files below src/remit by a pattern, in order; only those whose text has the word, if one is given."""
+        folder = self.root / "src" / "remit"
+        if pattern not in self._listed:
+            self._listed[pattern] = [str(path.relative_to(folder)) for path in sorted(folder.glob(pattern))]
+        for name in self._listed[pattern]:
+            found = self.module(name) if not mentioning or mentioning in self._text(name) else None
+            if found is not None:
+                yield found
+
+    def core(self) -> Iterator[Module]:
+        yield from self.modules("agent/**/*.py")
+
+    def goals(self) -> Iterator[Module]:
+        """The rooms around the core: whoever puts it together, its rules, and its hands."""
+        yield from self.modules("goal*.py")
+
+
+def imported(node: ast.AST, name: str) -> Iterator[tuple[str, str, bool]]:
+    """(what, the name that it gets here, whether it is a name out of a module) for each import of a statement."""
+    if isinstance(node, ast.Import):
+        for one in node.names:
+            yield one.name, one.asname or "", False
+    elif isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        if node.level:
+            here = ["remit", *Path(name).parts[:-1]]
+            above = here[: len(here) - node.level + 1]
+            base = ".".join([*above, base] if base else above)
+        for one in node.names:
+            yield f"{base}.{one.name}", one.asname or one.name, True
+
+
+def text_of(node: ast.AST) -> str | None:
+    """The text that an expression is, as far as it stands in the source: a gap of unknown content reads as a space."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part) or " " for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
+        left, right = text_of(node.left), text_of(node.right)
+        if isinstance(node.op, ast.Mod):
+            return left
+        return None if left is None and right is None else (left or " ") + (right or " ")
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr == "format":
+            return text_of(node.func.value)
+        if node.func.attr == "join" and node.args and isinstance(node.args[0], ast.List | ast.Tuple):
+            return (text_of(node.func.value) or "").join(text_of(one) or " " for one in node.args[0].elts)
+    return None
+
+
+def gone(rule: str, file: str, what: str) -> Violation:
+    """What a rule looks at is not there: a rule that finds nothing to look at has not been kept."""
+    return Violation(
+        rule, f"src/remit/{file}", 1, f"{what} is gone", "Put it back, or teach the guardrail its new place."
+    )
+
+
+def union_in(node: ast.expr | None) -> set[str]:
+    """The kinds that `Annotated[A | B, ...]` is made of."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and node.slice.elts:
+        return members_of(node.slice.elts[0])
+    return set()
+
+
+def members_of(node: ast.expr) -> set[str]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return members_of(node.left) | members_of(node.right)
+    return {ast.unparse(node)}
+
+
+def field_of(shape: ast.AST | None, name: str) -> ast.AnnAssign | None:
+    body = shape.body if isinstance(shape, ast.ClassDef) else []
+    fields = (one for one in body if isinstance(one, ast.AnnAssign))
+    return next((one for one in fields if isinstance(one.target, ast.Name) and one.target.id == name), None)
+
+
+def is_required(shape: ast.AST, name: str, kind: str) -> bool:
+    found = field_of(shape, name)
+    return found is not None and found.value is None and ast.unparse(found.annotation) == kind
+
+
+def calls_inside(module: Module, function: str) -> set[int]:
+    found = (one for one in module.nodes if isinstance(one, ast.FunctionDef) and one.name == function)
+    return {id(one) for shape in found for one in ast.walk(shape) if isinstance(one, ast.Call)}
+
+
+def made_in(module: Module, function: str, name: str) -> ast.Call | None:
+    inside = calls_inside(module, function)
+    return next((one for one in module.calls if id(one) in inside and module.ends(one.func) == name), None)
+
+
+def keyword_of(call: ast.Call, name: str) -> str:
+    return next((ast.unparse(one.value) for one in call.keywords if one.arg == name), "")
+
+
+def stands_under(module: Module, call: ast.Call, condition: str) -> bool:
+    """Whether an `if` around the call asks for this, alone or with more that must hold too."""
+    for node in module.nodes:
+        if not isinstance(node, ast.If) or not any(one is call for part in node.body for one in ast.walk(part)):
+            continue
+        asked = (
+            node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]
+        )
+        if condition in {ast.unparse(one) for one in asked}:
+            return True
+    return False
