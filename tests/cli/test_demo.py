@@ -33,6 +33,15 @@ SQL_STEPS = (
     "The good plan",
     "The good plan is taken back",
 )
+GOAL_STEPS = (
+    "A person promotes a simulation",
+    "Mia asks: archive the note june",
+    "She answers: okay",
+    "She answers: yes",
+    "How it came to that",
+    "The same in Arabic: أرشف الملاحظة july",
+    "Tom asks for the same, and confirms",
+)
 WITHOUT_DUCKDB = "import sys; sys.modules['duckdb'] = None; from remit.cli import main; main()"
 
 
@@ -45,6 +54,7 @@ def test_the_demo_goes_as_promised_and_shows_plans_from_diff_to_way_back(remit: 
     assert '-  "retries": 3,; +  "retries": 5,' in steps["A plan is previewed"]
     assert [title for title in steps if title in SQL_STEPS] == list(SQL_STEPS)
     assert "three actions undone" in steps["The same, and a last statement that fails"]
+    assert [title for title in steps if title in GOAL_STEPS] == list(GOAL_STEPS)
     assert shown.out == json.dumps(shown.document, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import click
 
 from remit.authority.keys import parse_public_pem, render_public_pem
+from remit.cli.demo_goals import SETTINGS, show_goals
 from remit.cli.demo_plans import show_plans
 from remit.cli.demo_sql import CONFIG, show_sql
 from remit.cli.demo_stage import Tell, require
+from remit.cli.direction import shown_words
 from remit.cli.shown import counted, json_option, show_json, speaks_unicode
 from remit.contracts.config import CONFIG_NAME
 from remit.contracts.result import ExecutionResult
@@ -42,7 +44,7 @@ def demo(as_json: bool) -> None:
         steps.append(Step(title, result))
         if not as_json:
             mark = click.style("✓" if speaks_unicode() else "+", fg="green")
-            click.echo(f"{mark} {click.style(title, bold=True)}\n    {result}")
+            click.echo(f"{mark} {click.style(shown_words(title), bold=True)}\n    {shown_words(result)}")
 
     with tempfile.TemporaryDirectory(prefix="remit-demo-") as folder:
         _run(Path(folder).resolve(), tell)
@@ -58,7 +60,7 @@ def _run(folder: Path, tell: Tell) -> None:
         place.mkdir()
     initialise(project, environ, system_clock)[0].close()
     with (project / CONFIG_NAME).open("a", encoding="utf-8") as config:
-        config.write(f"base_directories: [{json.dumps(str(files))}]\n{CONFIG}")
+        config.write(f"base_directories: [{json.dumps(str(files))}]\n{CONFIG}{SETTINGS}")
     with Workspace.open(project, environ=environ) as workspace:
         tell("A workspace", "remit.yaml in the project; four keys (0600) and the ledger outside of it")
         manifest = _manifest("demo-1")
@@ -70,6 +72,7 @@ def _run(folder: Path, tell: Tell) -> None:
         _delete(workspace, files, tell)
         show_plans(workspace, tell)
         show_sql(workspace, tell)
+        show_goals(workspace, tell)
         _evidence(workspace, folder, tell)
         _tampering(workspace, tell)
 
@@ -146,7 +149,8 @@ def _tampering(workspace: Workspace, tell: Tell) -> None:
     """As somebody with write access to the database file would: past Remit, with the guards taken off."""
     database = sqlite3.connect(workspace.state.database)
     database.execute("DROP TRIGGER ledger_entries_no_update")
-    database.execute("""UPDATE ledger_entries SET payload = '{"nothing":"to see"}' WHERE seq = 2""")
+    edited = """UPDATE ledger_entries SET payload = '{"nothing":"to see"}' WHERE tenant_id = 'default' AND seq = 2"""
+    database.execute(edited)
     database.commit()
     database.close()
     found = {finding.fault.value for finding in workspace.verify_ledger().findings}

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from remit import __version__
+from remit.agent.catalogue import check_files, load_definitions, read_only_connections
 from remit.cli.shown import (
     counted,
     json_option,
@@ -20,13 +21,16 @@ from remit.cli.shown import (
 )
 from remit.doors.databases import require_idle
 from remit.doors.pipeline_engine import require_dbt
+from remit.doors.policy_files import read_policy_files
 from remit.errors import Refused, RemitError
 from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
 from remit.observe.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
 from remit.observe.connection_checks import check_connections
 from remit.observe.disk_checks import STATE
+from remit.observe.goal_checks import Found, check_goals
 from remit.observe.pipeline_checks import check_pipelines
+from remit.policy.access import build_access_policy
 from remit.sandbox.kernel import probe_exchange
 from remit.state import locate_state
 from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
@@ -92,6 +96,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
             check_connections(found, folder, environ, lambda place, writes: require_idle(place, writes=writes))
         )
         asked.extend(check_pipelines(found, folder, require_dbt))
+        asked.extend(look_at_goals(root, environ, clock))
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 
     try:
@@ -104,6 +109,30 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
         *asked,
         *check_workspace(state, lambda: open_store(state, settings(), environ), clock, holds_database=holds_database),
     )
+
+
+def look_at_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[Check]:
+    """The goal door of a workspace, with the eyes of the rooms that read catalogues and policies."""
+    with Workspace(root, state := locate_state(root, environ), read_settings(state), environ, clock) as workspace:
+        config, folder = workspace.config, (root / workspace.config.root).resolve()
+
+        def look() -> Found:
+            read_only = read_only_connections(config)
+            simulations, findings = check_files(folder, config.goals.catalogue, read_only_connections=read_only)
+            first = findings[0] if findings else None
+            told = (f"{first.what} ({first.where})", first.next_step) if first else ("", "")
+            return Found(len(simulations), len(findings), *told)
+
+        def require_policies() -> object:
+            files = read_policy_files(folder, config.policies.cedar_files)
+            tenants = {name: tenant.users for name, tenant in config.tenants.items()}
+            actions = {each.access_action for each in load_definitions(folder, config)}
+            return build_access_policy(files, tenants, actions)
+
+        def count_active(tenant: str) -> int:
+            return sum(1 for entry in workspace.promotion.catalogue(tenant) if entry.state == "ACTIVE")
+
+        return check_goals(config, look, require_policies, count_active)
 
 
 def check_exchange(folder: str) -> Check:

@@ -9,6 +9,8 @@ import click
 
 from remit.authority.keys import parse_public_pem
 from remit.authority.signing import Keyring
+from remit.cli.goal_replay import replay
+from remit.cli.goal_trace import trace
 from remit.cli.meaning import read_payload, render_meaning
 from remit.cli.shown import (
     counted,
@@ -43,7 +45,11 @@ tenant_option = click.option("--tenant", "tenant_id", default=DEFAULT_TENANT, sh
 
 @click.group()
 def ledger() -> None:
-    """Verify, show, rebuild and export the record."""
+    """Verify, show, trace, replay, rebuild and export the record."""
+
+
+for _command in (trace, replay):
+    ledger.add_command(_command)
 
 
 @ledger.command()

@@ -4,6 +4,7 @@ import json
 from typing import Any, Final
 
 from remit.cli.browser_meaning import render_browser_meaning
+from remit.cli.goal_meaning import render_goal_meaning
 from remit.cli.shown import counted, shortened
 from remit.ledger.entry import Entry
 
@@ -20,7 +21,8 @@ def render_meaning(entry: Entry) -> str:
     if isinstance(payload, dict):
         if meaning := render_browser_meaning(entry, payload):
             return meaning
-        meaning = _plan_meaning(entry.kind, payload) or _meaning(entry, payload)
+        meaning = render_goal_meaning(entry.kind, payload, entry.actor)
+        meaning = meaning or _plan_meaning(entry.kind, payload) or _meaning(entry, payload)
     # With spaces, so that it can be wrapped.
     shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(shown, MOST)

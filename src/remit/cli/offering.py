@@ -1,4 +1,4 @@
-"""What the Tab key offers around the browser: questions that wait, tokens that count. Whatever goes wrong: nothing."""
+"""What the Tab key offers: questions and goals that wait, tokens that count. Whatever goes wrong: nothing."""
 
 from pathlib import Path
 from typing import Final
@@ -7,14 +7,23 @@ import click
 from click.shell_completion import CompletionItem
 
 from remit.approval.people import person_at_terminal
+from remit.cli.goal_approvals import all_waiting
 from remit.cli.table import shortened
 from remit.errors import RemitError
-from remit.ids import render_time
+from remit.ids import DEFAULT_TENANT, render_time
+from remit.ledger.goal_reading import newest_goals
 from remit.printable import printable
 from remit.workspace import Workspace
 
 OFFERED: Final = 50
 HELP: Final = 80
+LOOKED_AT: Final = 500
+STANDING: Final = {
+    "continued": frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"}),
+    "reply_to": frozenset({"CLARIFIED"}),
+    "undone": frozenset({"SUCCEEDED", "FAILED"}),
+}
+"""Where a goal must stand for an option to make sense."""
 ANSWERING: Final = frozenset({"approve", "deny"})
 
 
@@ -25,13 +34,34 @@ def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplet
             person_at_terminal(workspace.environ)
             listed = workspace.approvals.listed
             found = listed("PENDING") if ctx.info_name in ANSWERING else listed()
+            goals = [each for each in all_waiting(workspace) if each.correlation_id.startswith(incomplete)]
     except (RemitError, OSError):
         return []
     fitting = [each for each in found if each.approval_id.startswith(incomplete)]
     return [
-        CompletionItem(each.approval_id, help=_help(f"{each.agent_id}: {each.preview.estimated_effect}"))
-        for each in fitting[:OFFERED]
+        *(CompletionItem(each.correlation_id, help=_help(f"{each.user_id}: {each.title}")) for each in goals[:OFFERED]),
+        *(
+            CompletionItem(each.approval_id, help=_help(f"{each.agent_id}: {each.preview.estimated_effect}"))
+            for each in fitting[:OFFERED]
+        ),
     ]
+
+
+def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The goals that moved last; to go on with, reply to or take back, those with which that can be done."""
+    wanted = STANDING.get(parameter.name or "")
+    try:
+        with (
+            Workspace.open(ctx.params.get("directory") or Path()) as workspace,
+            workspace.store.reading() as connection,
+        ):
+            named = ctx.params.get("tenant_id")
+            tenants = [named] if named else sorted({*workspace.config.tenants, DEFAULT_TENANT})
+            found = [each for tenant in tenants for each in newest_goals(connection, tenant, LOOKED_AT)]
+    except (RemitError, OSError):
+        return []
+    fitting = [(name, event) for name, event in found if name.startswith(incomplete) and event in (wanted or {event})]
+    return [CompletionItem(name, help=event) for name, event in fitting[:OFFERED]]
 
 
 def complete_token(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -11,6 +11,7 @@ from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.base import Contract
 from remit.contracts.browser import ActionResult
 from remit.contracts.browser_errors import KernelError
+from remit.contracts.dispatch import SimulationOutcome
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.report import ExecutionReport
 from remit.contracts.result import ExecutionResult
@@ -22,12 +23,13 @@ from remit.recovery import Recovered
 from remit.store.claims import unfinished
 from remit.workspace import Workspace
 
-SCOPES: Final = ("task", "plan", "rollback", "browser", "browser_request")
+SCOPES: Final = ("task", "plan", "rollback", "browser", "browser_request", "simulation")
 _ID_FIELDS: Final = {
     "plan": "envelope_id",
     "rollback": "order_id",
     "browser": "action_id",
     "browser_request": "request_id",
+    "simulation": "idempotency_key",
 }
 
 
@@ -38,8 +40,8 @@ _ID_FIELDS: Final = {
     multiple=True,
     metavar="ID",
     help=(
-        "A task, envelope or rollback whose process you know to be dead, on another machine or before a reboot."
-        " May be repeated."
+        "A task, envelope, rollback or dispatch whose process you know to be dead, on another machine or before a"
+        " reboot. May be repeated."
     ),
 )
 @click.option(
@@ -57,8 +59,8 @@ def recover(
 ) -> None:
     """Finish or clear away what a crash left, and record what came of it.
 
-    Tasks, plans, rollbacks and browser actions alike. What a living process is at work on is left alone. Exit code 0
-    when nothing is left, 1 when something could not be settled: the table says what to do.
+    Tasks, plans, rollbacks, browser actions and goals alike. What a living process is at work on is left alone. Exit
+    code 0 when nothing is left, 1 when something could not be settled: the table says what to do.
     """
     with Workspace.open(directory) as workspace:
         kinds = _unfinished(workspace)
@@ -112,10 +114,8 @@ def _what(report: Recovered[Any]) -> str:
         return str(report.problem)
     outcome = report.outcome
     match outcome:
-        case ExecutionResult(error=None):
-            return f"{outcome.capability_id}: had taken effect; its result is recorded"
         case ExecutionResult(error=error):
-            return f"{outcome.capability_id}: {error.message if error else ''}"
+            return f"{outcome.capability_id}: {error.message if error else 'had taken effect; its result is recorded'}"
         case PlanOutcome():
             return _of_plan(outcome.report)
         case RollbackOutcome():
@@ -124,6 +124,8 @@ def _what(report: Recovered[Any]) -> str:
             return error.message if isinstance(error, KernelError) else reason or ""
         case RequestOutcome(problem=problem):
             return problem or ""
+        case SimulationOutcome():
+            return f"{outcome.reason_code}: {', '.join(outcome.audit_refs) or 'nothing was run'}"
         case _:
             return ""
 

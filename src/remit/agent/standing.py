@@ -1,0 +1,117 @@
+"""Where goals stand, for people who look at them: pure reading, believed only as far as the ledger covers it."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from remit.agent.decisions import DecisionRecord
+from remit.agent.history import load_decision, read_history
+from remit.agent.sources import PastRules
+from remit.agent.trace_entries import as_tree
+from remit.authority.signing import Keyring
+from remit.errors import RemitError
+from remit.ledger.documents import load_document
+from remit.ledger.goal_reading import entries_of, waiting_for_approval
+from remit.masking import mask_json
+from remit.store.connection import Connection
+
+LOST: Final = "what it was decided from is lost"
+
+
+class Stands(NamedTuple):
+    """A goal's last event, and what of the goal itself is needed to go on with it."""
+
+    event: str
+    user_id: str
+    language_tag: str
+    rollback_plan_ref: str | None
+
+
+class WaitingGoal(NamedTuple):
+    """A goal that policy lets through only once somebody else has approved it: all that he should see of it."""
+
+    correlation_id: str
+    tenant_id: str
+    user_id: str
+    language_tag: str
+    asked_at: str
+    utterance: str = ""
+    simulation_id: str = ""
+    title: str = ""
+    version: str = ""
+    impact: str = ""
+    risk: str = ""
+    fields: Mapping[str, Any] = MappingProxyType({})
+    policies: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def stands(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> Stands | None:
+    """None if there is no such goal."""
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    if history.decision_ref is None:
+        return None
+    record = load_decision(connection, tenant_id, history.decision_ref)
+    return Stands(history.event, record.user_id, record.language_tag, record.rollback_plan_ref)
+
+
+def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entry_id: str) -> dict[str, Any] | None:
+    """What the ledger says of a refusal that no step can be blamed for: rules that cannot be read, for example."""
+    entries = entries_of(connection, tenant_id, correlation_id)[0]
+    found = next((each for each in entries if each.entry_id == entry_id and each.kind == "agent.refused"), None)
+    return as_tree(found) if found is not None else None
+
+
+def waiting_goals(connection: Connection, keyring: Callable[[], Keyring], tenant_id: str) -> list[WaitingGoal]:
+    """Those of a tenant that nobody has answered yet, the newest first."""
+    found = (waiting_goal(connection, keyring, tenant_id, each) for each in waiting_for_approval(connection, tenant_id))
+    return [each for each in found if each is not None]
+
+
+def waiting_goal(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> WaitingGoal | None:
+    """None if it does not wait for an approval, or has its answer."""
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    if history.last is None or history.event != "APPROVAL_REQUESTED" or history.approval is not None:
+        return None
+    try:
+        record = load_decision(connection, tenant_id, history.decision_ref or "")
+        return _described(connection, tenant_id, record, history.last.created_at)
+    except RemitError:
+        return WaitingGoal(
+            correlation_id,
+            tenant_id,
+            "",
+            "",
+            history.last.created_at,
+            simulation_id=history.last.row.simulation_id or "",
+            problem=LOST,
+        )
+
+
+def _described(connection: Connection, tenant_id: str, record: DecisionRecord, at: str) -> WaitingGoal:
+    goal = load_document(connection, tenant_id, record.goal_ref)
+    packet = load_document(connection, tenant_id, record.finder_packet_ref)
+    access = load_document(connection, tenant_id, record.access_decision_ref or "")
+    simulation_id = str(packet["candidates"][0]["simulation_id"])
+    entry = PastRules().catalogue(connection, tenant_id, record.catalog_snapshot_ref).find(simulation_id)
+    about = entry.simulation if entry is not None else None
+    shown: Any = mask_json(packet["fields"])
+    return WaitingGoal(
+        correlation_id=record.correlation_id,
+        tenant_id=tenant_id,
+        user_id=record.user_id,
+        language_tag=record.language_tag,
+        asked_at=at,
+        utterance=str(goal["utterance"]),
+        simulation_id=simulation_id,
+        title=about.title if about else "",
+        version=about.version if about else "",
+        impact=about.impact if about else "",
+        risk=about.risk if about else "",
+        fields=shown,
+        policies=tuple(str(each) for each in access["policies"]),
+    )

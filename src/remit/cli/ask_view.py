@@ -1,0 +1,169 @@
+"""How a goal's cycle ended, for a person and for a program."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+import click
+
+from remit.agent.standing import Stands, refusal_of
+from remit.cli.direction import shown_words
+from remit.contracts.simulation import UNDOES
+from remit.goals import Reply
+from remit.ids import DEFAULT_TENANT
+from remit.printable import printable
+from remit.workspace import Workspace
+
+WaitingFor = Literal["confirmation", "approval", "clarification"]
+
+DONE, FAILED, REFUSED, WAITING = 0, 1, 2, 3
+BEGUN: Final = frozenset({"DISPATCHED", "FAILED", "ROLLED_BACK"})
+"""From here on, more than nothing was done."""
+_WORDS: Final = {
+    DONE: ("done", "green"),
+    FAILED: ("failed", "red"),
+    REFUSED: ("refused", "red"),
+    WAITING: ("waiting", "yellow"),
+}
+_WAITS: Final[dict[tuple[str, str], WaitingFor]] = {
+    ("CONFIRMATION_REQUIRED", "CONFIRMATION_REQUESTED"): "confirmation",
+    ("CONFIRMATION_AMBIGUOUS", "CONFIRMATION_REQUESTED"): "confirmation",
+    ("ACCESS_AP_REQUIRED", "APPROVAL_REQUESTED"): "approval",
+    ("CLARIFY_REQUIRED", "CLARIFIED"): "clarification",
+}
+NEXT: Final[dict[str, str]] = {
+    "SIMULATION_FAILED": "See what its door says: remit ledger trace {correlation}",
+    "SIMULATION_REFUSED": "Put right what is named above, then ask again.",
+    "FINDER_REFUSED": "Say it in other words; what there is: remit catalogue list",
+    "STEP_TIMEOUT": "Give it more time in the catalogue (timeout_seconds), or ask for less.",
+    "SIMULATION_MISSING": "Whoever builds simulations sees it: remit intake",
+    "CANDIDATES_UNRESOLVED": "Say more exactly what you want; what there is: remit catalogue list",
+    "PACKET_INVALID": "Ask again: the catalogue was changed since.",
+    "FIELDS_INVALID": "Ask again, with everything that is needed: remit catalogue show ID",
+    "SIMULATION_NOT_REGISTERED": "What there is: remit catalogue list",
+    "SIMULATION_NOT_ACTIVE": "A person can promote it: remit catalogue promote ID",
+    "ROLLBACK_PLAN_MISSING": "Name a `rollback` for it in the catalogue: remit catalogue check",
+    "CONFIRMATION_REFUSED": "If you want it after all, ask again.",
+    "CONFIRMATION_EXPIRED": "Ask again, and answer within ten minutes.",
+    "CONFIRMATION_AMBIGUOUS": "Ask again, and answer with a word that the question names.",
+    "CONFIRMATION_MISSING": "Ask again, and answer with a word that the question names.",
+    "ACCESS_SCOPE_VIOLATION": "Users and policies stand in remit.yaml and its Cedar files: remit doctor",
+    "IDEMPOTENCY_VIOLATION": "Leave --correlation away, or see what it stands for: remit ledger trace {correlation}",
+    "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify",
+}
+SAY_OTHERWISE: Final = NEXT["FINDER_REFUSED"]
+"""For the Finder's own codes."""
+
+
+class Cycle(NamedTuple):
+    """What came of a cycle: the reply, and where the goal stands now."""
+
+    reply: Reply
+    stands: Stands | None
+    wheres: tuple[str, ...] = ()
+    """The options that say where, to be given again in a command that goes on."""
+
+    @property
+    def event(self) -> str:
+        return self.stands.event if self.stands is not None else ""
+
+    @property
+    def waiting_for(self) -> WaitingFor | None:
+        """By both: a correlation that another goal has used waits for nothing of ours."""
+        return _WAITS.get((self.reply.outcome.reason_code, self.event))
+
+    @property
+    def exit_code(self) -> int:
+        outcome = self.reply.outcome
+        if self.waiting_for is not None:
+            return WAITING
+        if outcome.reason_code == "SIMULATION_SUCCEEDED":
+            return DONE
+        return FAILED if outcome.simulation_outcome is not None and self.event in BEGUN else REFUSED
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether it names a way back. Taking back what took something back would be asking for it anew."""
+        is_undo = UNDOES in getattr(self.reply.goal.sim_finder_packet, "fields", {})
+        named = self.stands is not None and self.stands.rollback_plan_ref is not None
+        return named and not is_undo and self.event == "SUCCEEDED"
+
+    def next(self) -> list[list[str]]:
+        """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""
+        correlation = self.reply.goal.correlation_id
+        ask = ["remit", "ask", *self.wheres]
+        match self.waiting_for:
+            case "confirmation":
+                return [[*ask, "--continue", correlation, "--confirm", "ANSWER"]]
+            case "approval":
+                return [
+                    ["remit", "approvals", "approve", *self.wheres, correlation],
+                    [*ask, "--continue", correlation],
+                ]
+            case "clarification":
+                return [[*ask, "--reply", correlation, "TEXT"]]
+        return []
+
+    def tree(self) -> dict[str, Any]:
+        goal = self.reply.goal
+        return {
+            "correlation_id": goal.correlation_id,
+            "tenant_id": goal.tenant_id,
+            "thread_id": goal.thread_id,
+            "outcome": self.reply.outcome.tree(),
+            "waiting_for": self.waiting_for,
+            "next": self.next(),
+        }
+
+
+def render_cycle(cycle: Cycle, why: str) -> Iterator[str]:
+    outcome = cycle.reply.outcome
+    correlation = shlex.quote(printable(cycle.reply.goal.correlation_id))
+    word, colour = _WORDS[cycle.exit_code]
+    yield f"{click.style(word, fg=colour, bold=True)}: {shown_words(outcome.user_visible_text)}"
+    if cycle.exit_code != DONE:
+        yield _row("code", printable(outcome.reason_code))
+    if why:
+        yield _row("why", shown_words(why))
+    yield _row("goal", correlation)
+    if cycle.event == "ROLLED_BACK":
+        yield _row("note", "It was taken back since.")
+    if cycle.can_undo:
+        yield _row("undo", f"remit ask --undo {correlation}")
+    commands = [shlex.join(map(printable, command)) for command in cycle.next()]
+    if not commands and cycle.exit_code != DONE:
+        # Refused at the last gate: then the code may be about another goal, such as the one to be taken back.
+        late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
+        advice = NEXT["SIMULATION_REFUSED"] if late else NEXT.get(outcome.reason_code, SAY_OTHERWISE)
+        commands = [advice.format(correlation=correlation)]
+    for number, command in enumerate(commands):
+        yield _row("then" if number else "next", command)
+
+
+def why_of(workspace: Workspace, reply: Reply) -> str:
+    """The particulars that a user's text leaves out: whoever sits here may also see the ledger."""
+    goal, outcome = reply.goal, reply.outcome
+    if outcome.simulation_outcome is not None:
+        return _failure(outcome.simulation_outcome.payload)
+    with workspace.store.reading() as connection:
+        for tenant in dict.fromkeys((goal.tenant_id, DEFAULT_TENANT)):
+            told = refusal_of(connection, tenant, goal.correlation_id, outcome.audit_event_id)
+            if told is not None:
+                where = f" (at {told['where']})" if told.get("where") else ""
+                return f"{told.get('what', '')}{where}. {told.get('next_step', '')}".strip()
+    return ""
+
+
+def _failure(payload: Mapping[str, Any]) -> str:
+    """What went wrong, in the words of the door that the simulation is bound to."""
+    errors = payload.get("errors")
+    told = errors[0] if isinstance(errors, list) and errors else payload.get("error")
+    if told is None and isinstance(result := payload.get("result"), dict):
+        told = result.get("error")
+    if not isinstance(told, dict):
+        return ""
+    return str(told.get("message") or told.get("what") or "")
+
+
+def _row(label: str, text: str) -> str:
+    return f"  {label + ':':<6} {text}"

@@ -1,0 +1,99 @@
+"""Goals that need somebody else's approval: people see what they would do, and the user who asked cannot say it."""
+
+import os
+import pwd
+from pathlib import Path
+
+import pytest
+
+from remit.cli.goal_approvals import goal_named
+from remit.errors import Refused
+from remit.workspace import Workspace
+from tests.goals.office import POLICY, Office
+from tests.goals_cli.conftest import Shell
+
+LOGIN = pwd.getpwuid(os.getuid()).pw_name
+
+
+@pytest.mark.req("AC-06")
+def test_a_goal_waits_until_somebody_else_has_approved_it(both: Shell) -> None:
+    office = both.office
+    waits = both.ask(
+        "copy the form as new", "--user", "leo", "--tenant", "acme", "--correlation", "g-1", "--confirm", "yes"
+    )
+    assert (waits.code, waits.document["waiting_for"]) == (3, "approval")
+    assert waits.document["next"] == [
+        ["remit", "approvals", "approve", "--tenant", "acme", "g-1"],
+        ["remit", "ask", "--tenant", "acme", "--continue", "g-1"],
+    ]
+    assert both("ask", "--continue", "g-1").code == 3
+    listed = both("approvals")
+    assert "Copy the form (copy-form 1): name = new" in listed.out
+    assert both("approvals", "--json").document == []  # as it was: the questions of the browser
+    (told,) = both("approvals", "list", "--goals", "--json").document["goals"]
+    assert (told["user_id"], told["policies"], told["fields"]) == ("leo", ["leo-asks-first"], {"name": "new"})
+    shown = both("approvals", "show", "g-1")
+    assert "copy the form as new (en)" in shown.out
+    approved = both("approvals", "approve", "g-1", "--as", "Ann", "--reason", "seen it")
+    assert approved.code == 0
+    assert "remit ask --tenant acme --continue g-1" in approved.out
+    assert not (office.base / "new.txt").exists()  # an approval does nothing by itself
+    assert both("ask", "--continue", "g-1").code == 0
+    assert (office.base / "new.txt").exists()
+    assert both("approvals", "deny", "g-1").code == 2  # the first answer counts
+
+
+@pytest.mark.req("AC-06")
+def test_a_no_is_a_refusal_and_an_agent_cannot_answer(shell: Shell) -> None:
+    shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")
+    for answer in ("approve", "deny", "show"):
+        assert shell("approvals", answer, "g-1", REMIT_AGENT="helper").code == 2
+    denied = shell("approvals", "deny", "g-1", "--tenant", "acme", "--json")
+    assert (denied.document["approved"], denied.document["goal"]["correlation_id"]) == (False, "g-1")
+    ended = shell.ask("--continue", "g-1")
+    assert (ended.code, ended.document["outcome"]["reason_code"]) == (2, "ACCESS_SCOPE_VIOLATION")
+    assert not (shell.office.base / "new.txt").exists()
+
+
+@pytest.mark.req("AC-06")
+def test_whoever_asks_cannot_approve_it_as_well(tmp_path: Path) -> None:
+    office = Office(tmp_path, policy=POLICY.replace("acme/leo", f"acme/{LOGIN}"), promoted=False)
+    office.write_config(tenants={"acme": {"users": ["mia", LOGIN]}})
+    office.promote("copy-form")
+    shell = Shell(office)
+    asked = shell.ask("copy the form as new", "--user", LOGIN, "--correlation", "g-1", "--confirm", "yes")
+    assert asked.document["waiting_for"] == "approval"
+    own = shell("approvals", "approve", "g-1", "--as", "Somebody Else")
+    assert own.code == 2
+    assert "whoever asks cannot approve it as well" in own.err
+    assert shell("ask", "--continue", "g-1").code == 3
+    office.close()
+
+
+def test_an_id_that_could_be_a_question_or_a_goal_is_answered_only_when_it_is_clear_which(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace: Workspace = shell.office.workspace
+    shell.office.done("copy the form as new", user="leo", correlation_id="01a1")
+    assert goal_named(workspace, "01a1", None) == "acme"
+    assert goal_named(workspace, "01a2", None) is None
+    monkeypatch.setattr(workspace.approvals, "show", lambda _: "a question whose id begins like that")
+    with pytest.raises(Refused, match="both a question of the browser and a goal"):
+        goal_named(workspace, "01a1", None)
+    assert goal_named(workspace, "01a1", "acme") == "acme"
+
+
+def test_the_tab_key_offers_goals_that_it_makes_sense_for(shell: Shell) -> None:
+    shell.office.done("copy the form as new", user="leo", correlation_id="g-waits")
+    shell.office.ask("archive the note", correlation_id="g-asks")
+    shell.office.done("archive the note one", correlation_id="g-done")
+
+    def offered(words: str) -> set[str]:
+        ran = shell(_REMIT_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+        return {line.partition(",")[2] for line in ran.out.splitlines()}
+
+    assert offered("remit approvals approve g-") == {"g-waits"}
+    assert offered("remit ask --continue g-") == {"g-waits"}
+    assert offered("remit ask --reply g-") == {"g-asks"}
+    assert offered("remit ask --undo g-") == {"g-done"}
+    assert offered("remit ledger trace g-") == {"g-waits", "g-asks", "g-done"}
