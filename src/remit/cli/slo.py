@@ -39,8 +39,8 @@ database_option: Final = click.option(
 def slo(ctx: click.Context) -> None:
     """Measure the service levels of the goal door under load, and gate a release on them.
 
-    Goals run on a throw-away workspace, all the way: asked for, confirmed, dispatched, a file copied in the sandbox. Some
-    are asked for twice. Without a command: run.
+    Goals run on a throw-away workspace, all the way: asked for, confirmed, dispatched, a file copied in the sandbox;
+    some are asked for twice. Without a command: run.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(run)
@@ -52,13 +52,7 @@ def slo(ctx: click.Context) -> None:
 @database_option
 @json_option
 @click.pass_context
-def run(
-    ctx: click.Context,
-    goals: int = GOALS,
-    callers: int = CALLERS,
-    database_variable: str | None = None,
-    as_json: bool = False,
-) -> None:
+def run(ctx: click.Context, goals: int, callers: int, database_variable: str | None, as_json: bool) -> None:
     """Measure, and say how it stands. Exit code 1 if a level is not kept; no waiver is looked at."""
     seen = _load(goals, callers, database_variable, quiet=as_json)
     ctx.exit(_tell(seen, _judged(seen, [], ()), [], as_json=as_json))

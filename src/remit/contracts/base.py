@@ -219,9 +219,11 @@ Name = Annotated[str, Field(max_length=64, pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,6
 
 RiskLevel = Literal["LOW", "MEDIUM", "HIGH", "CRITICAL"]
 
-ShortText = Annotated[str, Field(max_length=1_000)]
+MAX_SHORT_TEXT: Final = 1_000
+MAX_TEXT: Final = 10_000
+ShortText = Annotated[str, Field(max_length=MAX_SHORT_TEXT)]
 
-Text = Annotated[str, Field(max_length=10_000)]
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 LongText = Annotated[str, Field(max_length=LARGE.max_bytes)]
 """The content of a file. Limited by the document it stands in."""

@@ -1,0 +1,181 @@
+"""A load of goals on the whole path: asked for, confirmed and dispatched by several callers at once, some twice.
+
+Every effect is real: a sandboxed copy, a durable ledger. `remit slo` and the benchmark measure with it.
+"""
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from remit.agent.core import Executor
+from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
+from remit.errors import EnvironmentFailed, Reason
+from remit.goals import Goals
+from remit.ids import uuid7
+from remit.observe.slo import Rate, rolling_error_rate
+from remit.testing.goal_evidence import GoalEvidence, read_evidence
+from remit.testing.goal_scratch import TENANT, Scratch, carry_through
+from remit.workspace import Workspace
+
+TWICE_AT_ONCE = 10
+"""Every so-many-th goal is asked for by two callers at once."""
+ASKED_AGAIN = 7
+"""And every so-many-th once more after it has ended."""
+WARM_UP = 3
+"""Goals before the first that is measured: they start the sandbox and fill the caches."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSeen:
+    """What a load run saw. Times in milliseconds, one for each goal."""
+
+    goals: int
+    asked: int
+    callers: int
+    seconds: float
+    dispatch_ms: tuple[float, ...]
+    goal_ms: tuple[float, ...]
+    ended: Rate
+    duplicates: Rate
+    codes: dict[str, int]
+
+
+@dataclass
+class _Timed:
+    """In the executor's place: passes everything on, and keeps the longest wait for each dispatch.
+
+    The longest, so that a repeat, which gets a stored outcome at once, makes no percentile look better.
+    """
+
+    inner: Executor
+    waits: dict[str, float] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
+        began = time.perf_counter()
+        try:
+            return self.inner.dispatch(envelope)
+        finally:
+            took = (time.perf_counter() - began) * 1_000
+            with self.lock:
+                self.waits[envelope.idempotency_key] = max(took, self.waits.get(envelope.idempotency_key, 0.0))
+
+
+@contextmanager
+def timed_dispatches(goals: Goals) -> Iterator[dict[str, float]]:
+    """Milliseconds from the moment a decision lets a step go to its outcome, by idempotency key."""
+    before = goals.core
+    timed = _Timed(before.executor)
+    goals.core = replace(before, executor=timed)
+    try:
+        yield timed.waits
+    finally:
+        goals.core = before
+
+
+def run_load(
+    scratch: Scratch,
+    *,
+    goals: int,
+    callers: int,
+    on_progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> LoadSeen:
+    """`callers` threads of one process, as a server would have them."""
+    with scratch.open() as workspace:
+        for number in range(WARM_UP):
+            carry_through(workspace.goals, uuid7(workspace.clock()), f"warm-{number}")
+        began = time.perf_counter()
+        with timed_dispatches(workspace.goals) as waits:
+            load = _Load(workspace, goals, on_progress)
+            load.run(callers)
+        seconds = time.perf_counter() - began
+        evidence = read_evidence(workspace, scratch)
+        _require_all_ended(evidence, goals + WARM_UP, load.codes)
+        with workspace.store.reading() as connection:
+            ended = rolling_error_rate(connection, (TENANT,), workspace.clock())
+    return LoadSeen(
+        goals=goals,
+        asked=load.asked,
+        callers=callers,
+        seconds=seconds,
+        dispatch_ms=tuple(waits.values()),
+        goal_ms=tuple(load.first_ms.values()),
+        ended=ended,
+        duplicates=evidence.duplicates,
+        codes=dict(sorted(load.codes.items())),
+    )
+
+
+def _require_all_ended(evidence: GoalEvidence, goals: int, codes: Mapping[str, int]) -> None:
+    """A load that was turned away at a gate has measured nothing: its figures would look fine."""
+    ended = sum(event in {"SUCCEEDED", "FAILED"} for event in evidence.stands.values())
+    if ended != goals:
+        told = ", ".join(f"{code} {count:,}" for code, count in sorted(codes.items()))
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            f"the load was not carried out: {ended:,} of {goals:,} goals were dispatched and ended ({told})",
+            next_step="Look for what is wrong with this machine: remit doctor",
+        )
+
+
+class _Load:
+    def __init__(self, workspace: Workspace, goals: int, on_progress: Callable[[int, int], None]) -> None:
+        self._workspace = workspace
+        self._on_progress = on_progress
+        self._jobs: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._problems: list[BaseException] = []
+        self.asked = 0
+        self.first_ms: dict[str, float] = {}
+        self.codes: Counter[str] = Counter()
+        for number in range(goals):
+            correlation_id = uuid7(workspace.clock())
+            times = 2 if number % TWICE_AT_ONCE == 0 else 1
+            for _ in range(times):
+                self._jobs.put((correlation_id, number))
+        self._total = self._jobs.qsize()
+
+    def run(self, callers: int) -> None:
+        threads = [threading.Thread(target=self._call, name=f"caller {number}") for number in range(callers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._problems:
+            raise self._problems[0]
+
+    def _call(self) -> None:
+        while not self._problems:
+            try:
+                correlation_id, number = self._jobs.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._carry(correlation_id, number)
+            except BaseException as problem:  # noqa: BLE001 - told by whoever waits for all threads
+                self._problems.append(problem)
+
+    def _carry(self, correlation_id: str, number: int) -> None:
+        for again in range(2 if number % ASKED_AGAIN == 0 else 1):
+            began = time.perf_counter()
+            code = _carried(self._workspace.goals, correlation_id, f"goal-{number}")
+            took = (time.perf_counter() - began) * 1_000
+            with self._lock:
+                self.asked += 1
+                self.codes[code] += 1
+                if not again:
+                    self.first_ms[correlation_id] = max(took, self.first_ms.get(correlation_id, 0.0))
+                self._on_progress(self.asked, self._total)
+
+
+def _carried(goals: Goals, correlation_id: str, name: str) -> str:
+    try:
+        return carry_through(goals, correlation_id, name).reason_code
+    except EnvironmentFailed as problem:
+        if problem.reason is not Reason.IN_PROGRESS:  # somebody else is at it: asked again, it says what came of it
+            raise
+        return Reason.IN_PROGRESS.value

@@ -1,0 +1,88 @@
+"""One worker: a process with a workspace of its own, that carries out goals which it is told of, one after another."""
+
+import contextlib
+import os
+import select
+import signal
+from dataclasses import dataclass
+from typing import NoReturn
+
+from remit.errors import RemitError
+from remit.testing.goal_scratch import Scratch, carry_through
+
+READY = "ready"
+AGAIN = "again "
+"""What an answer begins with if nothing can be said of the goal now: somebody else is at it, or has just died at it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A goal, asked for once."""
+
+    correlation_id: str
+    name: str
+
+
+@dataclass
+class Worker:
+    pid: int
+    jobs: int
+    answers: int
+    job: Job | None = None
+    is_ready: bool = False
+
+    def give(self, job: Job) -> None:
+        self.job = job
+        os.write(self.jobs, f"{job.correlation_id} {job.name}\n".encode())
+
+    def answer(self) -> str:
+        """A word that has come; empty if the worker is gone."""
+        return os.read(self.answers, 4_096).decode().rstrip("\n")
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.bury()
+
+    def bury(self) -> None:
+        os.close(self.jobs)
+        os.close(self.answers)
+        os.waitpid(self.pid, 0)
+
+
+def start(scratch: Scratch, others: list[Worker]) -> Worker:
+    """Forked, not started: whoever calls this has Remit loaded, one thread, and no workspace open."""
+    for_jobs, jobs = os.pipe()
+    answers, for_answers = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        for descriptor in (jobs, answers, *(end for other in others for end in (other.jobs, other.answers))):
+            os.close(descriptor)
+        _work(scratch, for_jobs, for_answers)
+    os.close(for_jobs)
+    os.close(for_answers)
+    return Worker(pid, jobs, answers)
+
+
+def _work(scratch: Scratch, jobs: int, answers: int) -> NoReturn:
+    """Until nobody is left to say what to do."""
+    code = 1
+    with contextlib.suppress(BrokenPipeError):
+        with scratch.open() as workspace, os.fdopen(jobs, encoding="utf-8") as lines:
+            os.write(answers, f"{READY}\n".encode())
+            for line in lines:
+                correlation_id, name = line.split()
+                try:
+                    said = carry_through(workspace.goals, correlation_id, name).reason_code
+                except RemitError as problem:
+                    said = f"{AGAIN}{problem.reason.value}: {problem.what}"
+                os.write(answers, f"{said[:3_000]}\n".encode())
+        code = 0
+    os._exit(code)
+
+
+def speaking(workers: list[Worker], seconds: float) -> list[Worker]:
+    """Those that have something to say, or have died."""
+    if not workers:
+        return []
+    ready, _, _ = select.select([worker.answers for worker in workers], [], [], max(seconds, 0))
+    return [worker for worker in workers if worker.answers in ready]
