@@ -176,6 +176,13 @@ class GoalHands:
                 next_step="`remit ledger trace` shows where that goal stands.",
             )
         prepared: dict[str, Any] = json.loads(found.checkpoint)["prepared"]
+        if prepared["type"] not in {"task", "plan"}:
+            raise Refused(
+                Reason.GOAL_CONFLICT,
+                f"what was done by a binding of type {prepared['type']} cannot be put back by an undo",
+                where=f"correlation {original}",
+                next_step="Name a simulation as its way back that makes up for it by an action of its own.",
+            )
         return prepared
 
     def _claim(self, scope: str, key: str) -> Done | Running | None:

@@ -20,12 +20,12 @@ from remit.agent.taking_back import rollback_packet
 from remit.approval.people import Person
 from remit.authority.signing import Keyring
 from remit.contracts.dispatch import SimulationOutcome
-from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest, ConfirmState
+from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
 from remit.errors import Reason, Refused
 from remit.goal_rules import WorkspaceRules
 from remit.ids import Clock, uuid7
-from remit.ledger.agent_reading import step_events
+from remit.ledger.agent_reading import first_entry, step_events
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.documents import Document, load_document
 from remit.ledger.entry import Event
@@ -144,34 +144,32 @@ class Goals:
         if not isinstance(packet, SimulationMatchPacket):
             raise _no_goal(original)
         made = rollback_packet(history.last, packet, catalogue, correlation)
-        goal = AgentGoalRequest(
-            correlation_id=correlation,
-            tenant_id=tenant,
-            user_id=user,
-            thread_id=correlation,
-            raw_user_utterance=f"take back {original}",
-            language_tag=language,
-            normalized_intent="take back",
-            sim_finder_packet=made,
-            confirm_state=ConfirmState(status="NONE"),
-            idempotency_key=made.idempotency_key,
-            attempt_counter=0,
-        )
+        tree = {
+            "correlation_id": correlation,
+            "tenant_id": tenant,
+            "user_id": user,
+            "thread_id": correlation,
+            "raw_user_utterance": f"take back {original}",
+            "language_tag": language,
+            "normalized_intent": "take back",
+            "sim_finder_packet": made,
+            "confirm_state": {"status": "NONE"},
+            "idempotency_key": made.idempotency_key,
+            "attempt_counter": 0,
+        }
+        goal = AgentGoalRequest.from_tree(tree, source="goal")
         return Reply(goal, self.core.run_goal(goal))
 
     def approve(self, correlation_id: str, *, tenant: str, who: Person, approved: bool, reason: str = "") -> None:
         """Somebody else's answer to a goal that policy lets through only with one. The first counts."""
 
         def work(batch: Batch) -> None:
+            if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
+                # Perhaps by this very transaction, which is not signed yet.
+                raise _not_waiting(correlation_id, "it has an answer")
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
-            if history.last is None or history.event != "APPROVAL_REQUESTED" or history.approval is not None:
-                stands = "it has an answer" if history.approval else f"it is {history.event or 'not there'}"
-                raise Refused(
-                    Reason.TRANSITION_INVALID,
-                    f"this goal does not wait for an approval: {stands}",
-                    where=f"correlation {correlation_id}",
-                    next_step="`remit ledger trace` shows where it stands.",
-                )
+            if history.last is None or history.event != "APPROVAL_REQUESTED":
+                raise _not_waiting(correlation_id, f"it is {history.event or 'not there'}")
             record = load_decision(batch.store, tenant, history.decision_ref or "")
             if who.id in {record.user_id, f"os:{record.user_id}"}:
                 raise Refused(
@@ -283,6 +281,15 @@ class Goals:
                 if report.problem is not None:
                     _LOG.warning("a dispatch could not be settled", extra={"why": str(report.problem)})
             self._recovered = True
+
+
+def _not_waiting(correlation_id: str, stands: str) -> Refused:
+    return Refused(
+        Reason.TRANSITION_INVALID,
+        f"this goal does not wait for an approval: {stands}",
+        where=f"correlation {correlation_id}",
+        next_step="`remit ledger trace` shows where it stands.",
+    )
 
 
 def _no_goal(correlation_id: str, which: str = "") -> Refused:

@@ -67,6 +67,13 @@ def _has_state(folder: Path, environ: Mapping[str, str]) -> bool:
 def read_config(root: Path) -> SystemConfig:
     """The workspace's remit.yaml. Its root may narrow the workspace, never leave it: the state lies outside."""
     path = root / CONFIG_NAME
+    if not path.is_file():  # one that waits for a writer would be waited for
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "the workspace's settings are gone, or no file",
+            where=str(path),
+            next_step="Put the file back, or run `remit init` again.",
+        )
     with path.open("rb") as stream:
         raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
     config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))

@@ -474,12 +474,16 @@ def _not_before_the_heads(batch: Batch) -> datetime:
 
 def _as_long_as_unchanged(file: Path, load: Callable[[], T]) -> Callable[[], T]:
     """Load once, and again whenever the file is another: a long-lived process notices a rotation of keys."""
-    held: list[tuple[tuple[int, int, int], T]] = []
+    held: list[tuple[tuple[int, int, int, int], T]] = []
     path = str(file)
 
     def current() -> T:
-        found = os.stat(path)
-        stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        try:
+            found = os.stat(path)
+        except OSError:
+            return load()  # which says it better
+        # The change time too: whoever edits a file can set its other times back.
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
         if not held or held[0][0] != stamp:
             held[:] = [(stamp, load())]
         return held[0][1]

@@ -5,6 +5,7 @@ dispatch to the SimulationExecutor if there is one. It keeps nothing in memory b
 whatever process, goes on where the ledger says the goal stands. It can change nothing but its own record.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -19,6 +20,7 @@ from remit.agent.sources import LiveRules, PastRules, Rules
 from remit.agent.words import user_text
 from remit.authority.signing import Keyring
 from remit.canonical import digest
+from remit.contracts.base import MAX_SHORT_TEXT, MAX_TEXT
 from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goal_codes import goal_code
@@ -57,7 +59,7 @@ class AgentCore:
     def run_goal(self, goal: AgentGoalRequest, found_by: tuple[Document, ...] = ()) -> AgentExecutionOutcome:
         """`found_by` is what the Finder has to show for the packet: kept with the decision."""
         try:
-            return self._cycle(goal, found_by)
+            return self._cycle(_as_kept(goal), found_by)
         except Refused as problem:
             return self._refused(goal, problem)
 
@@ -157,6 +159,7 @@ class AgentCore:
         Recorded, and claims nothing: else anybody could use up somebody else's correlation.
         """
         code = goal_code(problem.reason)
+        code = "SIMULATION_REFUSED" if code == "SIMULATION_FAILED" else code  # nothing was tried
         told: Any = mask_json({"reason_code": code, "user_id": goal.user_id, **problem.as_json()})
         tenant_id = goal.tenant_id if self.knows(goal.tenant_id) else DEFAULT_TENANT
         entry = self.ledger().append(Event(tenant_id, "agent.refused", goal.correlation_id, told))
@@ -173,8 +176,22 @@ class AgentCore:
 
     def _told(self, goal: AgentGoalRequest, simulated: SimulationOutcome | None = None) -> AgentExecutionOutcome:
         history = self._history(goal)
+        if simulated is None and history.event in ON_ITS_WAY:  # somebody else has moved it on since it was decided
+            return self._dispatched(goal, history)
         with self.ledger().store.glancing() as connection:
             return outcome_of(connection, self.past, goal, history, simulated)
+
+
+def _as_kept(goal: AgentGoalRequest) -> AgentGoalRequest:
+    """With its packet as a replay will read it: 1.0 is kept as 1, and what is decided is decided from that."""
+    if len(mask_text(goal.raw_user_utterance)) > MAX_TEXT or len(mask_text(goal.normalized_intent)) > MAX_SHORT_TEXT:
+        raise Refused(
+            Reason.MALFORMED,
+            "the words of this goal are too long to be kept with what is secret in them masked",
+            where=f"correlation {goal.correlation_id}",
+            next_step="Say it in fewer words.",
+        )
+    return AgentGoalRequest.from_tree(json.loads(goal.canonical()), source="goal")
 
 
 def _moves(goal: AgentGoalRequest, history: History) -> bool:

@@ -6,11 +6,18 @@ the gates. It is handed in, so nothing in `agent/` can reach a door by any other
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from remit.agent.binding import BoundAction
+from remit.canonical import canonical_bytes
+from remit.contracts.base import MAX_JSON_DEPTH, MAX_JSON_VALUES, json_within
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.contracts.simulation import Simulation
+from remit.errors import Refused
+
+MAX_PAYLOAD: Final = 256 << 10
+"""Far below what an entry may have: masked, a text can be longer than it was."""
+_BOUNDED: Final = json_within(MAX_JSON_DEPTH, MAX_JSON_VALUES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,17 @@ class Ended:
     payload: Mapping[str, Any]
     audit_refs: tuple[str, ...]
     timed_out: bool = False
+
+
+def fitting(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What a record can hold. Of more only the kind: the whole stands with its own door, by the audit refs."""
+    tree = dict(payload)
+    try:
+        if len(canonical_bytes(_BOUNDED(tree))) <= MAX_PAYLOAD:
+            return tree
+    except (ValueError, Refused):
+        pass
+    return {"type": str(tree.get("type", "")), "left_out": "too large or too deep for the record; see audit_refs"}
 
 
 class Hands(Protocol):

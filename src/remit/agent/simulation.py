@@ -7,27 +7,28 @@ the step's last event. What a crash cut short is taken up where the door below s
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from remit.agent.binding import fill
-from remit.agent.decisions import DecisionRecord, RefusedAtLast, refused_at_last
+from remit.agent.decisions import refused_at_last
+from remit.agent.dispatching import Begun, BegunByOthers, Dispatch, ends_step, not_decided
 from remit.agent.gates import Evidence, decide
-from remit.agent.hands import Ended, Hands
-from remit.agent.history import History, read_history
+from remit.agent.hands import Ended, Hands, fitting
+from remit.agent.history import History, read_history, require_recorded
 from remit.agent.planner import plan_id_of
 from remit.agent.recording import record_refused_at_last
 from remit.agent.replay import evidence_of, replay_decision
 from remit.agent.sources import LiveRules, PastRules
-from remit.agent.taking_back import UNDOES, record_taken_back, require_undoable
+from remit.agent.taking_back import UNDOES, record_taken_back, require_alone, require_undoable
 from remit.authority.signing import Keyring
 from remit.canonical import canonical_bytes
 from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goal_codes import goal_code, reason_of
-from remit.errors import Misuse, Reason, Refused, RemitError
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.faultpoints import reach
 from remit.ids import Clock, render_time, uuid7
 from remit.journal import Also, Trace
@@ -44,18 +45,6 @@ NAME = "simulation"
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatch:
-    """What is asked for. `begun`: by somebody who died at it, so the gates were passed then."""
-
-    envelope: DispatchEnvelope
-    begun: bool = False
-    evidence: list[tuple[DecisionRecord, Evidence]] = field(default_factory=list, compare=False)
-    """What it was decided from, once that was found and the decision came out the same."""
-    refused: list[RefusedAtLast] = field(default_factory=list, compare=False)
-    """What the final gate found."""
-
-
-@dataclass(frozen=True, slots=True)
 class Granted:
     """A dispatch that a recorded decision stands behind, and what that was made from."""
 
@@ -65,16 +54,12 @@ class Granted:
     consent: str
 
     @property
+    def request(self) -> Dispatch:
+        return self.dispatch
+
+    @property
     def envelope(self) -> DispatchEnvelope:
         return self.dispatch.envelope
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    envelope: DispatchEnvelope
-    prepared: Mapping[str, Any]
-    row: StepRow
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -102,11 +87,12 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
             history = self._history(connection, envelope)
             allowed = history.newest("ACCESS_ALLOWED")
             ref = allowed.row.dispatch_decision_hash if allowed else None
-            if allowed is None or ref is None:
-                raise _not_decided(envelope, "no decision lets this step be dispatched")
+            if allowed is None or ref is None or history.event == "REFUSED":
+                raise not_decided(envelope, "no decision lets this step be dispatched")
+            require_recorded(connection, self.keyring, envelope.tenant_id, allowed)
             record = replay_decision(connection, self.past, envelope.tenant_id, ref)
             if record.envelope_ref != envelope.digest():
-                raise _not_decided(envelope, "this is not the dispatch that was decided")
+                raise not_decided(envelope, "this is not the dispatch that was decided")
             evidence = evidence_of(connection, self.past, envelope.tenant_id, record)
         request.evidence[:] = [(record, evidence)]
         consent = (
@@ -164,11 +150,17 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         begun = Begun(envelope, tree["prepared"], StepRow(**tree["row"]), tree["seconds"])
         return Dispatch(envelope, begun=True), begun
 
+    def stand_by(self, granted: Granted, begun: Begun) -> None:
+        """Asked once more: making it ready may have taken as long as the simulation may."""
+        self.decide(granted.request).require()
+
     def require_alive(self, granted: Granted, now: datetime) -> None:
         """A decision does not expire; whether it still holds was asked in `decide`."""
 
     def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
         """The step's one dispatch: the database refuses a second, whoever asks for it."""
+        if UNDOES in granted.envelope.required_fields:
+            require_alone(batch.store, granted.envelope)
         self._append(batch, granted.envelope, granted.row, "DISPATCHED", None)
         reach("simulation.dispatched")
 
@@ -188,7 +180,8 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         return self.hands.run(begun.prepared, begun.seconds) if self.hands.has_begun(begun.prepared) else None
 
     def undo(self, begun: Begun, notes: Notes, note: Note) -> None:
-        """The door below has put back what it did not bring to an end."""
+        """The door below has put back what it did not bring to an end. What it did bring to its end stands."""
+        raise _unsettled(begun.envelope, EnvironmentFailed(Reason.EFFECT_FAILED, "its end could not be recorded"))
 
     def verify_effect(self, begun: Begun, made: Ended) -> None:
         """The door below has looked at the world."""
@@ -196,11 +189,15 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
     def succeed(self, request: Dispatch, begun: Begun, made: Ended) -> SimulationOutcome:
         code = "SIMULATION_SUCCEEDED" if made.succeeded else "STEP_TIMEOUT" if made.timed_out else "SIMULATION_FAILED"
         return SimulationOutcome(
-            payload=dict(made.payload), reason_code=code, audit_refs=made.audit_refs, proof_refs=_proofs(begun.envelope)
+            payload=fitting(made.payload),
+            reason_code=code,
+            audit_refs=made.audit_refs,
+            proof_refs=_proofs(begun.envelope),
         )
 
     def fail(self, request: Dispatch, problem: RemitError, begun: Begun | None = None) -> SimulationOutcome:
         code = goal_code(problem.reason)
+        request.turned_away[:] = [problem] if begun is None else []
         return SimulationOutcome(
             payload={"error": dict(problem.as_json())},
             reason_code="SIMULATION_REFUSED" if code == "SIMULATION_FAILED" and begun is None else code,
@@ -219,6 +216,8 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
             envelope = request.envelope
             plan_id = plan_id_of(envelope.tenant_id, envelope.correlation_id)
             before = standing_of(batch.store, envelope.tenant_id, plan_id, envelope.step_id).event
+            if request.turned_away and not ends_step(request, before):
+                return
             if before == "DISPATCHED":
                 event = "SUCCEEDED" if outcome.reason_code == "SIMULATION_SUCCEEDED" else "FAILED"
             elif before == "ACCESS_ALLOWED":
@@ -261,7 +260,12 @@ class SimulationExecutor:
 
     def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome:
         """Run it, once: whoever asks again gets what came of it the first time."""
-        outcome = travel(self._door, (envelope.canonical(),), self._site())
+        try:
+            outcome = travel(self._door, (envelope.canonical(),), self._site())
+        except BegunByOthers:
+            # Whoever is at work on it is waited for; what a dead one left comes to its end, as it stands.
+            self.recover()
+            outcome = travel(self._door, (envelope.canonical(),), self._site())
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
         return outcome
@@ -292,13 +296,4 @@ def _unsettled(envelope: DispatchEnvelope, problem: BaseException) -> Unsettled:
         f"the simulation was begun, and what became of it is not known yet: {what}",
         where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
         next_step="Ask for the same goal again in a moment; or run: remit recover",
-    )
-
-
-def _not_decided(envelope: DispatchEnvelope, what: str) -> Refused:
-    return Refused(
-        Reason.GOAL_CONFLICT,
-        what,
-        where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
-        next_step="Only the agent core makes dispatches, from a goal that passed its gates.",
     )

@@ -9,13 +9,14 @@ from typing import Final
 
 from remit.agent.catalogue import Catalogue
 from remit.agent.history import read_history
+from remit.agent.planner import FIRST_STEP, plan_id_of
 from remit.authority.signing import Keyring
 from remit.canonical import digest
 from remit.contracts.dispatch import DispatchEnvelope
-from remit.contracts.packets import Candidate, SimulationMatchPacket
+from remit.contracts.packets import SimulationMatchPacket
 from remit.errors import Reason, Refused
 from remit.ids import uuid7
-from remit.ledger.agent_reading import Recorded
+from remit.ledger.agent_reading import Recorded, begun_dispatches, standing_of
 from remit.ledger.append import Batch
 from remit.ledger.projections import append_step
 from remit.store.connection import Connection
@@ -40,17 +41,18 @@ def rollback_packet(
     if UNDOES in wanted:
         fields[UNDOES] = original.row.correlation_id
     made_from = digest([correlation_id, catalogue.ref, named, fields])
-    return SimulationMatchPacket(
-        packet_type="match",
-        packet_id=made_from,
-        correlation_id=correlation_id,
-        catalog_snapshot_ref=catalogue.ref,
-        finder_version=VERSION,
-        proof_ref=original.row.dispatch_decision_hash or original.row.event_id,
-        idempotency_key=made_from,
-        candidates=(Candidate(simulation_id=named, score=1.0),),
-        fields=fields,
-    )
+    tree = {
+        "packet_type": "match",
+        "packet_id": made_from,
+        "correlation_id": correlation_id,
+        "catalog_snapshot_ref": catalogue.ref,
+        "finder_version": VERSION,
+        "proof_ref": original.row.dispatch_decision_hash or original.row.event_id,
+        "idempotency_key": made_from,
+        "candidates": [{"simulation_id": named, "score": 1.0}],
+        "fields": fields,
+    }
+    return SimulationMatchPacket.from_tree(tree, source="the goal that takes back")
 
 
 def require_undoable(connection: Connection, keyring: Callable[[], Keyring], envelope: DispatchEnvelope) -> Recorded:
@@ -67,8 +69,24 @@ def require_undoable(connection: Connection, keyring: Callable[[], Keyring], env
     return last
 
 
+def require_alone(connection: Connection, envelope: DispatchEnvelope) -> None:
+    """Inside the transaction of the intent: of several that would take the same goal back at once, one does."""
+    tenant_id, original = envelope.tenant_id, str(envelope.required_fields.get(UNDOES, ""))
+    stands = standing_of(connection, tenant_id, plan_id_of(tenant_id, original), FIRST_STEP).event
+    if stands not in {"SUCCEEDED", "FAILED"}:
+        raise _refused(original, f"there is nothing to take back: it is {stands or 'not there'}")
+    for other in begun_dispatches(connection, tenant_id):
+        if other.get("correlation_id") == envelope.correlation_id:
+            continue
+        if other.get("required_fields", {}).get(UNDOES) == original:
+            raise _refused(original, f"correlation {other.get('correlation_id')} is taking it back already")
+
+
 def record_taken_back(batch: Batch, keyring: Callable[[], Keyring], envelope: DispatchEnvelope, original: str) -> None:
     """In the transaction of the rollback's own outcome. One that was taken back meanwhile stays as it is."""
+    stands = standing_of(batch.store, envelope.tenant_id, plan_id_of(envelope.tenant_id, original), FIRST_STEP)
+    if stands.event not in {"SUCCEEDED", "FAILED"}:  # perhaps by this very transaction, which is not signed yet
+        return
     last = read_history(batch.store, keyring, envelope.tenant_id, original).last
     if last is None or last.row.event not in {"SUCCEEDED", "FAILED"}:
         return

@@ -14,7 +14,8 @@ _CONSEQUENCE: Final = {
     "side_effecting": "It reaches beyond this workspace; `{back}` would make up for it.",
     "irreversible": "It cannot be undone; `{back}` would only make up for it.",
 }
-_MAX_VALUE: Final = 300
+_MAX_VALUE: Final = 250
+"""So that thirty fields, as many as there can be, fit into one text."""
 
 
 def confirmation_prompt(

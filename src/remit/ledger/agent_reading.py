@@ -1,8 +1,10 @@
 """What the tables of the goal door say, for whoever decides: read only. Whether it is true, the chain says."""
 
-from typing import Final, NamedTuple
+import json
+from typing import Any, Final, NamedTuple
 
 from remit.ledger.agent_rows import StepRow
+from remit.store.claims import unfinished
 from remit.store.connection import Connection
 
 STEP_FIELDS: Final = tuple(StepRow.__dataclass_fields__)
@@ -35,7 +37,9 @@ NOWHERE: Final = Standing("", None)
 
 
 def step_events(connection: Connection, tenant_id: str, correlation_id: str) -> list[Recorded]:
-    """All events of a goal, in their order."""
+    """All events of a goal, in their order. What is no id names none, and may be no text for a database either."""
+    if not (tenant_id + correlation_id).isprintable():
+        return []
     return [
         Recorded(seq, created_at, StepRow(**dict(zip(STEP_FIELDS, values, strict=True))))
         for seq, created_at, *values in connection.rows(_STEPS, (tenant_id, correlation_id))
@@ -49,8 +53,16 @@ def count_answers(connection: Connection, tenant_id: str, correlation_id: str) -
 
 def first_entry(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> int | None:
     """The place of the first entry of this kind about a goal."""
+    if not (tenant_id + correlation_id).isprintable():
+        return None
     row = connection.one(_ENTRIES, (tenant_id, correlation_id, kind))
     return row[0] if row else None
+
+
+def begun_dispatches(connection: Connection, tenant_id: str) -> list[dict[str, Any]]:
+    """The envelopes of what was dispatched and has no outcome yet: work in progress, and what a crash left."""
+    left = [one for one in unfinished(connection, "simulation") if one.key.tenant_id == tenant_id]
+    return [json.loads(one.checkpoint).get("envelope", {}) for one in left]
 
 
 def standing_of(connection: Connection, tenant_id: str, plan_id: str, step_id: str) -> Standing:

@@ -10,6 +10,7 @@ from typing import Final
 
 from remit.errors import Refused
 from remit.ledger.documents import load_document
+from remit.masking import mask_text
 from remit.store.connection import Connection
 
 _ESCALATED: Final = """SELECT created_at, correlation_id, finder_packet_ref, dispatch_decision_hash
@@ -53,6 +54,8 @@ def read_intake(connection: Connection, tenant_id: str) -> list[IntakeItem]:
 
 
 def _asked(connection: Connection, tenant_id: str) -> Iterator[tuple[str, str, str, str, str]]:
+    if not tenant_id.isprintable():
+        return
     for at, correlation, packet_ref, decision_ref in list(connection.rows(_ESCALATED, (tenant_id,))):
         try:
             packet = load_document(connection, tenant_id, packet_ref)
@@ -60,4 +63,4 @@ def _asked(connection: Connection, tenant_id: str) -> Iterator[tuple[str, str, s
         except (Refused, KeyError, json.JSONDecodeError):
             yield at, correlation, "(its documents are lost)", "", ""
             continue
-        yield at, correlation, str(packet["intent"]), str(goal["language_tag"]), str(goal["utterance"])
+        yield at, correlation, mask_text(str(packet["intent"])), str(goal["language_tag"]), str(goal["utterance"])

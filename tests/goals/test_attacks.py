@@ -1,0 +1,442 @@
+"""Ways round the goal door that somebody has tried, each of which had worked."""
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remit.agent.dispatching import BegunByOthers
+from remit.agent.hands import MAX_PAYLOAD, Ended
+from remit.agent.history import load_decision
+from remit.agent.planner import build_envelope, build_step, idempotency_key
+from remit.agent.replay import evidence_of
+from remit.agent.simulation import SimulationDoor
+from remit.agent.sources import PastRules
+from remit.approval.people import Person
+from remit.contracts.dispatch import DispatchEnvelope
+from remit.contracts.packets import SimulationMatchPacket
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.goal_hands import GoalHands
+from remit.goals import Reply
+from remit.ledger.agent_reading import step_events
+from remit.ledger.agent_rows import row_values
+from remit.ledger.documents import Document
+from remit.road import Unsettled
+from tests.goals.office import ANN, PING, POLICY, SIMULATIONS, TENANT, TOUCH, UNDO_ARCHIVE, Office, goal_bytes
+from tests.goals.test_final_gate import NOBODY, decided
+
+COUNT: dict[str, Any] = {
+    **PING,
+    "id": "count",
+    "fields": {"n": {"type": "integer", "question": "How far?"}},
+    "phrases": {"en": ["count to {n}"]},
+}
+COMPENSATE: dict[str, Any] = {
+    **TOUCH,
+    "id": "undo-copy",
+    "fields": {"name": TOUCH["fields"]["name"], "of": {"type": "text", "question": "Which goal?"}},
+    "phrases": {},
+    "rollback": "copy-form",
+    "binding": {"type": "task", "capability_id": "NO_EFFECT", "inputs": {}},
+}
+
+
+@contextmanager
+def dying(monkeypatch: pytest.MonkeyPatch, step: str) -> Iterator[None]:
+    """The dispatch is left as a crash leaves it: claimed, by nobody."""
+
+    def dies(*_: object) -> None:
+        raise Unsettled(Reason.EFFECT_FAILED, "died")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SimulationDoor, step, dies)
+        with pytest.raises(Unsettled):
+            yield
+
+
+@pytest.mark.req("AC-07", "AC-08")
+def test_a_refusal_now_is_not_the_end_of_what_was_begun(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes to its end as it stands: done if it was done, and not begun any more if it was not."""
+    desk.write_note("four")
+    rounds = [
+        ("one", "verify_effect", "SUCCEEDED", "policy"),
+        ("two", "effect", "FAILED", "policy"),
+        ("three", "verify_effect", "SUCCEEDED", "retired"),
+        ("four", "effect", "FAILED", "retired"),
+    ]
+    for note, died_at, ended, change in rounds:
+        reply = desk.ask(f"archive the note {note}")
+        with dying(monkeypatch, died_at):
+            desk.answer(reply)
+        desk.retire("archive-note") if change == "retired" else desk.write_policy(NOBODY)
+        again = desk.answer(reply).outcome.reason_code
+        assert again == f"SIMULATION_{ended}"
+        assert desk.events(reply.goal.correlation_id)[-2:] == ["DISPATCHED", ended]
+        assert (note in desk.archived()) == (ended == "SUCCEEDED")
+        assert desk.goals.recover() == []
+        desk.promote("archive-note") if change == "retired" else desk.write_policy(POLICY)
+        assert desk.answer(reply).outcome.reason_code == again
+    assert desk.archived() == ["one", "three"]
+
+
+@pytest.mark.req("AC-07")
+@pytest.mark.parametrize("change, code", [("policy", "ACCESS_SCOPE_VIOLATION"), ("retired", "SIMULATION_NOT_ACTIVE")])
+def test_what_changes_while_it_is_made_ready_counts(
+    desk: Office, monkeypatch: pytest.MonkeyPatch, change: str, code: str
+) -> None:
+    prepared = GoalHands.prepare
+
+    def slow(*given: Any) -> dict[str, Any]:
+        made = prepared(*given)
+        desk.retire("archive-note") if change == "retired" else desk.write_policy(NOBODY)
+        return made
+
+    monkeypatch.setattr(GoalHands, "prepare", slow)
+    ended = desk.done("archive the note one")
+    assert ended.outcome.reason_code == code
+    assert desk.archived() == []
+    assert desk.events(ended.goal.correlation_id)[-2:] == ["ACCESS_ALLOWED", "REFUSED"]
+    assert all(one.agrees for one in desk.goals.replay(ended.goal.correlation_id, tenant=TENANT))
+
+
+@pytest.mark.req("AC-07", "AC-08")
+def test_whoever_is_refused_late_gets_what_came_of_it(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ask for the same; the rules change after the first has begun, and before the second is judged."""
+    correlation, envelope = decided(desk, monkeypatch)
+    judged = SimulationDoor.decide
+    rounds: list[str] = []
+
+    def overtaken(door: SimulationDoor, request: Any) -> Any:
+        rounds.append("judged")
+        if len(rounds) == 1:
+            assert desk.goals.executor.dispatch(envelope).reason_code == "SIMULATION_SUCCEEDED"
+            desk.write_policy(NOBODY)
+        return judged(door, request)
+
+    monkeypatch.setattr(SimulationDoor, "decide", overtaken)
+    assert desk.goals.executor.dispatch(envelope).reason_code == "SIMULATION_SUCCEEDED"
+    assert desk.events(correlation)[-2:] == ["DISPATCHED", "SUCCEEDED"]
+    assert len(rounds) == 3  # the first is judged twice: before it is made ready, and after
+
+
+def test_what_cannot_be_settled_is_told_and_stays(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = desk.ask("archive the note one")
+    with dying(monkeypatch, "verify_effect"):
+        desk.answer(reply)
+    desk.write_policy(NOBODY)
+    monkeypatch.setattr(type(desk.goals.executor), "recover", lambda *_: [])
+    with pytest.raises(BegunByOthers) as told:
+        desk.answer(reply)
+    assert "remit recover" in told.value.next_step
+    assert desk.events(reply.goal.correlation_id)[-1] == "DISPATCHED"
+
+
+@pytest.mark.req("AC-07")
+def test_a_forged_dispatch_does_not_end_the_real_one(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    correlation, envelope = decided(desk, monkeypatch)
+    forged = DispatchEnvelope.from_tree({**envelope.tree(), "required_fields": {"note": "two"}})
+    assert desk.goals.executor.dispatch(forged).reason_code == "IDEMPOTENCY_VIOLATION"
+    assert desk.events(correlation)[-1] == "ACCESS_ALLOWED"
+    with dying(monkeypatch, "verify_effect"):
+        desk.goals.executor.dispatch(envelope)
+    assert desk.goals.executor.dispatch(forged).reason_code == "IDEMPOTENCY_VIOLATION"
+    assert desk.events(correlation)[-1] == "DISPATCHED"
+    assert desk.goals.executor.dispatch(envelope).reason_code == "SIMULATION_SUCCEEDED"
+    assert desk.archived() == ["one"]
+
+
+@pytest.mark.req("AC-07", "AC-13")
+def test_a_decision_that_nobody_signed_is_not_dispatched(desk: Office) -> None:
+    """By somebody who can write to the database and has no key: a second decision, slipped in before the last event."""
+    done = desk.done("archive the note one")
+    _slip_in(desk, done.goal.correlation_id, {"note": "two"})
+    with pytest.raises(EnvironmentFailed) as refused:
+        desk.answer(done)
+    assert refused.value.reason is Reason.EVIDENCE_INVALID
+    assert desk.archived() == ["one"]
+
+
+def test_what_was_refused_is_not_dispatched_whatever_the_projection_says(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    correlation, envelope = decided(desk, monkeypatch)
+    desk.retire("archive-note")
+    assert desk.goals.executor.dispatch(envelope).reason_code == "SIMULATION_NOT_ACTIVE"
+    desk.promote("archive-note")
+    with _unguarded(desk) as database:
+        database.execute("UPDATE agent_execution_current SET event = 'ACCESS_ALLOWED'")
+    assert desk.goals.executor.dispatch(envelope).reason_code == "IDEMPOTENCY_VIOLATION"
+    assert desk.archived() == []
+    assert desk.events(correlation)[-1] == "REFUSED"
+
+
+@pytest.mark.req("AC-13")
+def test_a_number_is_decided_on_as_it_is_kept(tmp_path: Path) -> None:
+    desk = Office(tmp_path, simulations=(*SIMULATIONS, COUNT))
+    asked = desk.ask("count to 3", correlation_id="model")
+    for number in (1.0, -0.0, 1.5):
+        name = f"float {number}"
+        packet = {**asked.goal.sim_finder_packet.tree(), "correlation_id": name, "fields": {"n": number}}
+        outcome = desk.goals.run(goal_bytes(asked.goal, correlation_id=name, sim_finder_packet=packet))
+        assert outcome.reason_code == ("FIELDS_INVALID" if number == 1.5 else "SIMULATION_SUCCEEDED")
+        assert all(one.agrees for one in desk.goals.replay(name, tenant=TENANT))
+    desk.close()
+
+
+@pytest.mark.req("AC-14")
+def test_of_many_that_take_a_goal_back_at_once_one_does(tmp_path: Path) -> None:
+    """A compensation is an action of its own: twice would be twice."""
+    desk = Office(tmp_path, simulations=(*SIMULATIONS[:4], COMPENSATE))
+    done = desk.done("copy the form as mine")
+    backs = [desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT) for _ in range(4)]
+    codes: list[str] = []
+
+    def take(back: Reply) -> None:
+        codes.append(desk.answer_or_refusal(back))
+
+    workers = [threading.Thread(target=take, args=(back,)) for back in backs]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(codes) == [*["IDEMPOTENCY_VIOLATION"] * 3, "SIMULATION_SUCCEEDED"]
+    assert desk.count("SELECT count(*) FROM claims WHERE scope = 'task'") == 2
+    desk.close()
+
+
+def test_while_one_takes_it_back_another_does_not_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Office(tmp_path, simulations=(*SIMULATIONS[:4], COMPENSATE))
+    done = desk.done("copy the form as mine")
+    first, second = (desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT) for _ in range(2))
+    with dying(monkeypatch, "effect"):
+        desk.answer(first)
+    assert desk.answer(second).outcome.reason_code == "IDEMPOTENCY_VIOLATION"
+    assert desk.events(second.goal.correlation_id)[-1] == "REFUSED"
+    assert desk.answer(first).outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert desk.events(done.goal.correlation_id)[-1] == "ROLLED_BACK"
+    desk.close()
+
+
+def test_an_undo_cannot_be_put_back_by_an_undo(tmp_path: Path) -> None:
+    redo = {**UNDO_ARCHIVE, "id": "redo"}
+    simulations = (SIMULATIONS[0], {**UNDO_ARCHIVE, "rollback": "redo"}, redo, *SIMULATIONS[2:])
+    desk = Office(tmp_path, simulations=simulations)
+    done = desk.done("archive the note one")
+    back = desk.answer(desk.goals.take_back(done.goal.correlation_id, user="mia", tenant=TENANT))
+    assert back.outcome.reason_code == "SIMULATION_SUCCEEDED"
+    again = desk.answer(desk.goals.take_back(back.goal.correlation_id, user="mia", tenant=TENANT))
+    assert again.outcome.reason_code == "IDEMPOTENCY_VIOLATION"
+    assert desk.events(again.goal.correlation_id)[-1] == "REFUSED"
+    desk.close()
+
+
+def test_what_is_no_request_to_take_back_is_refused(desk: Office) -> None:
+    done = desk.done("archive the note one")
+    odd = [{"language": "!!"}, {"correlation_id": "x" * 300}, {"correlation_id": "a\u202eb"}, {"user": ""}]
+    for each in odd:
+        with pytest.raises(Refused) as refused:
+            desk.goals.take_back(done.goal.correlation_id, **{"user": "mia", "tenant": TENANT, **each})
+        assert refused.value.reason in {Reason.MALFORMED, Reason.TOO_LARGE}
+
+
+def test_two_approvals_in_one_transaction(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first is there and not signed yet when the second is looked at."""
+    waiting = desk.done("copy the form as mine", user="leo").goal.correlation_id
+    ledger, works = desk.workspace.ledger, []  # type: ignore[var-annotated]
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "transact", works.append)
+        for who in (ANN, Person("os:bob")):
+            desk.goals.approve(waiting, tenant=TENANT, who=who, approved=who is ANN)
+    with pytest.raises(Refused) as second:
+        ledger.transact(lambda batch: [work(batch) for work in works])
+    assert second.value.reason is Reason.TRANSITION_INVALID
+
+
+@pytest.mark.req("AC-22")
+def test_more_than_a_record_can_hold_does_not_make_a_failure_of_what_was_done(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = GoalHands.run
+    much: dict[str, Any] = {}
+
+    def talkative(hands: GoalHands, prepared: Any, seconds: float) -> Ended:
+        ended = ran(hands, prepared, seconds)
+        return replace(ended, payload={**ended.payload, **much})
+
+    monkeypatch.setattr(GoalHands, "run", talkative)
+    too_much = {"one": "x" * MAX_PAYLOAD, "two": [0] * 20_001, "three": json.loads("[" * 25 + "]" * 25)}
+    for note, what in too_much.items():
+        much["much"] = what
+        done = desk.done(f"archive the note {note}").outcome
+        assert done.reason_code == "SIMULATION_SUCCEEDED"
+        assert done.simulation_outcome is not None
+        assert done.simulation_outcome.payload["type"] == "plan"
+        assert "audit_refs" in str(done.simulation_outcome.payload["left_out"])
+        assert done.simulation_outcome.audit_refs
+
+
+def test_what_stands_and_cannot_be_recorded_is_not_called_a_failure(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Any:
+        raise Refused(Reason.TOO_LARGE, "too large for an entry")
+
+    reply = desk.ask("archive the note one")
+    with monkeypatch.context() as patched:
+        patched.setattr(SimulationDoor, "show_outcome", full)
+        with pytest.raises(Unsettled):
+            desk.answer(reply)
+    assert desk.events(reply.goal.correlation_id)[-1] == "DISPATCHED"
+    assert desk.answer(reply).outcome.reason_code == "SIMULATION_SUCCEEDED"
+
+
+def test_the_longest_question_fits(tmp_path: Path) -> None:
+    names = [f"f{number:02}{'x' * 37}" for number in range(30)]
+    wide = {
+        **TOUCH,
+        "id": "wide",
+        "title": "t" * 200,
+        "fields": {name: {"type": "text", "question": "?", "max_length": 1_000} for name in names},
+        "phrases": {"en": ["do the wide thing"]},
+        "binding": {"type": "task", "capability_id": "NO_EFFECT", "inputs": {}},
+    }
+    desk = Office(tmp_path, simulations=(*SIMULATIONS, wide))
+    model = desk.ask("archive the note one")
+    packet = {
+        **model.goal.sim_finder_packet.tree(),
+        "correlation_id": "wide",
+        "fields": dict.fromkeys(names, "y" * 999),
+    }
+    packet["candidates"] = [{"simulation_id": "wide", "score": 1}]
+    outcome = desk.goals.run(goal_bytes(model.goal, correlation_id="wide", sim_finder_packet=packet))
+    assert outcome.reason_code == "CONFIRMATION_REQUIRED"
+    assert all(name in outcome.user_visible_text for name in names)
+    desk.close()
+
+
+def test_words_that_could_not_be_kept_are_refused_at_once(desk: Office) -> None:
+    """Masked, they would be longer than a goal's words may be, and nobody could ever answer."""
+    model = desk.ask("archive the note one").goal
+    packet = {**model.sim_finder_packet.tree(), "correlation_id": "long"}
+    words = ("https://u:p@h " * 800)[:10_000]
+    goal = goal_bytes(model, correlation_id="long", sim_finder_packet=packet, raw_user_utterance=words)
+    assert desk.goals.run(goal).reason_code == "FIELDS_INVALID"
+    assert desk.events("long") == []
+
+
+def test_what_is_no_id_names_no_goal(office: Office) -> None:
+    goals = office.goals
+    asked: list[Callable[[str], object]] = [
+        lambda name: goals.replay(name, tenant=TENANT),
+        lambda name: goals.replay("some", tenant=name),
+        lambda name: goals.answer(name, "yes", user="mia", tenant=TENANT),
+        lambda name: goals.approve(name, tenant=TENANT, who=ANN, approved=True),
+        lambda name: office.ask("are you there", reply_to=name),
+        lambda name: goals.take_back(name, user="mia", tenant=TENANT),
+    ]
+    for name in ("\ud800", "a\x00b", "\u202e"):
+        assert goals.intake(name) == []
+        for ask in asked:
+            with pytest.raises(RemitError):
+                ask(name)
+
+
+@contextmanager
+def _unguarded(office: Office) -> Iterator[sqlite3.Connection]:
+    """The database, past Remit and its triggers."""
+    (path,) = (office.folder / "state").rglob("ledger.sqlite3")
+    database = sqlite3.connect(path)
+    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+        database.execute(f"DROP TRIGGER {name}")
+    with database:
+        yield database
+    database.close()
+
+
+def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
+    with office.workspace.store.reading() as connection:
+        allowed = next(one for one in step_events(connection, TENANT, correlation) if one.row.event == "ACCESS_ALLOWED")
+        record = load_decision(connection, TENANT, allowed.row.dispatch_decision_hash or "")
+        evidence = evidence_of(connection, PastRules(), TENANT, record)
+    assert isinstance(evidence.packet, SimulationMatchPacket)
+    evidence = replace(evidence, packet=evidence.packet.model_copy(update={"fields": fields}))
+    entry = evidence.catalogue.find("archive-note")
+    assert entry is not None
+    step = build_step(evidence, entry)
+    proof, artifacts = record.confirmation_parse_proof_ref, record.artifact_fingerprint_bundle_ref or ""
+    envelope = build_envelope(evidence, step, proof_ref=proof, artifacts_ref=artifacts)
+    packet = Document("packet", evidence.packet.tree())
+    changes = {
+        "finder_packet_ref": packet.ref,
+        "idempotency_key": idempotency_key(correlation, step),
+        "envelope_ref": envelope.digest(),
+    }
+    decision = Document("decision", record.model_copy(update=changes).tree())
+    row = replace(
+        allowed.row,
+        event_id="forged",
+        idempotency_key=changes["idempotency_key"],
+        finder_packet_ref=packet.ref,
+        dispatch_decision_hash=decision.ref,
+    )
+    with _unguarded(office) as database:
+        for one in (packet, decision, Document("envelope", envelope.tree())):
+            database.execute(
+                "INSERT INTO agent_documents (tenant_id, ref, kind, body, created_at) VALUES (?, ?, ?, ?, ?)",
+                (TENANT, one.ref, one.kind, one.body, allowed.created_at),
+            )
+        values = {
+            "tenant_id": TENANT,
+            "entry_seq": allowed.seq + 1,
+            "created_at": allowed.created_at,
+            **row_values(row),
+        }
+        marks = ", ".join("?" * len(values))
+        database.execute(
+            f"INSERT INTO agent_execution_ledger ({', '.join(values)}) VALUES ({marks})", [*values.values()]
+        )
+        database.execute("UPDATE agent_execution_current SET event = 'ACCESS_ALLOWED'")
+
+
+def test_settings_that_are_gone_are_said_to_be(desk: Office) -> None:
+    settings = desk.root / "remit.yaml"
+    kept = settings.read_bytes()
+    for what in ("gone", "folder", "pipe"):
+        settings.rmdir() if settings.is_dir() else settings.unlink()
+        if what == "folder":
+            settings.mkdir()
+        elif what == "pipe":
+            os.mkfifo(settings)
+        with pytest.raises(EnvironmentFailed) as gone:
+            desk.ask("are you there")
+        assert gone.value.reason is Reason.STATE_MISSING
+        settings.touch()
+    settings.unlink()
+    settings.write_bytes(kept)
+    assert desk.ask("are you there").outcome.reason_code == "SIMULATION_SUCCEEDED"
+
+
+def test_settings_that_changed_count_though_their_times_were_set_back(desk: Office) -> None:
+    settings = desk.root / "remit.yaml"
+    assert desk.ask("are you there", user="eve").outcome.reason_code == "SIMULATION_SUCCEEDED"
+    before = settings.stat()
+    settings.write_text(settings.read_text().replace('"eve"', '"bob"'))
+    os.utime(settings, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert desk.ask("are you there", user="eve").outcome.reason_code == "ACCESS_SCOPE_VIOLATION"
+
+
+def test_a_secret_in_the_words_of_another_finder_is_masked_in_the_intake(desk: Office) -> None:
+    model = desk.ask("archive the note one").goal
+    about = {key: value for key, value in model.sim_finder_packet.tree().items() if key not in {"candidates", "fields"}}
+    packet = {**about, "packet_type": "missing", "correlation_id": "gap", "intent": "pay with password=hunter2secret"}
+    assert desk.goals.run(goal_bytes(model, correlation_id="gap", sim_finder_packet=packet)).reason_code == (
+        "SIMULATION_MISSING"
+    )
+    assert [item.intent for item in desk.goals.intake(TENANT)] == ["pay with password=********"]
