@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from remit.authority import token_key_files
 from scripts.conformance import read_promises
@@ -81,9 +82,13 @@ def postgres_url(postgres_admin_url: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def policy_keys_are_made_once() -> Iterator[None]:
-    """One takes a quarter of a second. Workspaces take turns with a few that were made as Remit makes them."""
+    """One takes a quarter of a second. Workspaces take turns with a few that were made as Remit makes them.
+
+    Checking one that is read takes as long: the same bytes are checked once.
+    """
     made: list[RSAPrivateKey] = []
     turn = itertools.count()
+    read: dict[bytes, Any] = {}
 
     def next_key(exponent: int, bits: int) -> RSAPrivateKey:
         at = next(turn) % _POLICY_KEYS
@@ -91,6 +96,12 @@ def policy_keys_are_made_once() -> Iterator[None]:
             made.append(generate_private_key(exponent, bits))
         return made[at]
 
+    def load(raw: bytes, password: None) -> Any:
+        if raw not in read:
+            read[raw] = load_pem_private_key(raw, password)
+        return read[raw]
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(token_key_files, "generate_private_key", next_key)
+        patched.setattr(token_key_files, "load_pem_private_key", load)
         yield

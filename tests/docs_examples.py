@@ -43,9 +43,8 @@ class Command:
     exit_code: int = 0
     python: bool = False
 
-    @property
-    def arguments(self) -> list[str]:
-        return [sys.executable, "-c", self.text] if self.python else ["sh", "-c", self.text]
+    def arguments(self, python: str) -> list[str]:
+        return [python, "-c", self.text] if self.python else ["sh", "-c", self.text]
 
     @property
     def program(self) -> str:
@@ -96,10 +95,12 @@ def _block_commands(block: list[tuple[int, str]]) -> Iterator[Command]:
         yield Command(text, number, int(promised["code"]) if promised else 0)
 
 
-def run_commands(commands: list[Command], scratch: Path, makefile: str, programs: Path | None = None) -> int:
+def run_commands(
+    commands: list[Command], scratch: Path, makefile: str, programs: Path | None = None, python: str = sys.executable
+) -> int:
     """Run them in order in a fresh workspace below `scratch`; how many were run. Raises at the first that lies.
 
-    `programs` is a folder to look for programs in first.
+    `programs` is a folder to look for programs in first; `python` runs the programs that are shown whole.
     """
     folder = scratch / "workspace"
     folder.mkdir()
@@ -118,16 +119,16 @@ def run_commands(commands: list[Command], scratch: Path, makefile: str, programs
         elif command.program == "cd":
             folder = (folder / shlex.split(command.text)[1]).resolve()
         elif command.program in RUN:
-            _run(command, folder, environment)
+            _run(command, python, folder, environment)
             ran += 1
         else:
             raise ExampleError(f"line {command.line}: nobody said whether `{command.program}` is to be run")
     return ran
 
 
-def _run(command: Command, folder: Path, environment: dict[str, str]) -> None:
+def _run(command: Command, python: str, folder: Path, environment: dict[str, str]) -> None:
     done = subprocess.run(
-        command.arguments,
+        command.arguments(python),
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,

@@ -2,11 +2,13 @@
 
 import itertools
 import secrets
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,7 +86,11 @@ class Attacker:
                     self.run(statement[start:].strip())
 
     def tamper(self, *statements: str | tuple[str, Sequence[Any]]) -> None:
-        """Guards off, changes, guards on again: afterwards only the evidence itself can tell."""
+        """Guards off, changes, guards on again: afterwards only the evidence itself can tell.
+
+        All at once: dozens of guards, each written to the disk by itself, would take longer than all the rest.
+        """
+        self.run("BEGIN")
         self.drop_guards()
         for statement in statements:
             if isinstance(statement, str):
@@ -92,6 +98,7 @@ class Attacker:
             else:
                 self.run(*statement)
         self.restore_guards()
+        self.run("COMMIT")
 
     def entry(self, tenant_id: str, seq: int) -> Entry:
         query = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
@@ -238,9 +245,31 @@ def empty_store(dialect: str, store_url: str, tmp_path: Path) -> Iterator[Store]
     store.close()
 
 
+@cache
+def _migrated() -> bytes:
+    """A SQLite store as `migrate` makes it: a copy of it is as good as another."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = SqliteStore.create(Path(folder) / "ledger.sqlite3")
+        migrate(made, Ticking())
+        made.close()
+        (alone,) = Path(folder).iterdir()
+        return alone.read_bytes()
+
+
+@cache
+def _made_keys() -> tuple["tempfile.TemporaryDirectory[str]", datetime]:
+    """Keys that each world has a copy of, and when the last of them was made."""
+    folder, clock = tempfile.TemporaryDirectory(), Ticking()
+    create_keys(Path(folder.name) / "keys", clock)
+    return folder, clock.now
+
+
 @pytest.fixture
 def store(empty_store: Store) -> Store:
-    migrate(empty_store, Ticking())
+    if isinstance(empty_store, SqliteStore):
+        empty_store.path.write_bytes(_migrated())
+    else:
+        migrate(empty_store, Ticking())
     return empty_store
 
 
@@ -248,7 +277,8 @@ def store(empty_store: Store) -> Store:
 def world(store: Store, store_url: str, tmp_path: Path) -> Iterator[World]:
     clock = Ticking()
     keys, anchor_folder = tmp_path / "keys", tmp_path / "anchors"
-    create_keys(keys, clock)
+    kept, clock.now = _made_keys()
+    shutil.copytree(Path(kept.name) / "keys", keys)
     ledger = open_ledger(store, keys, anchor_folder, clock)
     attacker = Attacker(store, store_url)
     world = World(store, store_url, keys, Anchors(anchor_folder), anchor_folder, ledger, attacker, clock)

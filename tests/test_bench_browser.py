@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 
 
+@pytest.mark.long
 def test_every_figure_is_there_and_every_target_in_the_documentation() -> None:
     command = [sys.executable, str(BENCH / "browser.py"), "--rounds=1", "--json"]
     environ = {**os.environ, "PYTHONPATH": str(BENCH.parent / "src")}

@@ -28,6 +28,7 @@ def require_documented(figures: Any, text: str, targets: int) -> None:
         assert f"| at most {most:g} |" in line
 
 
+@pytest.mark.long
 def test_every_figure_of_a_plan_is_there_and_its_target_is_documented(tmp_path: Path) -> None:
     figures = run_program("plan.py", "--rounds=1", "--tree=1000", "--without-peers", f"--folder={tmp_path}")
     assert all(figure["value"] > 0 for figure in figures)

@@ -60,7 +60,7 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_command_on_the_page_does_what_the_page_says(page: Path, tmp_path: Path) -> None:
     commands = parse_commands(page.read_text(encoding="utf-8"))
-    run_commands(commands, tmp_path, MAKEFILE, Path(warm.remit()).parent)
+    run_commands(commands, tmp_path, MAKEFILE, Path(warm.remit()).parent, warm.python())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

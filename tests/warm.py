@@ -32,6 +32,9 @@ from typing import Any, Final, NoReturn
 import remit as package
 from remit import faultpoints
 from remit.contracts.base import Contract
+from remit.errors import SANDBOX_OPTION
+from remit.sandbox import pool
+from tests import warm_zygotes
 
 _ROOT: Final = Path(__file__).resolve().parent.parent
 _READY: Final = b"ready\n"
@@ -112,9 +115,12 @@ def _programs() -> Path:
 def main(address: str) -> NoReturn:
     """Serve until whoever started this is gone."""
     _load_everything()
+    zygotes = f"{address}-zygotes"
+    pool.start_program = warm_zygotes.starter(zygotes, pool.start_program)
     if os.fork():  # tests count the children of their process, and this is to be none
         os._exit(0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how one that serves has ended
+    warm_zygotes.run(zygotes, SANDBOX_OPTION)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen(64)
@@ -123,7 +129,7 @@ def main(address: str) -> NoReturn:
         while True:
             ready, _, _ = select.select([listening.fileno(), 0], [], [])
             if 0 in ready:
-                sys.exit(0)
+                os._exit(0)
             caller, _ = listening.accept()
             if os.fork() == 0:
                 listening.close()

@@ -19,6 +19,7 @@ from remit.contracts.dispatch import DispatchEnvelope
 from remit.contracts.envelope import Approvals
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.plan import Plan
+from remit.contracts.result import ExecutionResult
 from remit.contracts.simulation import Simulation
 from remit.contracts.task import TaskManifest
 from remit.doors.hooks import PlanHooks
@@ -182,6 +183,14 @@ class GoalHands:
                 f"what was done by a binding of type {prepared['type']} cannot be put back by an undo",
                 where=f"correlation {original}",
                 next_step="Name a simulation as its way back that makes up for it by an action of its own.",
+            )
+        task = self._claim("task", str(prepared["manifest"]["task_id"])) if prepared["type"] == "task" else None
+        if isinstance(task, Done) and ExecutionResult.parse(task.result.encode()).status != "SUCCESS":
+            raise Refused(
+                Reason.GOAL_CONFLICT,
+                "there is nothing to take back: the task did not succeed, and left nothing",
+                where=f"correlation {original}",
+                next_step="`remit ledger trace` shows what came of it.",
             )
         return prepared
 

@@ -57,7 +57,19 @@ def test_what_remit_wrote_holds(filled: World) -> None:
     assert filled.verify().findings == []
 
 
-@pytest.mark.parametrize("statement,fault", [pytest.param(*change, id=name) for name, change in CHANGES.items()])
-def test_every_change_past_the_guards_is_found(filled: World, statement: str, fault: Fault) -> None:
-    filled.attacker.tamper(statement)
-    assert fault in filled.faults()
+TABLES = ("browser_tokens", "browser_token_revocations", "approvals")
+
+
+def test_every_change_past_the_guards_is_found(filled: World) -> None:
+    """One after the other, each put back as it was: making a world takes longer than looking at it."""
+    attacker = filled.attacker
+    rows = {table: attacker.run(f"SELECT * FROM {table}") for table in TABLES}
+    emptied = [f"DELETE FROM {table}" for table in reversed(TABLES)]
+    again = [
+        (f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row) for table in TABLES for row in rows[table]
+    ]
+    for name, (statement, fault) in CHANGES.items():
+        attacker.tamper(statement)
+        assert fault in filled.faults(), name
+        attacker.tamper(*emptied, *again)
+        assert filled.verify().findings == [], name

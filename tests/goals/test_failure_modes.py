@@ -1,4 +1,4 @@
-"""Each way in which a goal can fail has its reason code, always the same; nothing is dispatched or changed; recorded."""
+"""Each way in which a goal can fail has its reason code, always the same; nothing is dispatched or changed."""
 
 import json
 from datetime import timedelta

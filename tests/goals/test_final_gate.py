@@ -1,5 +1,6 @@
 """The SimulationExecutor asks for itself, as things are when it is about to act, and believes no envelope."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -147,3 +148,28 @@ def test_a_confirmation_is_for_its_own_step(desk: Office, monkeypatch: pytest.Mo
     )
     assert desk.goals.executor.dispatch(envelope).reason_code == "IDEMPOTENCY_VIOLATION"
     assert desk.archived() == []
+
+
+@pytest.mark.req("AC-05", "AC-07")
+def test_a_yes_that_was_left_lying_is_no_yes_any_more(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    correlation, envelope = decided(desk, monkeypatch)
+    clock: Any = desk.clock
+    clock.offset = timedelta(minutes=11)
+    outcome = desk.goals.executor.dispatch(envelope)
+    assert outcome.reason_code == "CONFIRMATION_EXPIRED"
+    assert desk.archived() == []
+    assert desk.events(correlation)[-1] == "REFUSED"
+
+
+@pytest.mark.req("AC-05")
+def test_a_no_to_what_was_let_through_and_not_begun_counts(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    correlation, envelope = decided(desk, monkeypatch)
+    refused = desk.goals.answer(correlation, "no", user="mia", tenant=TENANT)
+    assert refused.outcome.reason_code == "CONFIRMATION_REFUSED"
+    assert desk.events(correlation)[-1] == "REFUSED"
+    assert desk.goals.executor.dispatch(envelope).reason_code == "IDEMPOTENCY_VIOLATION"
+    assert desk.goals.answer(correlation, "yes", user="mia", tenant=TENANT).outcome.reason_code == (
+        "CONFIRMATION_REFUSED"
+    )
+    assert desk.archived() == []
+    assert all(one.agrees for one in desk.goals.replay(correlation, tenant=TENANT))

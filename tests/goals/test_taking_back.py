@@ -25,6 +25,7 @@ def test_what_was_done_is_taken_back_by_the_simulation_that_it_names(office: Off
     assert office.archived() == []
     assert not (office.base / "mine.txt").exists()
     assert office.events(done.goal.correlation_id)[-1] == "ROLLED_BACK"
+    assert "taken back" in office.answer(done, None).outcome.user_visible_text
     assert office.workspace.verify_ledger().holds
     for reply in (done, back):
         assert all(one.agrees for one in office.goals.replay(reply.goal.correlation_id, tenant=TENANT))

@@ -196,7 +196,11 @@ MISSING_DISPATCH: Final[dict[str, Edit]] = {
         'return self.event == "ACCESS_ALLOWED"',
         'return self.event != "REFUSED"',
     ),
-    "the core does not look": ("agent/core.py", "if history.event in ON_ITS_WAY:", "if history.last is not None:"),
+    "the core does not look": (
+        "agent/core.py",
+        "if history.event in ON_ITS_WAY and",
+        "if history.last is not None and",
+    ),
     "a verdict of its own": (
         "agent/planner.py",
         END,

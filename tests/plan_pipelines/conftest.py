@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from tests.kept_zygotes import zygotes_are_kept
 from tests.plan_pipelines.works import Works
+
+__all__ = ["zygotes_are_kept"]
 
 
 @pytest.fixture

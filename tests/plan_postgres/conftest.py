@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from tests.kept_zygotes import zygotes_are_kept
 from tests.plan_postgres.place import Store
 from tests.postgres_engine.conftest import a_database
+
+__all__ = ["zygotes_are_kept"]
 
 
 @pytest.fixture

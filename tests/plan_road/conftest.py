@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.kept_zygotes import zygotes_are_kept
 from tests.plan_road.project import Project
 from tests.road.conftest import Hand
+
+__all__ = ["zygotes_are_kept"]
 
 
 @pytest.fixture

@@ -60,6 +60,33 @@ except RemitError as problem:
     answer["raised"] = [problem.reason, problem.what, problem.next_step]
 print(json.dumps(answer))
 """
+# Loading Remit is most of what he would do: it is done once, and each order is for a process that was forked from it.
+SERVING = """
+import importlib, json, os, pkgutil, sys, traceback
+import remit
+for module in pkgutil.walk_packages(remit.__path__, "remit."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+for line in sys.stdin:
+    asked = json.loads(line)
+    there, here = os.pipe()
+    if not (pid := os.fork()):
+        os.dup2(here, 1)
+        os.environ.update(asked["environ"])
+        sys.argv[1:] = asked["arguments"]
+        try:
+            exec(asked["program"], {"__name__": "__main__"})
+        except BaseException:
+            print(traceback.format_exc())
+            sys.stdout.flush()
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)
+    os.close(here)
+    with open(there) as told:
+        said = told.read()
+    print(json.dumps([os.waitpid(pid, 0)[1], said]), flush=True)
+"""
 
 
 @functools.cache
@@ -73,11 +100,11 @@ def python_of_nobody(code: Path) -> str:
     pytest.fail("an ordinary user can run no Python of this version here: install one that everybody may read")
 
 
-def _as_nobody(code: Path, python: str, program: str, *arguments: str, **environ: str) -> list[str]:
+def _as_nobody(code: Path, python: str, program: str, **environ: str) -> list[str]:
     drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--inh-caps=-all"]
     path = f"{code}{os.pathsep}{sysconfig.get_paths()['purelib']}"
     settings = [f"{name}={value}" for name, value in {"PYTHONPATH": path, **environ}.items()]
-    return [*drop, "env", "-i", *settings, "PYTHONDONTWRITEBYTECODE=1", python, "-c", program, *arguments]
+    return [*drop, "env", "-i", *settings, "PYTHONDONTWRITEBYTECODE=1", python, "-c", program]
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +115,14 @@ def code() -> Iterator[Path]:
         shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("__pycache__"))
         compileall.compile_dir(folder, quiet=2)  # once, and not in each of his processes
         yield Path(folder) / "src"
+
+
+@pytest.fixture(scope="module")
+def him(code: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process of his, that does what it is told in others."""
+    command = _as_nobody(code, python_of_nobody(code), SERVING, PATH=os.environ["PATH"])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/") as process:
+        yield process
 
 
 class Answer(NamedTuple):
@@ -104,9 +139,9 @@ class Answer(NamedTuple):
 class Ground:
     """A project of nobody's, and what is needed to act in it as him."""
 
-    def __init__(self, folder: Path, code: Path) -> None:
+    def __init__(self, folder: Path, him: subprocess.Popen[str]) -> None:
         folder.chmod(0o755)
-        self._folder, self._code = folder, code
+        self._folder, self._him = folder, him
         self.project = Project(folder)
         self.project.close()
         self.root = self.project.root
@@ -117,12 +152,16 @@ class Ground:
 
     def run(self, what: str, close: str = "") -> Answer:
         """`close`: the folder that he makes read-only himself, when the backups are made and the run begins."""
-        arguments = (what, self.root, self._folder / "plan.json", self._folder / "envelope.json", close)
-        python, environ = python_of_nobody(self._code), {"PATH": os.environ["PATH"], **self.project.environ}
-        command = _as_nobody(self._code, python, DRIVER, *map(str, arguments), **environ)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
-        assert done.returncode == 0, done.stderr
-        return Answer(**json.loads(done.stdout))
+        places = (self.root, self._folder / "plan.json", self._folder / "envelope.json")
+        arguments = [what, *map(str, places), close]
+        order = {"program": DRIVER, "arguments": arguments, "environ": self.project.environ}
+        assert self._him.stdin is not None
+        assert self._him.stdout is not None
+        self._him.stdin.write(json.dumps(order) + "\n")
+        self._him.stdin.flush()
+        status, said = json.loads(self._him.stdout.readline())
+        assert status == 0, said
+        return Answer(**json.loads(said))
 
     def look(self, plan: bytes) -> Answer:
         """Preview and approve."""
@@ -135,9 +174,9 @@ class Ground:
 
 
 @pytest.fixture
-def ground(code: Path) -> Iterator[Ground]:
+def ground(him: subprocess.Popen[str]) -> Iterator[Ground]:
     with tempfile.TemporaryDirectory(prefix="remit-denied-", dir="/tmp") as folder:
-        yield Ground(Path(folder), code)
+        yield Ground(Path(folder), him)
 
 
 def to_root(path: Path, mode: int) -> None:

@@ -23,6 +23,7 @@ import pytest
 from remit.cli.plan_summary import render_preview
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
 from remit.errors import RemitError
+from remit.store.owners import is_childless
 from tests.disks import only_root
 from tests.plan_road.hostile_ground import SECRET, Ground, action, plan_of
 from tests.road.conftest import Hand
@@ -368,9 +369,10 @@ with Workspace.open(sys.argv[1]) as workspace:
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("phase", some(["RUNNING", "VERIFYING"], 1))
 def test_a_process_that_sleeps_is_not_taken_for_dead_even_by_one_who_says_so(
-    fresh: Ground, tmp_path: Path, phase: str
+    fresh: Ground, tmp_path: Path, phase: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """recovery-021: it holds its lock, so nobody settles behind its back what it will go on with when it wakes."""
+    monkeypatch.setattr(is_childless, "__defaults__", (0.5,))  # seconds: it waits as long, whatever they are
     envelope = fresh.workspace.approve(plan_of(action("modify", "sub/ok.txt")))
     kept = tmp_path / "envelope.json"
     kept.write_bytes(envelope.canonical())

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.kept_zygotes import zygotes_are_kept
 from tests.plan_road.project import REMITS_OWN
 from tests.plan_sql.hostile_ground import Ground
 from tests.plan_sql.shop import Shop
+
+__all__ = ["zygotes_are_kept"]
 
 
 @pytest.fixture
@@ -29,6 +32,14 @@ def open_shop(tmp_path: Path) -> Iterator[Callable[..., Shop]]:
 @pytest.fixture
 def shop(open_shop: Callable[..., Shop]) -> Shop:
     return open_shop()
+
+
+@pytest.fixture(scope="module")
+def kept_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    """One for all cases of a module that leave everything as it was, and say so themselves."""
+    made = Shop(tmp_path_factory.mktemp("shop"))
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")

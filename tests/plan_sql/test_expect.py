@@ -92,27 +92,27 @@ def test_a_database_that_the_plan_makes(shop: Shop) -> None:
     assert shop.apply(plan_of(made, rules=[expect("FROM t", [7], connection="new")])).status.status == "SUCCESS"
 
 
-@pytest.mark.parametrize(
-    "query, value",
-    [
-        ("sum(amount) FROM orders", 60),
-        ("1.10::DECIMAL(10, 2)", 1.1),
-        ("NULL", None),
-        ("true", True),
-        ("1e300", 1e300),
-        ("9007199254740993", "9007199254740993"),
-        ("'nan'::DOUBLE", "NaN"),
-        ("DATE '2026-01-02'", "2026-01-02"),
-        ("TIMESTAMP '2026-01-02 03:04:05'", "2026-01-02 03:04:05"),
-        ("[1, NULL]", [1, None]),
-        ("{'a': 1, 'b': 'x'}", {"a": 1, "b": "x"}),
-        ("repeat('long', 200)", "long" * 200),
-        ("'ä\"\\'", 'ä"\\'),
-    ],
+VALUES: Any = (
+    ("sum(amount) FROM orders", 60),
+    ("1.10::DECIMAL(10, 2)", 1.1),
+    ("NULL", None),
+    ("true", True),
+    ("1e300", 1e300),
+    ("9007199254740993", "9007199254740993"),
+    ("'nan'::DOUBLE", "NaN"),
+    ("DATE '2026-01-02'", "2026-01-02"),
+    ("TIMESTAMP '2026-01-02 03:04:05'", "2026-01-02 03:04:05"),
+    ("[1, NULL]", [1, None]),
+    ("{'a': 1, 'b': 'x'}", {"a": 1, "b": "x"}),
+    ("repeat('long', 200)", "long" * 200),
+    ("'ä\"\\'", 'ä"\\'),
 )
-def test_values_are_compared_as_json_has_them(shop: Shop, query: str, value: Any) -> None:
-    plan = plan_of(create("a1", "x.txt"), rules=[expect(f"SELECT {query}", [value])])
-    outcome = shop.apply(plan)
+
+
+def test_values_are_compared_as_json_has_them(shop: Shop) -> None:
+    """All by rules of one plan: each that does not hold would take it back, with its number."""
+    rules = [expect(f"SELECT {query}", [value]) for query, value in VALUES]
+    outcome = shop.apply(plan_of(create("a1", "x.txt"), rules=rules))
     assert outcome.status.status == "SUCCESS", outcome.errors
 
 
@@ -131,24 +131,25 @@ def test_values_are_compared_as_json_has_them(shop: Shop, query: str, value: Any
         ([["1", "done"], [2, "done"], [3, "done"]], "row 1, column 1 is not as expected"),
     ],
 )
-def test_one_that_does_not_hold_takes_files_and_database_back(shop: Shop, expected: list[Any], words: str) -> None:
+def test_one_that_does_not_hold_takes_files_and_database_back(kept_shop: Shop, expected: list[Any], words: str) -> None:
     first = {"type": "file_exists", "path": "notes.txt"}
     code, told = require_taken_back(
-        shop, changes(first, expect("SELECT id, state FROM orders ORDER BY id", *expected), rollback_on_failure=False)
+        kept_shop,
+        changes(first, expect("SELECT id, state FROM orders ORDER BY id", *expected), rollback_on_failure=False),
     )
     assert code == 1201
     assert f"rule 2 of 2 (sql_expect) does not hold: {words}" in told
-    assert shop.rows("SELECT count(*) FROM orders WHERE state = 'open'") == [(2,)]
+    assert kept_shop.rows("SELECT count(*) FROM orders WHERE state = 'open'") == [(2,)]
 
 
-def test_the_other_rules_keep_their_numbers(shop: Shop) -> None:
+def test_the_other_rules_keep_their_numbers(kept_shop: Shop) -> None:
     rules = [expect("SELECT 1", [1]), {"type": "file_exists", "path": "nowhere.txt"}]
-    assert "rule 2 of 2 (file_exists) does not hold" in require_taken_back(shop, changes(*rules))[1]
+    assert "rule 2 of 2 (file_exists) does not hold" in require_taken_back(kept_shop, changes(*rules))[1]
 
 
-def test_there_must_be_a_database(shop: Shop) -> None:
+def test_there_must_be_a_database(kept_shop: Shop) -> None:
     for query in ("SELECT 1", "SELECT a FROM t"):
-        _, told = require_taken_back(shop, changes(expect(query, [1], connection="new")))
+        _, told = require_taken_back(kept_shop, changes(expect(query, [1], connection="new")))
         assert "does not hold: there is no such database" in told
 
 
@@ -163,12 +164,12 @@ def test_there_must_be_a_database(shop: Shop) -> None:
         ("SELECT $x", 1110, "'x' is used and has no value"),
     ],
 )
-def test_a_query_that_fails_takes_it_back(shop: Shop, query: str, code: int, words: str) -> None:
+def test_a_query_that_fails_takes_it_back(kept_shop: Shop, query: str, code: int, words: str) -> None:
     if not query:  # the contract's business
         with pytest.raises(Refused):
-            shop.workspace.preview(changes(expect(query)))
+            kept_shop.workspace.preview(changes(expect(query)))
         return
-    found, told = require_taken_back(shop, changes(expect(query, [1])))
+    found, told = require_taken_back(kept_shop, changes(expect(query, [1])))
     assert found == code
     assert "rule 1 of 1 (sql_expect) could not be checked: " in told
     assert words in told
@@ -190,8 +191,8 @@ def test_a_query_that_fails_takes_it_back(shop: Shop, query: str, code: int, wor
         "COMMIT",
     ],
 )
-def test_a_query_that_writes_or_reaches_out_is_refused(shop: Shop, query: str) -> None:
-    code, told = require_taken_back(shop, changes(expect(query, [1])))
+def test_a_query_that_writes_or_reaches_out_is_refused(kept_shop: Shop, query: str) -> None:
+    code, told = require_taken_back(kept_shop, changes(expect(query, [1])))
     assert (code, "could not be checked" in told) == (1110, True)
 
 
@@ -233,13 +234,13 @@ def test_cancelled_while_a_rule_is_checked(open_shop: Callable[..., Shop]) -> No
 
 
 @pytest.mark.parametrize("name", ["nowhere", "server", "memory"])
-def test_only_connections_that_have_a_file(shop: Shop, name: str) -> None:
-    before = shop.tree()
+def test_only_connections_that_have_a_file(kept_shop: Shop, name: str) -> None:
+    before = kept_shop.tree()
     with pytest.raises(Refused) as problem:
-        shop.workspace.preview(changes(expect("SELECT 1", [1], connection=name)))
+        kept_shop.workspace.preview(changes(expect("SELECT 1", [1], connection=name)))
     wanted = Reason.MALFORMED if name == "memory" else Reason.CAPABILITY_UNSUPPORTED
     assert problem.value.reason is wanted
-    assert shop.tree() == before
+    assert kept_shop.tree() == before
 
 
 @pytest.mark.parametrize("how", ["written", "log"])

@@ -82,9 +82,9 @@ def test_the_members_of_a_type_are_no_name_of_it(shop: Shop, tmp_path: Path, cap
         "CREATE TABLE t (a INTEGER CHECK (a > 4111222233334444)); INSERT INTO t VALUES (1)",
     ],
 )
-def test_a_failure_quotes_nothing(shop: Shop, text: str) -> None:
+def test_a_failure_quotes_nothing(kept_shop: Shop, text: str) -> None:
     parameters = {"new": WORDS[1]} if "$new" in text else {}
-    document = shop.workspace.preview(plan_of(sql("a1", text, parameters=parameters))).document
+    document = kept_shop.workspace.preview(plan_of(sql("a1", text, parameters=parameters))).document
     assert document.status == "WOULD_FAIL"
     shown = document.canonical().decode()
     assert [word for word in WORDS if word in shown] == []
@@ -124,15 +124,15 @@ def test_of_the_engines_words_quotes_are_left_out_and_names_stay() -> None:
         "BEGIN; DELETE FROM orders; COMMIT",
     ],
 )
-def test_a_text_reaches_nothing_but_its_database(shop: Shop, tmp_path: Path, text: str) -> None:
+def test_a_text_reaches_nothing_but_its_database(kept_shop: Shop, tmp_path: Path, text: str) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.csv").write_text("word\nhunter2\n")
-    before = shop.tree()
-    filled = text.format(outside=outside, state=tmp_path / "state")
+    before = kept_shop.tree()
+    filled = text.format(outside=outside, state=kept_shop.root.parent / "state")
     for more in ({}, {"connection": "memory", "save_results_to": "x.csv"}):
-        document = shop.workspace.preview(plan_of(sql("a1", filled, **more))).document
+        document = kept_shop.workspace.preview(plan_of(sql("a1", filled, **more))).document
         assert document.status == "WOULD_FAIL", document
         assert "hunter2" not in document.canonical().decode()
     assert sorted(path.name for path in outside.iterdir()) == ["secret.csv"]
-    assert shop.tree() == before
+    assert kept_shop.tree() == before

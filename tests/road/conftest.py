@@ -13,6 +13,9 @@ from remit.contracts.result import ExecutionResult
 from remit.founding import initialise
 from remit.ids import Clock, system_clock
 from remit.workspace import Workspace
+from tests.kept_zygotes import zygotes_are_kept
+
+__all__ = ["zygotes_are_kept"]
 
 VARIABLE = "REMIT_TEST_LEDGER_URL"
 CONTENT = b"some content\n"

@@ -15,7 +15,7 @@ from remit.errors import EnvironmentFailed, Reason
 from remit.ledger.findings import Fault as Finding
 from remit.road import Preview
 from remit.store.claims import ClaimKey, Running, read_claim, unfinished
-from remit.store.owners import lock_path
+from remit.store.owners import is_childless, lock_path
 from remit.testing.children import Fault, run_child
 from remit.workspace import Workspace
 from tests import warm
@@ -168,7 +168,8 @@ def test_recovery_waits_for_what_a_dead_process_had_started(killed: Killed) -> N
     assert not path.exists()
 
 
-def test_recovery_gives_up_on_a_child_that_does_not_end(killed: Killed) -> None:
+def test_recovery_gives_up_on_a_child_that_does_not_end(killed: Killed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(is_childless, "__defaults__", (0.5,))  # seconds: it waits as long, whatever they are
     killed.kill()
     holder = os.open(lock_path(killed.workspace.state.hosts, killed.claim().owner), os.O_RDONLY)
     fcntl.flock(holder, fcntl.LOCK_SH)

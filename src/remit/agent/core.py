@@ -33,7 +33,7 @@ from remit.masking import mask_json, mask_text
 
 MOST_ROUNDS: Final = 8
 """How often a cycle begins anew because somebody else moved the same goal meanwhile. Each goal has fewer events."""
-WAITING: Final = frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"})
+ASKED: Final = "CONFIRMATION_REQUESTED"
 ON_ITS_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 
 
@@ -68,9 +68,10 @@ class AgentCore:
             history = self._history(goal)
             if history.last is not None:
                 self._require_same(goal, history)
-            if history.event in ON_ITS_WAY:
+            unsaid = self._unsays(goal, history)
+            if history.event in ON_ITS_WAY and not unsaid:
                 return self._dispatched(goal, history)
-            if history.last is not None and not _moves(goal, history):
+            if history.last is not None and not unsaid and not _moves(goal, history):
                 return self._told(goal)
             try:
                 made = self._decide(goal, history, self.live(goal.tenant_id), found_by)
@@ -104,6 +105,13 @@ class AgentCore:
                 next_step="Use a new correlation id for another goal; send the same request again for the same goal.",
             )
 
+    def _unsays(self, goal: AgentGoalRequest, history: History) -> bool:
+        """A clear no to what was let through and was not begun yet."""
+        answer = goal.confirm_state.answer
+        if answer is None or history.event != "ACCESS_ALLOWED" or history.newest(ASKED) is None:
+            return False
+        return self.live(goal.tenant_id).lexicon.parse(goal.language_tag, mask_text(answer)).verdict == "REFUSED"
+
     def _decide(
         self, goal: AgentGoalRequest, history: History, rules: Rules, found_by: tuple[Document, ...]
     ) -> Decided:
@@ -124,8 +132,9 @@ class AgentCore:
                 if record.artifact_fingerprint_bundle_ref is not None:
                     bundle = load_document(connection, goal.tenant_id, record.artifact_fingerprint_bundle_ref)
                     planned = str(bundle["simulation_digest"])
-        asked = history.newest("CONFIRMATION_REQUESTED")
-        if history.event == "CONFIRMATION_REQUESTED" and asked is not None and goal.confirm_state.answer is not None:
+        asked = history.newest(ASKED)
+        is_open = history.event in {ASKED, "ACCESS_ALLOWED"}
+        if is_open and asked is not None and goal.confirm_state.answer is not None:
             # Masked first: what is decided is decided from what is kept.
             answer = mask_text(goal.confirm_state.answer)
             answered = Answered(answer, asked.created_at, at, history.answers + 1)
@@ -196,7 +205,7 @@ def _as_kept(goal: AgentGoalRequest) -> AgentGoalRequest:
 
 def _moves(goal: AgentGoalRequest, history: History) -> bool:
     """Whether this cycle brings what the goal waits for: an answer, or somebody's approval."""
-    if history.event == "CONFIRMATION_REQUESTED":
+    if history.event == ASKED:
         return goal.confirm_state.answer is not None
     if history.event == "APPROVAL_REQUESTED":
         return history.approval is not None

@@ -48,6 +48,8 @@ def _text(connection: Connection, past: PastRules, goal: AgentGoalRequest, histo
         return packet.question
     if isinstance(packet, RefusePacket):
         return user_text("FINDER_REFUSED")
+    if history.event == "ROLLED_BACK":
+        return "It was done, and was taken back since."
     if history.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
         record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
         catalogue = past.catalogue(connection, goal.tenant_id, record.catalog_snapshot_ref)

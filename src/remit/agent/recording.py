@@ -15,8 +15,8 @@ from remit.ledger.documents import keep_documents
 from remit.ledger.projections import append_step
 from remit.policy.access import AccessAnswer
 
-AGAIN: Final = "CONFIRMATION_REQUESTED"
-"""May follow itself: an answer that was no clear yes or no, and the question once more."""
+ANSWERABLE: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
+"""Where a new answer counts: to a question, and as a no to what was let through and was not begun yet."""
 
 
 def step_row(batch: Batch, tenant_id: str, decided: Decided, event: str) -> StepRow:
@@ -50,7 +50,7 @@ def record_decision(batch: Batch, tenant_id: str, decided: Decided, last: Record
     is_confirmed = verdict.parsed is not None and verdict.parsed.verdict == "CONFIRMED"
     if before == "" and decided.step is not None:
         append_step(batch, tenant_id, step_row(batch, tenant_id, decided, "PLANNED"))
-    if record.confirmation_parse_proof_ref is not None and verdict.parsed is not None and before == AGAIN:
+    if record.confirmation_parse_proof_ref is not None and verdict.parsed is not None and before in ANSWERABLE:
         append_agent_row(batch, tenant_id, _confirmation(tenant_id, decided))
         if is_confirmed and verdict.reason_code != "CONFIRMATION_EXPIRED":
             append_step(batch, tenant_id, step_row(batch, tenant_id, decided, "CONFIRMED"))

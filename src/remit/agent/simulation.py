@@ -16,7 +16,7 @@ from typing import Any
 from remit.agent.binding import fill
 from remit.agent.decisions import refused_at_last
 from remit.agent.dispatching import Begun, BegunByOthers, Dispatch, ends_step, not_decided
-from remit.agent.gates import Evidence, decide
+from remit.agent.gates import ANSWER_LIFE, Evidence, decide
 from remit.agent.hands import Ended, Hands, fitting
 from remit.agent.history import History, read_history, require_recorded
 from remit.agent.planner import plan_id_of
@@ -30,7 +30,7 @@ from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goal_codes import goal_code, reason_of
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.faultpoints import reach
-from remit.ids import Clock, render_time, uuid7
+from remit.ids import Clock, parse_time, render_time, uuid7
 from remit.journal import Also, Trace
 from remit.ledger.agent_reading import standing_of
 from remit.ledger.agent_rows import StepRow
@@ -52,6 +52,7 @@ class Granted:
     evidence: Evidence
     row: StepRow
     consent: str
+    decided_at: datetime
 
     @property
     def request(self) -> Dispatch:
@@ -98,7 +99,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         consent = (
             f"confirmation {record.confirmation_parse_proof_ref}" if envelope.confirmation_proof_ref else "not needed"
         )
-        return Granted(request, evidence, allowed.row, consent)
+        return Granted(request, evidence, allowed.row, consent, parse_time(allowed.created_at))
 
     def decide(self, request: Dispatch) -> Decision:
         """The final gate: as things are now, not as they were when the goal was decided."""
@@ -155,7 +156,14 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         self.decide(granted.request).require()
 
     def require_alive(self, granted: Granted, now: datetime) -> None:
-        """A decision does not expire; whether it still holds was asked in `decide`."""
+        """A yes is to what somebody has just read: what was let through and left lying has to be asked for anew."""
+        if now - granted.decided_at > ANSWER_LIFE:
+            raise Refused(
+                Reason.EXPIRED,
+                f"this was let through more than {ANSWER_LIFE.seconds // 60} minutes ago, and not begun since",
+                where=f"correlation {granted.envelope.correlation_id}, step {granted.envelope.step_id}",
+                next_step="Ask for it anew, as a new goal.",
+            )
 
     def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
         """The step's one dispatch: the database refuses a second, whoever asks for it."""

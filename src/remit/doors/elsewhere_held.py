@@ -46,10 +46,7 @@ class HeldTransactions:
         What leads back is in the folder, durably, when this returns; the transaction is open.
         """
         servers = self.servers(key)
-        with WorkFolder.make(servers.work) as work:
-            session = servers.engine.begin(
-                wanted.server, wanted.texts, reads_only=wanted.reads_only, seconds=wanted.seconds, folder=work
-            )
+        session = _begun(servers, wanted)
         self._held[key] = _Held(wanted.server, session)
         reach("elsewhere.begun")
         ran = session.ran
@@ -122,6 +119,31 @@ def not_committed(what: str, where: str, next_step: str = "") -> Contradicted:
         where=where,
         next_step=next_step or "Find out what befell the server, then approve the plan again.",
     )
+
+
+def _begun(servers: Servers, wanted: Wanted) -> Session:
+    """Twice if somebody was in the way: of two that wait for each other's locks, the server stops one, and nothing of it
+    has taken effect yet.
+    """
+
+    def begin() -> Session:
+        with WorkFolder.make(servers.work) as work:
+            return servers.engine.begin(
+                wanted.server, wanted.texts, reads_only=wanted.reads_only, seconds=wanted.seconds, folder=work
+            )
+
+    try:
+        session = begin()
+    except EnvironmentFailed as problem:
+        if problem.reason is not Reason.DATABASE_BUSY:
+            raise
+        return begin()
+    if not any(one.problem and one.problem.get("reason") == Reason.DATABASE_BUSY for one in session.ran.actions):
+        return session
+    session.close()
+    if session.ran.images is not None:
+        os.close(session.ran.images.descriptor)
+    return begin()
 
 
 def _require_as_seen(ran: Ran, part: Elsewhere) -> None:

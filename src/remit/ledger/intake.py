@@ -45,7 +45,7 @@ def read_intake(connection: Connection, tenant_id: str) -> list[IntakeItem]:
             found,
             count=found.count + 1,
             last_at=at,
-            languages=tuple(sorted({*found.languages, language})),
+            languages=found.languages if language in found.languages else (*found.languages, language),
             utterances=tuple(dict.fromkeys((*found.utterances, utterance)))[:MAX_EXAMPLES],
             correlations=(*found.correlations, correlation)[-MAX_EXAMPLES:],
         )
