@@ -122,7 +122,7 @@ def not_committed(what: str, where: str, next_step: str = "") -> Contradicted:
 
 
 def _begun(servers: Servers, wanted: Wanted) -> Session:
-    """Twice if somebody was in the way: of two that wait for each other's locks, the server stops one, and nothing of it
+    """Twice if somebody was in the way: of two that wait for each other's locks, the server stops one. Nothing of it
     has taken effect yet.
     """
 
