@@ -16,6 +16,7 @@ import click
 
 from remit import errors
 from remit.contracts.catalog import CONTRACTS, load_schema
+from remit.contracts.goal_codes import USER_TEXT, goal_code
 from remit.contracts.plan_codes import plan_error
 from remit.policy.browser import browser_error
 
@@ -72,7 +73,12 @@ def door_codes() -> dict[str, Callable[[errors.Reason], object]]:
     """For each door with a closed code table, the function that turns a reason into the door's code."""
     tables = [name for name, value in vars(errors).items() if name.endswith("_CODES") and isinstance(value, dict)]
     doors = [name.removesuffix("_CODES").lower() for name in tables]
-    return {**{door: getattr(errors, f"{door}_code") for door in doors}, "plan": _plan_code, "browser": _browser_code}
+    return {
+        **{door: getattr(errors, f"{door}_code") for door in doors},
+        "plan": _plan_code,
+        "browser": _browser_code,
+        "goal": goal_code,
+    }
 
 
 def _plan_code(reason: errors.Reason) -> str:
@@ -105,6 +111,17 @@ def render_errors() -> str:
     for reason in errors.Reason:
         codes = " | ".join(f"`{code(reason)}`" for code in doors.values())
         lines.append(f"| `{reason.value}` | {errors.MEANING[reason]} | {codes} |")
+    lines += [
+        "",
+        "## What a goal can end in",
+        "",
+        "A goal has a code however it ends, and the user reads the text beside it. A Finder's refusal keeps its",
+        "own code, such as `UTTERANCE_EMPTY`, `CANDIDATES_UNRESOLVED` or `CLARIFY_LIMIT`.",
+        "",
+        "| code | what the user reads |",
+        "|---|---|",
+    ]
+    lines += [f"| `{code}` | {text or '(a question, made for the goal)'} |" for code, text in USER_TEXT.items()]
     return "\n".join(lines) + "\n"
 
 

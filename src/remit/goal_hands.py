@@ -4,6 +4,7 @@ Each has an id that follows from the dispatch, so that running it twice does it 
 it is in the dispatch's own checkpoint before anything is done.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -60,7 +61,8 @@ class GoalHands:
             manifest = TaskManifest.from_tree(bound.manifest(name), source="the simulation's task")
             return {"type": "task", "manifest": manifest.tree(), **about}
         if isinstance(bound, PlanAction):
-            return {"type": "plan", "envelope": self._approved(simulation, bound, name), **about}
+            reads = simulation.impact == "read_only"
+            return {"type": "plan", "envelope": self._approved(simulation, bound, name), "reads": reads, **about}
         if isinstance(bound, BrowserAction):
             return {**self._browser.prepare(bound, name, envelope), **about}
         return {"type": "undo", "of": self._prepared_for(envelope), **about}
@@ -115,8 +117,19 @@ class GoalHands:
             "status": outcome.status.tree(),
             "report_id": outcome.report.report_id,
             "errors": [one.tree() for one in outcome.errors],
+            **(self._answer(prepared) if done and prepared["reads"] else {}),
         }
         return Ended(done, payload, refs, not done and time.monotonic() > ends)
+
+    def _answer(self, prepared: Mapping[str, Any]) -> dict[str, Any]:
+        """The first rows that a query gives, masked, for whoever asked. They are in no report and not in the ledger."""
+        with contextlib.suppress(RemitError):  # it was done all the same
+            seen = self._plans().preview(canonical_bytes(prepared["envelope"]["plan"])).document
+            for told in seen.sql:
+                columns = [{"name": one.name, "type": one.type} for one in told.columns]
+                rows = [list(row) for row in told.rows]
+                return {"answer": {"columns": columns, "rows": rows, "result_rows": told.result_rows}}
+        return {}
 
     def _applied_before(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
         """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
@@ -139,18 +152,24 @@ class GoalHands:
             payload = {"type": "undo", "result": result.tree()}
             return Ended(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
         outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]))
-        payload = {"type": "undo", "status": outcome.status, "order_id": outcome.order_id}
-        return Ended(outcome.status == "EXECUTED", payload, (f"rollback/{outcome.order_id}",))
+        told: dict[str, Any] = {
+            "type": "undo",
+            "status": outcome.status,
+            "order_id": outcome.order_id,
+            "errors": [one.tree() for one in outcome.errors],
+        }
+        return Ended(outcome.status == "EXECUTED", told, (f"rollback/{outcome.order_id}",))
 
     def _approved(self, simulation: Simulation, bound: PlanAction, name: str) -> dict[str, Any]:
         """The person's yes, or the policy's, is to this very plan: so the protocol layer signs for it."""
         plan = Plan.from_tree(bound.plan(name), source="the simulation's plan")
-        irreversible = [one.action_id for one in plan.action_plan if not one.reversible]
-        named = tuple(irreversible) if simulation.impact == "irreversible" else ()
-        approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
         ends, who = time.monotonic() + simulation.timeout_seconds, f"simulation {simulation.id}"
         hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
         try:
+            # Who confirms an irreversible simulation has read that; what of it needs that, only a look can say.
+            is_final = simulation.impact == "irreversible"
+            named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
+            approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
             return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
         except RemitError as problem:
             if time.monotonic() > ends:  # it runs on copies first, and was stopped there

@@ -13,7 +13,7 @@ from remit.agent.finder_packets import Packet
 from remit.agent.hands import Hands
 from remit.agent.history import APPROVAL, load_decision, read_history
 from remit.agent.kept import Kept
-from remit.agent.replay import Replayed, evidence_of, replay_goal
+from remit.agent.replay import Replayed, replay_goal
 from remit.agent.simulation import SimulationDoor, SimulationExecutor
 from remit.agent.sources import PastRules
 from remit.agent.taking_back import rollback_packet
@@ -171,7 +171,7 @@ class Goals:
             if history.last is None or history.event != "APPROVAL_REQUESTED":
                 raise _not_waiting(correlation_id, f"it is {history.event or 'not there'}")
             record = load_decision(batch.store, tenant, history.decision_ref or "")
-            if who.id in {record.user_id, f"os:{record.user_id}"}:
+            if record.user_id in {who.id, who.id.removeprefix("os:"), who.name}:
                 raise Refused(
                     Reason.PERMISSION_DENIED,
                     "whoever asks cannot approve it as well",
@@ -267,7 +267,7 @@ class Goals:
         if reply.outcome.reason_code == "CONFIRMATION_REQUIRED":
             with self._ledger().store.glancing() as connection:
                 record = load_decision(connection, reply.goal.tenant_id, reply.outcome.dispatch_decision_hash)
-                evidence_of(connection, self._past, reply.goal.tenant_id, record)
+                self._past.policy(connection, reply.goal.tenant_id, record.policy_snapshot_ref)
         return reply
 
     def _recover_once(self, tenant: str = "", correlation_id: str = "") -> None:

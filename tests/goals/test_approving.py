@@ -52,9 +52,10 @@ def test_a_no_is_a_no_and_the_first_answer_counts(desk: Office) -> None:
 @pytest.mark.req("AC-06")
 def test_whoever_asks_cannot_approve(desk: Office) -> None:
     correlation = waiting(desk)
-    with pytest.raises(Refused) as refused:
-        desk.goals.approve(correlation, tenant=TENANT, who=Person("os:leo"), approved=True)
-    assert refused.value.reason is Reason.PERMISSION_DENIED
+    for who in (Person("os:leo"), Person("os:root", "leo")):
+        with pytest.raises(Refused) as refused:
+            desk.goals.approve(correlation, tenant=TENANT, who=who, approved=True)
+        assert refused.value.reason is Reason.PERMISSION_DENIED
 
 
 @pytest.mark.req("AC-06")

@@ -75,3 +75,83 @@ def test_a_name_that_is_no_name_is_asked_for_again(desk: Office, name: str) -> N
     reply = desk.done(f"archive the note {name}")
     assert reply.outcome.reason_code in {"CLARIFY_REQUIRED", "SIMULATION_MISSING", "UTTERANCE_UNREADABLE"}
     assert desk.archived() == []
+
+
+@pytest.mark.req("AC-05", "AC-14")
+def test_an_irreversible_plan_runs_once_it_was_confirmed(tmp_path: Path) -> None:
+    """Whether something of it needs to be named as irreversible is found out by a look, not from the author."""
+    binding = {**ADD["binding"], "reversible": False}
+    add = {**ADD, "impact": "irreversible", "rollback": "clear-todo", "binding": binding}
+    clear = {
+        **ADD,
+        "id": "clear-todo",
+        "title": "Forget a to-do",
+        "fields": {**ADD["fields"], "of": {"type": "text", "question": "Which goal?", "optional": True}},
+        "phrases": {"en": ["forget {title}"]},
+        "rollback": "add-todo",
+        "binding": {**ADD["binding"], "query": "DELETE FROM todo WHERE title = $title"},
+    }
+    office = Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, add, clear), policy=POLICY)
+    with duckdb.connect(str(office.root / "list.duckdb")) as connection:
+        connection.execute("CREATE TABLE todo (title VARCHAR)")
+    office.write_config(connections={"list": {"type": "duckdb", "path": "list.duckdb"}})
+    asked = office.ask("remember milk")
+    assert "cannot be undone" in asked.outcome.user_visible_text
+    assert office.answer(asked).outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert todos(office) == ["milk"]
+    back = office.goals.take_back(asked.goal.correlation_id, user="mia", tenant="acme")
+    assert office.answer(back).outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert todos(office) == []
+    assert office.events(asked.goal.correlation_id)[-1] == "ROLLED_BACK"
+    office.close()
+
+
+@pytest.mark.req("AC-14", "AC-22")
+def test_a_way_back_that_is_refused_says_why(desk: Office) -> None:
+    done = desk.done("archive the note one")
+    (desk.root / "archive" / "one.txt").write_text("changed since\n")
+    back = desk.goals.take_back(done.goal.correlation_id, user="mia", tenant="acme")
+    assert "takes back what that goal did" in back.outcome.user_visible_text
+    ended = desk.answer(back).outcome
+    assert ended.reason_code == "SIMULATION_FAILED"
+    assert ended.simulation_outcome is not None
+    assert "changed" in json.dumps(ended.simulation_outcome.payload["errors"])
+    assert (desk.root / "archive" / "one.txt").read_text() == "changed since\n"
+
+
+@pytest.mark.req("AC-20", "AC-22")
+def test_a_simulation_that_reads_answers_with_rows_which_the_ledger_does_not_keep(tmp_path: Path) -> None:
+    find = {
+        **ADD,
+        "id": "find-todo",
+        "impact": "read_only",
+        "phrases": {"en": ["what about {title}"]},
+        "rollback": None,
+        "binding": {
+            "type": "sql",
+            "connection": "read",
+            "query": "SELECT title, 1 AS n FROM todo WHERE title LIKE $title",
+            "parameters": {"title": "{title}"},
+        },
+    }
+    office = Office(tmp_path, simulations=(), policy=POLICY, promoted=False)
+    with duckdb.connect(str(office.root / "list.duckdb")) as connection:
+        connection.execute("CREATE TABLE todo (title VARCHAR)")
+        connection.execute("INSERT INTO todo VALUES ('unforgettable milk')")
+    office.write_config(connections={"read": {"type": "duckdb", "path": "list.duckdb", "read_only": True}})
+    office.write_catalogue(ARCHIVE, UNDO_ARCHIVE, PING, find)
+    office.promote("find-todo")
+    reply = office.ask("what about unforgettable milk")
+    assert reply.outcome.simulation_outcome is not None
+    answer: Any = reply.outcome.simulation_outcome.payload["answer"]
+    assert answer["rows"] == [["unforgettable milk", "1"]]
+    assert [column["name"] for column in answer["columns"]] == ["title", "n"]
+    assert answer["result_rows"] == 1
+    again = office.answer(reply, None).outcome.simulation_outcome
+    assert again == reply.outcome.simulation_outcome
+    none = office.ask("what about bread").outcome.simulation_outcome
+    assert none is not None
+    assert none.payload["answer"]["result_rows"] == 0  # type: ignore[call-overload,index]
+    assert office.count("SELECT count(*) FROM ledger_entries WHERE payload LIKE '%[[\"unforgettable%'") == 0
+    assert office.workspace.verify_ledger().holds
+    office.close()

@@ -10,7 +10,7 @@ from remit.cli.ask_view import NEXT
 from remit.contracts.goal_codes import AgentCode
 from tests.goals_cli.conftest import Shell
 
-KEYS = {"correlation_id", "tenant_id", "thread_id", "outcome", "waiting_for", "next"}
+KEYS = {"correlation_id", "tenant_id", "thread_id", "outcome", "why", "waiting_for", "next"}
 DISPATCHED = "SELECT count(*) FROM agent_execution_ledger WHERE event = 'DISPATCHED'"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from remit.agent.decisions import DecisionRecord
 from remit.agent.gates import Answered, Evidence, GateVerdict, decide
@@ -55,7 +55,14 @@ def evidence_of(connection: Connection, past: PastRules, tenant_id: str, record:
     )
 
 
-def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> DecisionRecord:
+class MadeAgain(NamedTuple):
+    """A decision that came out as it was recorded, and what it was made from."""
+
+    record: DecisionRecord
+    evidence: Evidence
+
+
+def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> MadeAgain:
     """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
     record = load_decision(connection, tenant_id, ref)
     evidence = evidence_of(connection, past, tenant_id, record)
@@ -71,7 +78,7 @@ def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref
             where=f"decision {ref}",
             next_step="Keep the database as it is and run `remit ledger verify`.",
         )
-    return record
+    return MadeAgain(record, evidence)
 
 
 def replay_goal(
@@ -91,7 +98,7 @@ def _replayed(
     ref = row.dispatch_decision_hash or ""
     try:
         require_recorded(connection, keyring, tenant_id, recorded)
-        record = replay_decision(connection, past, tenant_id, ref)
+        record = replay_decision(connection, past, tenant_id, ref).record
         why = _row_differs(recorded, record)
     except RemitError as problem:
         why = str(problem)

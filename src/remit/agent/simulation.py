@@ -7,7 +7,7 @@ the step's last event. What a crash cut short is taken up where the door below s
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from remit.agent.hands import Ended, Hands, fitting
 from remit.agent.history import History, read_history, require_recorded
 from remit.agent.planner import plan_id_of
 from remit.agent.recording import record_refused_at_last
-from remit.agent.replay import evidence_of, replay_decision
+from remit.agent.replay import replay_decision
 from remit.agent.sources import LiveRules, PastRules
 from remit.agent.taking_back import UNDOES, record_taken_back, require_alone, require_undoable
 from remit.authority.signing import Keyring
@@ -91,10 +91,9 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
             if allowed is None or ref is None or history.event == "REFUSED":
                 raise not_decided(envelope, "no decision lets this step be dispatched")
             require_recorded(connection, self.keyring, envelope.tenant_id, allowed)
-            record = replay_decision(connection, self.past, envelope.tenant_id, ref)
+            record, evidence = replay_decision(connection, self.past, envelope.tenant_id, ref)
             if record.envelope_ref != envelope.digest():
                 raise not_decided(envelope, "this is not the dispatch that was decided")
-            evidence = evidence_of(connection, self.past, envelope.tenant_id, record)
         request.evidence[:] = [(record, evidence)]
         consent = (
             f"confirmation {record.confirmation_parse_proof_ref}" if envelope.confirmation_proof_ref else "not needed"
@@ -215,6 +214,11 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
 
     def store_outcome(self, outcome: SimulationOutcome) -> str:
         return outcome.canonical().decode()
+
+    def show_outcome(self, outcome: SimulationOutcome, stored: str) -> Mapping[str, Any]:
+        """Without what was read for somebody: it is in the claim, and rows of a table are nothing for the record."""
+        tree = outcome.tree()
+        return {"outcome": {**tree, "payload": {k: v for k, v in tree["payload"].items() if k != "answer"}}}
 
     def load_outcome(self, stored: str, recorded_at: str) -> SimulationOutcome:
         return SimulationOutcome.parse(stored.encode(), source="a stored outcome")

@@ -6,6 +6,7 @@ from typing import Any, Final
 from remit.agent.catalogue import CatalogueEntry
 from remit.approval.confirmation import Lexicon
 from remit.contracts.goal_codes import USER_TEXT
+from remit.contracts.simulation import UndoBinding
 from remit.masking import mask_text
 from remit.printable import printable
 
@@ -25,7 +26,10 @@ def confirmation_prompt(
     simulation = entry.simulation
     told = ", ".join(f"{name} = {_shown(value)}" for name, value in sorted(fields.items()))
     what = f"{simulation.title} ({simulation.id} {simulation.version})" + (f": {told}" if told else "")
-    consequence = _CONSEQUENCE.get(simulation.impact, "").format(back=simulation.rollback or "")
+    if isinstance(simulation.binding, UndoBinding):
+        consequence = "It takes back what that goal did."
+    else:
+        consequence = _CONSEQUENCE.get(simulation.impact, "").format(back=simulation.rollback or "")
     words = lexicon.words_for(language_tag)
     if words is None:
         answer = f"There are no words for yes and no in `{language_tag}`: ask again in another language."

@@ -102,9 +102,9 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
                         text, tenant=tenant, **speaker, correlation_id=correlation_id, reply_to=reply_to
                     )
             cycle = talk.carry_on(reply)
-        why = "" if as_json else why_of(workspace, cycle.reply)
+        why = why_of(workspace, cycle.reply)
     if as_json:
-        show_json(cycle.tree())
+        show_json(cycle.tree(why))
     else:
         for line in render_cycle(cycle, why):
             click.echo(line, err=cycle.exit_code == REFUSED)

@@ -8,7 +8,9 @@ import click
 
 from remit.agent.standing import Stands, refusal_of
 from remit.cli.direction import shown_words
+from remit.cli.table import counted, terminal_width
 from remit.contracts.simulation import UNDOES
+from remit.contracts.sql_told import ToldColumn
 from remit.goals import Reply
 from remit.ids import DEFAULT_TENANT
 from remit.printable import printable
@@ -104,13 +106,14 @@ class Cycle(NamedTuple):
                 return [[*ask, "--reply", correlation, "TEXT"]]
         return []
 
-    def tree(self) -> dict[str, Any]:
+    def tree(self, why: str) -> dict[str, Any]:
         goal = self.reply.goal
         return {
             "correlation_id": goal.correlation_id,
             "tenant_id": goal.tenant_id,
             "thread_id": goal.thread_id,
             "outcome": self.reply.outcome.tree(),
+            "why": why or None,
             "waiting_for": self.waiting_for,
             "next": self.next(),
         }
@@ -121,6 +124,7 @@ def render_cycle(cycle: Cycle, why: str) -> Iterator[str]:
     correlation = shlex.quote(printable(cycle.reply.goal.correlation_id))
     word, colour = _WORDS[cycle.exit_code]
     yield f"{click.style(word, fg=colour, bold=True)}: {shown_words(outcome.user_visible_text)}"
+    yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
     if cycle.exit_code != DONE:
         yield _row("code", printable(outcome.reason_code))
     if why:
@@ -138,6 +142,22 @@ def render_cycle(cycle: Cycle, why: str) -> Iterator[str]:
         commands = [advice.format(correlation=correlation)]
     for number, command in enumerate(commands):
         yield _row("then" if number else "next", command)
+
+
+def _answer(payload: Mapping[str, Any]) -> Iterator[str]:
+    """What a simulation that only reads has found."""
+    answer = payload.get("answer")
+    if not isinstance(answer, dict):
+        return
+    rows, count = answer["rows"], answer["result_rows"]
+    if rows:
+        # The tables of SQL take a terminal's width, and a tenth of a second to load.
+        from remit.cli.sql_view import render_rows  # noqa: PLC0415 - see above
+
+        columns = [ToldColumn.from_tree(each) for each in answer["columns"]]
+        yield from render_rows(columns, rows, terminal_width())
+    more = f", of which the first {len(rows)} are shown" if count > len(rows) else ""
+    yield f"  {counted(count, 'row')}{more}"
 
 
 def why_of(workspace: Workspace, reply: Reply) -> str:

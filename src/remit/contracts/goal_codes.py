@@ -52,7 +52,7 @@ USER_TEXT: Final[dict[str, str]] = {
     "ACCESS_SCOPE_VIOLATION": "You may not do this.",
     "ACCESS_AP_REQUIRED": "You may do this only once somebody else has approved it.",
     "ACCESS_ALLOWED": "You may do this.",
-    "IDEMPOTENCY_VIOLATION": "This correlation id stands for another goal. Use a new one.",
+    "IDEMPOTENCY_VIOLATION": "It was done or begun before, or its id stands for something else. Nothing was done now.",
     "REPLAY_INVARIANT_FAILED": "What was decided cannot be shown to be right any more, so nothing is done.",
 }
 """What a user reads; those that are empty are made where the words are known."""

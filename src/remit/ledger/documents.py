@@ -15,7 +15,7 @@ from remit.ledger.append import Batch
 from remit.store.connection import Connection
 
 MAX_DOCUMENT: Final = 4 << 20
-_HAS: Final = "SELECT 1 FROM agent_documents WHERE tenant_id = ? AND ref = ?"
+_HAS: Final = "SELECT ref FROM agent_documents WHERE tenant_id = ? AND ref IN ({marks})"
 _FIND: Final = "SELECT body FROM agent_documents WHERE tenant_id = ? AND ref = ?"
 _INSERT: Final = "INSERT INTO agent_documents (tenant_id, ref, kind, body, created_at) VALUES (?, ?, ?, ?, ?)"
 _ALL: Final = "SELECT ref, body FROM agent_documents WHERE tenant_id = ? ORDER BY ref"
@@ -42,10 +42,13 @@ class Document:
 
 def keep_documents(batch: Batch, tenant_id: str, documents: Iterable[Document]) -> None:
     """Write those that are not there yet, in the transaction that names them."""
-    for document in documents:
-        if batch.store.one(_HAS, (tenant_id, document.ref)) is None:
-            at = render_time(batch.time_in(tenant_id))
-            batch.insert(_INSERT, (tenant_id, document.ref, document.kind, document.body, at))
+    wanted = {document.ref: document for document in documents}
+    query = _HAS.format(marks=", ".join("?" * len(wanted)))
+    there = {row[0] for row in batch.store.rows(query, (tenant_id, *wanted))}
+    at = render_time(batch.time_in(tenant_id))
+    for ref, document in wanted.items():
+        if ref not in there:
+            batch.insert(_INSERT, (tenant_id, ref, document.kind, document.body, at))
 
 
 def load_document(connection: Connection, tenant_id: str, ref: str) -> dict[str, Any]:
