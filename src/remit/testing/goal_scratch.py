@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from remit.approval.people import Person
+from remit.approval.people import person_at_terminal
 from remit.contracts.config import CONFIG_NAME
 from remit.contracts.goal import AgentExecutionOutcome
 from remit.founding import initialise
@@ -107,7 +107,7 @@ def make_scratch(
     (scratch.root / "access.cedar").write_text(_POLICY, encoding="utf-8")
     with scratch.open() as workspace:
         for name in ("undo-copy", "copy-form", "ping"):
-            workspace.promotion.promote(name, tenant_id=TENANT, who=Person("os:load"))
+            workspace.promotion.promote(name, tenant_id=TENANT, who=person_at_terminal({}))
     return scratch
 
 
