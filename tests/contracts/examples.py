@@ -405,9 +405,25 @@ _LEDGER = {
     "bundle-trailer": {"entries": 7, "head": _HEAD},
 }
 
+_SLO: dict[str, dict[str, Any]] = {
+    "slo-waivers": {
+        "version": 1,
+        "waivers": [
+            {
+                "figure": "agent_dispatch_p95_ms",
+                "limit": 1500,
+                "approved_by": "Ann Builder",
+                "reason": "The new disk is ordered.",
+                "issued": "2026-01-01",
+                "ends": "2026-01-31",
+            }
+        ],
+    }
+}
+
 EXAMPLES = [
     Example(label, label.partition("/")[0], document)
-    for examples in (_TASKS, _PLANS, _REPORTS, _OUTCOMES, BROWSER, CATALOGUES, GOALS, _LEDGER)
+    for examples in (_TASKS, _PLANS, _REPORTS, _OUTCOMES, BROWSER, CATALOGUES, GOALS, _SLO, _LEDGER)
     for label, document in examples.items()
 ]
 
