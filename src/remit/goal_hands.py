@@ -4,7 +4,6 @@ Each has an id that follows from the dispatch, so that running it twice does it 
 it is in the dispatch's own checkpoint before anything is done.
 """
 
-import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -123,13 +122,14 @@ class GoalHands:
 
     def _answer(self, prepared: Mapping[str, Any]) -> dict[str, Any]:
         """The first rows that a query gives, masked, for whoever asked. They are in no report and not in the ledger."""
-        with contextlib.suppress(RemitError):  # it was done all the same
+        try:
             seen = self._plans().preview(canonical_bytes(prepared["envelope"]["plan"])).document
-            for told in seen.sql:
-                columns = [{"name": one.name, "type": one.type} for one in told.columns]
-                rows = [list(row) for row in told.rows]
-                return {"answer": {"columns": columns, "rows": rows, "result_rows": told.result_rows}}
-        return {}
+        except RemitError:  # it was done all the same
+            return {}
+        if not seen.sql:
+            return {}
+        told = seen.sql[0].tree()
+        return {"answer": {name: told[name] for name in ("columns", "rows", "result_rows")}}
 
     def _applied_before(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
         """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
