@@ -91,3 +91,11 @@ def test_what_nobody_knows_the_end_of_is_no_failure(desk: Office, monkeypatch: p
     assert desk.answer(reply).outcome.reason_code == "SIMULATION_SUCCEEDED"
     assert desk.archived() == ["one"]
     assert desk.count("SELECT count(*) FROM ledger_entries WHERE kind = 'plan.intent'") == 1
+
+
+@pytest.mark.req("AC-20", "AC-03")
+@pytest.mark.parametrize("words", ["archive the note n1 and n2", "archive the note n1 n2", "the notes n1, n2: archive"])
+def test_of_two_values_for_one_field_none_is_taken_without_asking(desk: Office, words: str) -> None:
+    reply = desk.ask(words)
+    assert reply.outcome.reason_code in {"CLARIFY_REQUIRED", "SIMULATION_MISSING"}
+    assert desk.events(reply.goal.correlation_id) in (["CLARIFIED"], ["ESCALATED"])

@@ -14,6 +14,7 @@ from pydantic import JsonValue
 from remit.agent.fields import read_text
 from remit.agent.finder_phrases import ReadyPhrase
 from remit.agent.finder_words import Reading, Token, fold, is_letter, is_without_spaces, placed_words, read, tokens
+from remit.canonical import digest
 from remit.contracts.simulation import ChoiceField, FieldSpec, Simulation
 
 _PAIR: Final = re.compile(
@@ -150,11 +151,20 @@ def _take(simulation: Simulation, name: str, words_before: frozenset[str], heard
     found = [each for each in heard.values(simulation.fields[name]) if not gathered.covers(each[0], each[1])]
     after = [each for each in found if _word_before(heard.reading, each[0]) in words_before]
     chosen = after if len(after) == 1 else found
+    if _is_one_too_many(simulation, name, [value for _, _, value in found], gathered):
+        return  # two values for one place: the user is asked which
     if len(chosen) != 1 or (chosen is found and _is_contested(simulation, name, gathered)):
         return
     start, end, value = chosen[0]
     gathered.values[name] = value
     gathered.spans.append((start, end))
+
+
+def _is_one_too_many(simulation: Simulation, name: str, values: list[JsonValue], gathered: Gathered) -> bool:
+    """Whether more different values were said than fields are open that could mean them."""
+    family = _family(simulation.fields[name])
+    open_ones = [one for one, spec in simulation.fields.items() if _family(spec) == family and _is_open(one, gathered)]
+    return len({digest(value) for value in values}) > len(open_ones)
 
 
 def _is_contested(simulation: Simulation, name: str, gathered: Gathered) -> bool:
