@@ -117,6 +117,7 @@ class Office:
         simulations: tuple[dict[str, Any], ...] = SIMULATIONS,
         policy: str = POLICY,
         promoted: bool = True,
+        **settings: Any,
     ) -> None:
         self.folder = folder
         self.root = folder / "project"
@@ -129,7 +130,7 @@ class Office:
         made, fresh = initialise(self.root, self.environ, clock, url_variable="REMIT_TEST_URL" if url else None)
         assert fresh
         made.close()
-        self.write_config()
+        self.write_config(**settings)
         self.write_catalogue(*simulations)
         self.write_policy(policy)
         for name in ("one", "two", "three"):

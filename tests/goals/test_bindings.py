@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from remit.errors import Refused
 from tests.goals.office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 TITLE = "x'); DROP TABLE todo; --"
@@ -33,14 +34,14 @@ UNDO: dict[str, Any] = {**UNDO_ARCHIVE, "id": "undo-todo", "rollback": "add-todo
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Office]:
-    made = Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, ADD, UNDO), policy=POLICY)
+    made = Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, ADD, UNDO), policy=POLICY, connections=LIST)
     with duckdb.connect(str(made.root / "list.duckdb")) as connection:
         connection.execute("CREATE TABLE todo (title VARCHAR)")
-    made.write_config(connections={"list": {"type": "duckdb", "path": "list.duckdb"}})
     yield made
     made.close()
 
 
+LIST = {"list": {"type": "duckdb", "path": "list.duckdb"}}
 POLICY = '@id("all")\npermit (principal in Tenant::"acme", action, resource);\n'
 
 
@@ -91,10 +92,9 @@ def test_an_irreversible_plan_runs_once_it_was_confirmed(tmp_path: Path) -> None
         "rollback": "add-todo",
         "binding": {**ADD["binding"], "query": "DELETE FROM todo WHERE title = $title"},
     }
-    office = Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, add, clear), policy=POLICY)
+    office = Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, add, clear), policy=POLICY, connections=LIST)
     with duckdb.connect(str(office.root / "list.duckdb")) as connection:
         connection.execute("CREATE TABLE todo (title VARCHAR)")
-    office.write_config(connections={"list": {"type": "duckdb", "path": "list.duckdb"}})
     asked = office.ask("remember milk")
     assert "cannot be undone" in asked.outcome.user_visible_text
     assert office.answer(asked).outcome.reason_code == "SIMULATION_SUCCEEDED"
@@ -155,3 +155,11 @@ def test_a_simulation_that_reads_answers_with_rows_which_the_ledger_does_not_kee
     assert office.count("SELECT count(*) FROM ledger_entries WHERE payload LIKE '%[[\"unforgettable%'") == 0
     assert office.workspace.verify_ledger().holds
     office.close()
+
+
+def test_a_query_for_a_database_that_nobody_named_is_found_before_anybody_asks(tmp_path: Path) -> None:
+    with pytest.raises(Refused) as refused:
+        Office(tmp_path, simulations=(ARCHIVE, UNDO_ARCHIVE, PING, ADD, UNDO), policy=POLICY)
+    assert "has no connection 'list'" in refused.value.what
+    assert "add-todo" in refused.value.where
+    assert "connections" in refused.value.next_step

@@ -15,7 +15,7 @@ from remit.agent.catalogue_files import Definition, Finding, read_files
 from remit.agent.kept import Kept
 from remit.canonical import canonical_bytes, digest
 from remit.contracts.config import SystemConfig
-from remit.contracts.simulation import CatalogueSnapshot, Simulation, State
+from remit.contracts.simulation import CatalogueSnapshot, Simulation, SqlBinding, State
 from remit.errors import Reason, Refused
 from remit.ledger.simulation_states import PromotedState
 
@@ -80,7 +80,27 @@ class Catalogue:
 
 def load_definitions(root: Path, config: SystemConfig) -> tuple[Simulation, ...]:
     """The simulations of a workspace, from the files that its remit.yaml names."""
-    return read_definitions(root, config.goals.catalogue, read_only_connections=read_only_connections(config))
+    found = read_definitions(root, config.goals.catalogue, read_only_connections=read_only_connections(config))
+    findings = unknown_connections(found, config)
+    if findings:
+        raise refusal(findings)
+    return found
+
+
+def unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[Finding]:
+    """Queries for a database that remit.yaml does not name: they could be asked for, confirmed, and never run."""
+    named = ", ".join(sorted(config.connections)) or "none"
+    return [
+        Finding(
+            "goals.catalogue",
+            each.id,
+            "binding.connection",
+            f"remit.yaml has no connection {each.binding.connection!r}; it has {named}",
+            "Name one that is there, or add it under `connections`.",
+        )
+        for each in definitions
+        if isinstance(each.binding, SqlBinding) and each.binding.connection not in config.connections
+    ]
 
 
 def read_only_connections(config: SystemConfig) -> tuple[str, ...]:
@@ -100,6 +120,13 @@ def read_definitions(
         raise refusal(read.findings)
     key = digest([read.key, sorted(read_only_connections)])
     return _DEFINITIONS.get(key, lambda: _checked(read.definitions, read_only_connections))
+
+
+def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
+    """The same as `check_files`, for the files that a workspace's remit.yaml names, and its connections."""
+    files, read_only = config.goals.catalogue, read_only_connections(config)
+    definitions, findings = check_files(root, files, read_only_connections=read_only)
+    return definitions, (*findings, *unknown_connections([each.simulation for each in definitions], config))
 
 
 def check_files(

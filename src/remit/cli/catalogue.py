@@ -97,13 +97,12 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
 @click.pass_context
 def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
     """Look for mistakes in the files. Exit code 0 when there are none, 1 when something was found."""
-    from remit.agent.catalogue import check_files, read_only_connections  # noqa: PLC0415 - `--help` does without
+    from remit.agent.catalogue import check_catalogue  # noqa: PLC0415 - `--help` does without
 
     with Workspace.open(directory) as workspace:
         config = workspace.config
         root = (workspace.root / config.root).resolve()
-    read_only = read_only_connections(config)
-    definitions, findings = check_files(root, config.goals.catalogue, read_only_connections=read_only)
+    definitions, findings = check_catalogue(root, config)
     if as_json:
         told = [{"where": each.where, "what": each.what, "next_step": each.next_step} for each in findings]
         show_json({"files": list(config.goals.catalogue), "simulations": len(definitions), "findings": told})

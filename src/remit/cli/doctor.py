@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from remit import __version__
-from remit.agent.catalogue import check_files, load_definitions, read_only_connections
+from remit.agent.catalogue import check_catalogue, load_definitions
 from remit.cli.shown import (
     counted,
     json_option,
@@ -117,8 +117,7 @@ def look_at_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[
         config, folder = workspace.config, (root / workspace.config.root).resolve()
 
         def look() -> Found:
-            read_only = read_only_connections(config)
-            simulations, findings = check_files(folder, config.goals.catalogue, read_only_connections=read_only)
+            simulations, findings = check_catalogue(folder, config)
             first = findings[0] if findings else None
             told = (f"{first.what} ({first.where})", first.next_step) if first else ("", "")
             return Found(len(simulations), len(findings), *told)
