@@ -168,7 +168,8 @@ def _list(workspace: Workspace, *, everything: bool, as_json: bool) -> None:
         show_json([approval.tree() for approval in found])
         return
     if not found:
-        click.echo("There is no question." if everything else "No question waits for an answer.")
+        nothing = "There is no question." if everything else "No question waits for an answer."
+        click.echo("No request of a browser waits for an answer; goals do:" if all_waiting(workspace) else nothing)
         return
     rows = [
         (
