@@ -13,14 +13,13 @@ from typing import Any, Final
 
 from remit.agent.binding import BoundAction, BrowserAction, PlanAction, TaskAction
 from remit.agent.hands import Ended
-from remit.agent.taking_back import UNDOES
 from remit.canonical import canonical_bytes, digest
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.contracts.envelope import Approvals
 from remit.contracts.outcome import PlanOutcome
 from remit.contracts.plan import Plan
 from remit.contracts.result import ExecutionResult
-from remit.contracts.simulation import Simulation
+from remit.contracts.simulation import UNDOES, Simulation
 from remit.contracts.task import TaskManifest
 from remit.doors.hooks import PlanHooks
 from remit.errors import Reason, Refused, RemitError

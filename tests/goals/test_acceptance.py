@@ -20,7 +20,7 @@ from remit.ledger.agent_rows import append_agent_row
 from remit.ledger.entry import Entry
 from remit.ledger.projections import projection_drift, rebuild
 from remit.store.connection import Guarded
-from tests.goals.office import PING, TENANT, Office, goal_bytes
+from tests.goals.office import TENANT, Office, goal_bytes
 
 Check = Callable[[Office], None]
 DISPATCHED = "SELECT count(*) FROM agent_execution_ledger WHERE event = 'DISPATCHED'"
@@ -560,7 +560,3 @@ def test_at_agent_13_twin_a_step_that_moves_without_an_event_is_noticed(
     real = append_agent_row
     monkeypatch.setattr(projections, "append_agent_row", moves_only)
     is_caught(check_13, desk)
-
-
-def test_the_office_has_a_simulation_that_reads_only() -> None:
-    assert PING["impact"] == "read_only"

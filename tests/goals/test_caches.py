@@ -6,7 +6,7 @@ import pytest
 
 from remit.agent import finder, finder_words
 from remit.agent.kept import Kept
-from remit.errors import RemitError
+from remit.errors import Refused, RemitError
 from remit.goals import Goals
 from tests.goals.office import POLICY, TENANT, Office
 
@@ -99,8 +99,8 @@ def test_what_is_kept_is_bounded_in_number_and_time() -> None:
     assert len(kept) == 2
 
 
-def test_the_office_belongs_to_one_tenant(desk: Office) -> None:
+def test_a_thread_of_another_tenant_is_none(desk: Office) -> None:
     asked = desk.ask("archive the note")
-    with pytest.raises(Exception, match="no goal"):
+    with pytest.raises(Refused, match="no goal"):
         desk.ask("one", reply_to=asked.goal.correlation_id, tenant="globex")
     assert desk.events(asked.goal.correlation_id, TENANT) == ["CLARIFIED"]

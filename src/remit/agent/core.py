@@ -15,7 +15,7 @@ from remit.agent.gates import Answered, Evidence, decide
 from remit.agent.history import History, load_decision, read_history
 from remit.agent.outcomes import outcome_of
 from remit.agent.recording import record_decision
-from remit.agent.replay import earlier_answer
+from remit.agent.replay import answer_of
 from remit.agent.sources import LiveRules, PastRules, Rules
 from remit.agent.words import user_text
 from remit.authority.signing import Keyring
@@ -128,7 +128,7 @@ class AgentCore:
         if history.last is not None and history.decision_ref is not None:
             with self.ledger().store.glancing() as connection:
                 record = load_decision(connection, goal.tenant_id, history.decision_ref)
-                answered = earlier_answer(connection, goal.tenant_id, record.confirmation_parse_proof_ref)
+                answered = answer_of(connection, goal.tenant_id, record.confirmation_parse_proof_ref)
                 if record.artifact_fingerprint_bundle_ref is not None:
                     bundle = load_document(connection, goal.tenant_id, record.artifact_fingerprint_bundle_ref)
                     planned = str(bundle["simulation_digest"])

@@ -6,10 +6,10 @@ Everything that `decide` needs is found again by these names, so the decision ca
 from dataclasses import dataclass
 
 from remit.agent.catalogue import Catalogue
+from remit.agent.fields import fingerprint
 from remit.agent.gates import Answered, Evidence, GateVerdict, question_of
 from remit.agent.planner import FIRST_STEP, artifacts, build_envelope, build_plan, build_step, idempotency_key
 from remit.approval.confirmation import Lexicon
-from remit.canonical import digest
 from remit.contracts.base import Contract
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.contracts.goal import AgentGoalRequest, AgentStep
@@ -116,7 +116,7 @@ def access_document(evidence: Evidence, verdict: GateVerdict, at: str) -> Docume
             "user_id": question.user_id,
             "access_action": question.access_action,
             "simulation_id": question.simulation_id,
-            "fields_fingerprint": digest(dict(question.fields)),
+            "fields_fingerprint": fingerprint(question.fields),
             "policy_snapshot_ref": evidence.policy.ref,
             "verdict": verdict.access.verdict,
             "reason_code": verdict.access.reason_code,

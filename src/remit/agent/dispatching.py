@@ -8,7 +8,6 @@ from remit.agent.decisions import DecisionRecord, RefusedAtLast
 from remit.agent.gates import Evidence
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.ledger.agent_rows import StepRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,6 @@ class BegunByOthers(EnvironmentFailed):
 class Begun:
     envelope: DispatchEnvelope
     prepared: Mapping[str, Any]
-    row: StepRow
     seconds: float
 
 

@@ -7,6 +7,7 @@ with an id of its own; none do yet.
 from typing import Any, Final
 
 from remit.agent.catalogue import Catalogue, CatalogueEntry
+from remit.agent.fields import fingerprint
 from remit.agent.gates import Evidence, needs_confirmation, way_back_ref
 from remit.approval.confirmation import Lexicon
 from remit.canonical import digest
@@ -30,10 +31,6 @@ def idempotency_key(correlation_id: str, step: AgentStep) -> str:
     return digest([parts[name] for name in KEY_RECIPE])
 
 
-def fields_fingerprint(fields: dict[str, Any]) -> str:
-    return digest(fields)
-
-
 def artifacts(entry: CatalogueEntry, catalogue: Catalogue, lexicon: Lexicon, finder_version: str) -> dict[str, Any]:
     """What the step is made of, each by its digest or version: the fingerprint bundle."""
     return {
@@ -54,7 +51,7 @@ def build_step(evidence: Evidence, entry: CatalogueEntry) -> AgentStep:
         step_id=FIRST_STEP,
         simulation_id=simulation.id,
         required_fields=tuple(sorted(fields)),
-        required_fields_fingerprint=fields_fingerprint(fields),
+        required_fields_fingerprint=fingerprint(fields),
         policy_snapshot_version=evidence.policy.ref,
         confirmation_required=needs_confirmation(simulation),
         access_action=simulation.access_action,

@@ -49,7 +49,7 @@ def evidence_of(connection: Connection, past: PastRules, tenant_id: str, record:
         policy=past.policy(connection, tenant_id, record.policy_snapshot_ref),
         lexicon=past.lexicon(connection, tenant_id, record.lexicon_ref),
         planned=record.planned,
-        answered=_answered(connection, tenant_id, record.confirmation_parse_proof_ref),
+        answered=answer_of(connection, tenant_id, record.confirmation_parse_proof_ref),
         approval=approval,
         final=record.final,
     )
@@ -143,13 +143,9 @@ def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord
     return ""
 
 
-def _answered(connection: Connection, tenant_id: str, ref: str | None) -> Answered | None:
+def answer_of(connection: Connection, tenant_id: str, ref: str | None) -> Answered | None:
+    """The answer that a decision was made by, if there was one."""
     if ref is None:
         return None
     proof = load_document(connection, tenant_id, ref)
     return Answered(str(proof["answer"]), str(proof["asked_at"]), str(proof["answered_at"]), int(proof["number"]))
-
-
-def earlier_answer(connection: Connection, tenant_id: str, ref: str | None) -> Answered | None:
-    """The answer that an earlier cycle of this goal was decided by."""
-    return _answered(connection, tenant_id, ref)

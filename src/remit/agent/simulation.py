@@ -23,11 +23,12 @@ from remit.agent.planner import plan_id_of
 from remit.agent.recording import record_refused_at_last
 from remit.agent.replay import replay_decision
 from remit.agent.sources import LiveRules, PastRules
-from remit.agent.taking_back import UNDOES, record_taken_back, require_alone, require_undoable
+from remit.agent.taking_back import record_taken_back, require_alone, require_undoable
 from remit.authority.signing import Keyring
 from remit.canonical import canonical_bytes
 from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goal_codes import goal_code, reason_of
+from remit.contracts.simulation import UNDOES
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.faultpoints import reach
 from remit.ids import Clock, parse_time, render_time, uuid7
@@ -48,19 +49,15 @@ NAME = "simulation"
 class Granted:
     """A dispatch that a recorded decision stands behind, and what that was made from."""
 
-    dispatch: Dispatch
+    request: Dispatch
     evidence: Evidence
     row: StepRow
     consent: str
     decided_at: datetime
 
     @property
-    def request(self) -> Dispatch:
-        return self.dispatch
-
-    @property
     def envelope(self) -> DispatchEnvelope:
-        return self.dispatch.envelope
+        return self.request.envelope
 
 
 @dataclass(frozen=True)
@@ -139,7 +136,6 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         tree = {
             "envelope": envelope.tree(),
             "prepared": self.hands.prepare(entry.simulation, bound, envelope),
-            "row": {name: getattr(granted.row, name) for name in StepRow.__dataclass_fields__},
             "seconds": entry.simulation.timeout_seconds,
         }
         return canonical_bytes(tree).decode()
@@ -147,7 +143,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
     def recall(self, checkpoint: str) -> tuple[Dispatch, Begun]:
         tree = json.loads(checkpoint)
         envelope = DispatchEnvelope.from_tree(tree["envelope"], source="a dispatch that was begun")
-        begun = Begun(envelope, tree["prepared"], StepRow(**tree["row"]), tree["seconds"])
+        begun = Begun(envelope, tree["prepared"], tree["seconds"])
         return Dispatch(envelope, begun=True), begun
 
     def stand_by(self, granted: Granted, begun: Begun) -> None:

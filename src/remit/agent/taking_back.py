@@ -14,6 +14,7 @@ from remit.authority.signing import Keyring
 from remit.canonical import digest
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.contracts.packets import SimulationMatchPacket
+from remit.contracts.simulation import UNDOES
 from remit.errors import Reason, Refused
 from remit.ids import uuid7
 from remit.ledger.agent_reading import Recorded, begun_dispatches, standing_of
@@ -22,8 +23,6 @@ from remit.ledger.projections import append_step
 from remit.store.connection import Connection
 
 VERSION: Final = "rollback-1"
-UNDOES: Final = "of"
-"""The field of a rollback simulation that holds the correlation id of the goal that it takes back."""
 
 
 def rollback_packet(
