@@ -23,6 +23,7 @@ from remit.agent.history import load_decision, read_history
 from remit.agent.replay import evidence_of
 from remit.agent.sources import PastRules
 from remit.ids import uuid7
+from remit.ledger.documents import Shelf
 from remit.observe.slo import MOST, percentile
 from remit.testing.goal_load import run_load
 from remit.testing.goal_scratch import SOURCE, TENANT, USER, Scratch, carry_through, make_scratch
@@ -47,13 +48,13 @@ class Ways:
         self._workspace = workspace
         self._numbers = itertools.count()
         self._finder = EmbeddedFinder()
-        self._rules = workspace.goals.rules(TENANT)
         correlation_id = uuid7(workspace.clock())
         carry_through(workspace.goals, correlation_id, "asked")
         with workspace.store.reading() as connection:
+            self._rules = workspace.goals.rules(TENANT, connection)
             history = read_history(connection, lambda: workspace.keyring, TENANT, correlation_id)
             record = load_decision(connection, TENANT, history.decision_ref or "")
-            evidence = evidence_of(connection, PastRules(), TENANT, record)
+            evidence = evidence_of(Shelf(connection, TENANT), PastRules(), TENANT, record)
         entry = self._rules.catalogue.find("copy-form")
         assert entry is not None
         self._question = question_of(evidence, entry.simulation)

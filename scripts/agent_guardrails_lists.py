@@ -18,7 +18,7 @@ LEDGER: Final = {
     "remit.ledger.agent_rows": names("AccessRow", "ConfirmationRow", "StepRow", "append_agent_row", "row_values"),
     "remit.ledger.append": names("Batch", "Ledger"),
     "remit.ledger.covered": names("require_covered"),
-    "remit.ledger.documents": names("Document", "keep_documents", "load_body", "load_document", "tree_of"),
+    "remit.ledger.documents": names("Document", "Shelf", "keep_documents", "load_document", "tree_of"),
     "remit.ledger.entry": names("COLUMNS", "Entry", "Event"),
     "remit.ledger.goal_reading": ANY,  # reads only
     "remit.ledger.intake": names("IntakeItem", "read_intake"),
@@ -57,6 +57,7 @@ PURE: Final = dict.fromkeys(
         "remit.policy.access",
         "remit.policy.decision",
         "remit.printable",
+        "remit.turns",
         "remit.untrusted",
         "remit.untrusted.bounds",
         "remit.untrusted.yaml_text",
@@ -64,9 +65,9 @@ PURE: Final = dict.fromkeys(
     ),
     ANY,
 )
-COMMON: Final = {**PURE, **LEDGER, "remit.authority.signing": names("Keyring")}
+COMMON: Final = {**PURE, **LEDGER, "contextlib": names("contextmanager"), "remit.authority.signing": names("Keyring")}
 ONLY_THERE: Final = {
-    "agent/catalogue_files.py": {"remit.doors.reading": names("read_below")},
+    "agent/catalogue_files.py": {"remit.doors.seen_files": names("MOST_FILES", "SeenFiles")},  # reads only
     "agent/simulation.py": {
         "remit.road": names("Door", "Note", "Notes", "Preview", "Site", "Unsettled", "travel"),
         "remit.recovery": names("Recovered", "recover"),
@@ -78,7 +79,10 @@ ONLY_THERE: Final = {
         "remit.recovery": names("Recovered"),
         "remit.state": names("StateDirectory"),
     },
-    "goal_rules.py": {"remit.doors.policy_files": names("read_policy_files")},
+    "goal_rules.py": {
+        "remit.doors.policy_files": names("read_policy_files"),
+        "remit.doors.seen_files": names("SeenFiles"),  # reads only
+    },
 }
 HANDS: Final = {
     "remit.authority.tokens": names("Wish"),

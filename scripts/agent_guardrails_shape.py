@@ -181,8 +181,10 @@ def _core_branches(core: Module) -> Iterator[Violation]:
         yield core.breach(rule, way, "a step that was stopped counts as on its way", mend)
     for call in core.calls:
         if ast.unparse(call.func) == "self._dispatched":
-            if not stands_under(core, call, "history.event in ON_ITS_WAY"):
-                mend = "Hand over only what the ledger says was allowed: `if history.event in ON_ITS_WAY`."
+            given = {"made.ref": "made.verdict.dispatches", "history.allowed_by": "history.event in ON_ITS_WAY"}
+            wanted = given.get(ast.unparse(call.args[-1]) if call.args else "")
+            if wanted is None or not stands_under(core, call, wanted):
+                mend = "Hand over only what was recorded as allowed: `if history.event in ON_ITS_WAY`, or `made` so."
                 yield core.breach(rule, call, "the executor is asked without a recorded ACCESS_ALLOWED", mend)
         elif ast.unparse(call.func).endswith(".dispatch") and id(call) not in calls_inside(core, "_dispatched"):
             yield core.breach(rule, call, "the executor is asked outside of _dispatched", "Only that one asks it.")

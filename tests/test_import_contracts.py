@@ -15,6 +15,7 @@ ALWAYS_THERE = [
     "durable",
     "untrusted",
     "ids",
+    "turns",
     "state",
     "faultpoints",
     "printable",

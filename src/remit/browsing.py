@@ -28,6 +28,7 @@ from remit.doors.browser_request import HeldRequestDoor
 from remit.doors.browser_retry import Retries, Sleep
 from remit.doors.browser_sent import Earlier, earlier_of
 from remit.doors.browser_terms import BrowserWorld, TokenBook
+from remit.doors.browser_time import ActionTime
 from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.append import Ledger
@@ -131,6 +132,28 @@ class Browsing:
         actions = recover(self._door(None, Flight()), self._site(), **named)
         remove_stale_locks(self._state.hosts)
         return [*requests, *actions]
+
+    def waits_for_person(self, jti: str) -> bool:
+        """Whether an action under this token can go on only once somebody has answered."""
+        return self._world is not None and self._world.waits_for_person(jti)
+
+    def within(self, seconds: float, jti: str, revoke: Callable[[], None]) -> ActionTime:
+        """A `with` for what is done under this token. When its time is over the token is revoked and its sessions end:
+        nothing more is sent, and the action that is at work comes to its end.
+        """
+
+        def end_sessions() -> None:
+            if self._world is not None:
+                self._world.end_sessions_of(jti)
+
+        def end() -> None:
+            for step in (revoke, end_sessions):
+                try:
+                    step()
+                except RemitError as problem:
+                    _LOG.warning("an action could not be ended", extra={"jti": jti, "why": str(problem)})
+
+        return ActionTime(seconds, lambda: self.waits_for_person(jti), end)
 
     def close(self) -> None:
         """What waits for a person is void; every action that is at work gets its outcome recorded."""

@@ -1,13 +1,15 @@
 """RFC 8785 bytes and digests: the only bytes Remit ever signs or hashes.
 
-Two ways to the same bytes. Nearly everything Remit signs is plain (ASCII keys, no floating point), and for that the
+Two ways to the same bytes. Nearly everything Remit signs is plain (ASCII keys, ordinary numbers), and for that the
 C encoder of the standard library already writes RFC 8785; anything else goes to the `rfc8785` package, some ten times
-slower. Code-point order is not RFC 8785 order (that is UTF-16), hence the ASCII rule.
+slower. Code-point order is not RFC 8785 order (that is UTF-16), hence the ASCII rule. A fraction is written with the
+same digits by both, as long as neither needs an exponent.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
+import json.encoder
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import rfc8785
@@ -17,15 +19,32 @@ from remit.errors import Reason, Refused
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 200
 _PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
+_KEYS: Final = frozenset({str})
+# Fractions in between: there Python's shortest digits and JavaScript's are the same text.
+_LEAST_FRACTION: Final = 1e-4
+_MOST_FRACTION: Final = 1e15
 
-_encode = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, check_circular=False, sort_keys=True, separators=(",", ":")
-).encode
+
+def _make_encoder() -> Callable[[Any], str]:
+    """The C encoder, made once: `JSONEncoder.encode` makes another for each call, at the price of a small document."""
+    settings = json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, check_circular=False, sort_keys=True, separators=(",", ":")
+    )
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # an interpreter without it
+        return settings.encode
+    chunks: Any = make(None, settings.default, json.encoder.encode_basestring, None, ":", ",", True, False, False)
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode: Final = _make_encoder()
 
 
 def canonical_bytes(value: Any) -> bytes:
     """The RFC 8785 form of a JSON value. Refuses what has none: NaN, integers past 2^53-1, lone surrogates."""
     try:
+        if not _is_plain(value, 0):
+            value = _whole(value)
         if _is_plain(value, 0):
             return _encode(value).encode("utf-8")
         return rfc8785.dumps(value)
@@ -56,20 +75,33 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise RecursionError
     if isinstance(value, dict):
-        plain = type(value) is dict
-        for key in value:
-            if type(key) is not str or not key.isascii():
-                plain = False
+        plain = type(value) is dict and set(map(type, value)) <= _KEYS and "".join(value).isascii()
         items: Iterable[Any] = value.values()
     elif isinstance(value, list | tuple):
         plain = type(value) is list or type(value) is tuple
         items = value
     else:
-        return type(value) in _PLAIN_TYPES or (type(value) is int and abs(value) <= MAX_SAFE_INTEGER)
-    for item in items:
-        if type(item) not in _PLAIN_TYPES and not _is_plain(item, depth + 1):
-            plain = False
+        return type(value) in _PLAIN_TYPES or _is_plain_number(value)
+    if not set(map(type, items)) <= _PLAIN_TYPES:
+        for item in items:
+            if type(item) not in _PLAIN_TYPES and not _is_plain(item, depth + 1):
+                plain = False
     return plain
+
+
+def _whole(value: Any) -> Any:
+    """The same, with each float that is a whole number as an integer: it is written like one."""
+    if type(value) is float and value.is_integer() and abs(value) <= MAX_SAFE_INTEGER:
+        return int(value)
+    if type(value) is dict:
+        return {key: _whole(each) for key, each in value.items()}
+    return [_whole(each) for each in value] if type(value) is list else value
+
+
+def _is_plain_number(value: Any) -> bool:
+    if type(value) is int:
+        return abs(value) <= MAX_SAFE_INTEGER
+    return type(value) is float and _LEAST_FRACTION <= abs(value) < _MOST_FRACTION and not value.is_integer()
 
 
 def _why(problem: Exception) -> str:

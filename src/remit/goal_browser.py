@@ -2,7 +2,8 @@
 
 The token is never kept: whoever takes over after a crash gets what the browser's own door recorded, and begins nothing
 again that was begun. A request that changes something is held for a person all the same: confirming a goal is not
-approving a request.
+approving a request. An action that takes longer than its simulation may is ended with its token: that is revoked, and
+its session closed, so nothing more is sent and nobody is asked any more.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,17 +53,25 @@ class BrowserHand:
         return {"type": "browser", "action": action.tree(), "constraints": constraints.tree(), "agent": agent}
 
     def has_begun(self, prepared: Mapping[str, Any]) -> bool:
-        return self._claim(str(prepared["action"]["action_id"])) is not None
+        return claim_of(self._ledger(), "browser", str(prepared["action"]["action_id"])) is not None
 
-    def run(self, prepared: Mapping[str, Any]) -> Ended:
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
         action = Action.from_tree(prepared["action"], source="the simulation's action")
-        found = self._claim(action.action_id)
-        result = self._done(action, prepared) if found is None else self._outcome(action, found)
+        found = claim_of(self._ledger(), "browser", action.action_id)
+        is_late = False
+        if found is None:
+            result, is_late = self._done(action, prepared, seconds)
+        else:
+            result = self._outcome(action, found)
         payload: dict[str, Any] = {"type": "browser", "result": result.tree()}
-        return Ended(result.success, payload, (f"browser/{action.action_id}",))
+        timed_out = is_late and not result.success
+        return Ended(result.success, payload, (f"browser/{action.action_id}",), timed_out)
 
-    def _done(self, action: Action, prepared: Mapping[str, Any]) -> ActionResult:
-        """In a session of its own: what is not a navigation finds the page that it names open, or fails with that."""
+    def _done(self, action: Action, prepared: Mapping[str, Any], seconds: float) -> tuple[ActionResult, bool]:
+        """In a session of its own: what is not a navigation finds the page that it names open, or fails with that.
+
+        Also, whether its time was over before it had come to its end.
+        """
         kinds = dict.fromkeys(("navigate", action.type))
         wish = Wish(
             agent_id=str(prepared["agent"]),
@@ -70,21 +79,27 @@ class BrowserHand:
             constraints=TokenConstraints.from_tree(prepared["constraints"], source="the simulation's domains"),
             life=TOKEN_LIFE,
         )
-        token = self._tokens().issue(wish, actor=str(prepared["agent"])).text
-        if action.type != "navigate":
-            # Under a new id each time: a page that only opens may be opened again, and its session died with its host.
-            name = f"{action.action_id}-open-{uuid7(self._clock())}"
-            opening = {"action_id": name, "type": "navigate", "target": action.target, "session": action.session}
-            opened = self._browsing().browse(canonical_bytes(opening), token)
-            if not opened.success:
-                return opened
-        return self._browsing().browse(canonical_bytes(action.tree()), token)
+        token = self._tokens().issue(wish, actor=str(prepared["agent"]))
+        jti = token.claims.jti
+        with self._browsing().within(seconds, jti, lambda: self._revoke(jti)) as limit:
+            if action.type != "navigate":
+                # Under a new id each time: a page that only opens may be opened again; its session died with its host.
+                name = f"{action.action_id}-open-{uuid7(self._clock())}"
+                opening = {"action_id": name, "type": "navigate", "target": action.target, "session": action.session}
+                opened = self._browsing().browse(canonical_bytes(opening), token.text)
+                if not opened.success:
+                    return opened, limit.is_over
+            result = self._browsing().browse(canonical_bytes(action.tree()), token.text)
+        return result, limit.is_over
+
+    def _revoke(self, jti: str) -> None:
+        self._tokens().revoke(jti, actor="remit", reason="the step's time is over")
 
     def _outcome(self, action: Action, found: Done | Running) -> ActionResult:
         """Of an action that was begun before: as its own door recorded it, or settles it now."""
         if isinstance(found, Running):
             self._browsing().recover()
-            settled = self._claim(action.action_id)
+            settled = claim_of(self._ledger(), "browser", action.action_id)
             if not isinstance(settled, Done):
                 raise EnvironmentFailed(
                     Reason.IN_PROGRESS,
@@ -95,9 +110,11 @@ class BrowserHand:
             found = settled
         return ActionResult.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored result")
 
-    def _claim(self, action_id: str) -> Done | Running | None:
-        with self._ledger().store.reading() as connection:
-            return read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action_id))
+
+def claim_of(ledger: Ledger, scope: str, key: str) -> Done | Running | None:
+    """What the door of this name has recorded under a key."""
+    with ledger.store.glancing() as connection:
+        return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 
 
 def recorded_outcome(ledger: Ledger, hosts: Path, done: Done) -> str:

@@ -23,16 +23,18 @@ from remit.contracts.simulation import UNDOES, Simulation
 from remit.contracts.task import TaskManifest
 from remit.doors.hooks import PlanHooks
 from remit.errors import Reason, Refused, RemitError
-from remit.goal_browser import BrowserHand, recorded_outcome
-from remit.ids import DEFAULT_TENANT
+from remit.goal_browser import BrowserHand, claim_of, recorded_outcome
 from remit.ledger.agent_reading import step_events
 from remit.ledger.append import Ledger
 from remit.plans import Plans
 from remit.store.claims import ClaimKey, Done, Running, read_claim
 from remit.tasks import Tasks
+from remit.turns import aside
 
 LEASE_LIFE: Final = timedelta(minutes=5)
 ENVELOPE_LIFE: Final = timedelta(hours=1)
+SECONDS_LEFT: Final = "seconds_left"
+"""A plan runs on copies to be made ready, and then in earnest: what the first took, the second has not."""
 
 
 class GoalHands:
@@ -60,7 +62,10 @@ class GoalHands:
             return {"type": "task", "manifest": manifest.tree(), **about}
         if isinstance(bound, PlanAction):
             reads = simulation.impact == "read_only"
-            return {"type": "plan", "envelope": self._approved(simulation, bound, name), "reads": reads, **about}
+            ends = time.monotonic() + simulation.timeout_seconds
+            approved = self._approved(simulation, bound, name, ends)
+            left = round(max(0.0, ends - time.monotonic()), 3)
+            return {"type": "plan", "envelope": approved, "reads": reads, SECONDS_LEFT: left, **about}
         if isinstance(bound, BrowserAction):
             return {**self._browser.prepare(bound, name, envelope), **about}
         return {"type": "undo", "of": self._prepared_for(envelope), **about}
@@ -68,30 +73,30 @@ class GoalHands:
     def has_begun(self, prepared: Mapping[str, Any]) -> bool:
         match prepared["type"]:
             case "task":
-                return self._claim("task", prepared["manifest"]["task_id"]) is not None
+                return claim_of(self._ledger(), "task", prepared["manifest"]["task_id"]) is not None
             case "plan":
-                return self._claim("plan", prepared["envelope"]["envelope_id"]) is not None
+                return claim_of(self._ledger(), "plan", prepared["envelope"]["envelope_id"]) is not None
             case "browser":
                 return self._browser.has_begun(prepared)
             case _:
                 return True  # taking back goes on by itself, as often as it is asked for
 
     def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
-        match prepared["type"]:
-            case "task":
-                return self._run_task(prepared, seconds)
-            case "plan":
-                return self._run_plan(prepared, seconds)
-            case "browser":
-                return self._browser.run(prepared)
-            case _:
-                return self._take_back(prepared["of"])
+        if prepared["type"] == "task":
+            return self._run_task(prepared, seconds)
+        with aside():  # databases, browsers and people are waited for at many places
+            match prepared["type"]:
+                case "plan":
+                    return self._run_plan(prepared, min(seconds, prepared.get(SECONDS_LEFT, seconds)))
+                case "browser":
+                    return self._browser.run(prepared, seconds)
+                case _:
+                    return self._take_back(prepared["of"])
 
     def _run_task(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
         manifest, whole = canonical_bytes(prepared["manifest"]), str(prepared["correlation_id"])
         began = time.monotonic()
-        lease = self._tasks().issue_lease(manifest, LEASE_LIFE, correlation_id=whole)
-        result = self._tasks().execute(manifest, lease.canonical(), correlation_id=whole, seconds=seconds)
+        result = self._tasks().lease_and_execute(manifest, LEASE_LIFE, correlation_id=whole, seconds=seconds)
         failed = result.status != "SUCCESS"
         late = failed and time.monotonic() - began >= seconds
         return Ended(not failed, {"type": "task", "result": result.tree()}, (f"task/{result.task_id}",), late)
@@ -133,10 +138,10 @@ class GoalHands:
     def _applied_before(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
         """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
         key = str(prepared["envelope"]["envelope_id"])
-        found = self._claim("plan", key)
+        found = claim_of(self._ledger(), "plan", key)
         if isinstance(found, Running):
             self._plans().recover()
-            found = self._claim("plan", key)
+            found = claim_of(self._ledger(), "plan", key)
         if not isinstance(found, Done):
             return None
         return PlanOutcome.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored outcome")
@@ -144,7 +149,7 @@ class GoalHands:
     def _take_back(self, original: Mapping[str, Any]) -> Ended:
         if original["type"] == "task":
             task_id = str(original["manifest"]["task_id"])
-            done = self._claim("task", task_id)
+            done = claim_of(self._ledger(), "task", task_id)
             if not isinstance(done, Done):
                 raise Refused(Reason.STATE_MISSING, "the task that is to be taken back has no outcome")
             result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
@@ -159,17 +164,18 @@ class GoalHands:
         }
         return Ended(outcome.status == "EXECUTED", told, (f"rollback/{outcome.order_id}",))
 
-    def _approved(self, simulation: Simulation, bound: PlanAction, name: str) -> dict[str, Any]:
+    def _approved(self, simulation: Simulation, bound: PlanAction, name: str, ends: float) -> dict[str, Any]:
         """The person's yes, or the policy's, is to this very plan: so the protocol layer signs for it."""
         plan = Plan.from_tree(bound.plan(name), source="the simulation's plan")
-        ends, who = time.monotonic() + simulation.timeout_seconds, f"simulation {simulation.id}"
+        who = f"simulation {simulation.id}"
         hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
         try:
             # Who confirms an irreversible simulation has read that; what of it needs that, only a look can say.
             is_final = simulation.impact == "irreversible"
-            named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
-            approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
-            return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
+            with aside():
+                named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
+                approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
+                return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
         except RemitError as problem:
             if time.monotonic() > ends:  # it runs on copies first, and was stopped there
                 raise Refused(
@@ -202,7 +208,11 @@ class GoalHands:
                 where=f"correlation {original}",
                 next_step="Name a simulation as its way back that makes up for it by an action of its own.",
             )
-        task = self._claim("task", str(prepared["manifest"]["task_id"])) if prepared["type"] == "task" else None
+        task = (
+            claim_of(self._ledger(), "task", str(prepared["manifest"]["task_id"]))
+            if prepared["type"] == "task"
+            else None
+        )
         if isinstance(task, Done) and ExecutionResult.parse(task.result.encode()).status != "SUCCESS":
             raise Refused(
                 Reason.GOAL_CONFLICT,
@@ -211,10 +221,6 @@ class GoalHands:
                 next_step="`remit ledger trace` shows what came of it.",
             )
         return prepared
-
-    def _claim(self, scope: str, key: str) -> Done | Running | None:
-        with self._ledger().store.glancing() as connection:
-            return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
 
 
 def action_id(envelope: DispatchEnvelope) -> str:

@@ -1,11 +1,11 @@
 """The rules of the goal door as they are now: files of the workspace, and what the ledger says people have promoted.
 
-Read anew for every decision; what the same bytes were made into before is not made again.
+Looked at anew for every decision; what the same bytes were made into before is not made again.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from remit.agent.catalogue import Catalogue, build_catalogue, load_definitions
 from remit.agent.decisions import snapshot_documents
@@ -17,40 +17,46 @@ from remit.canonical import digest
 from remit.contracts.config import SystemConfig
 from remit.contracts.simulation import Simulation
 from remit.doors.policy_files import read_policy_files
+from remit.doors.seen_files import SeenFiles
 from remit.errors import Reason, Refused, RemitError
-from remit.ledger.append import Ledger
-from remit.ledger.documents import Document
 from remit.ledger.simulation_states import PromotedState, newest_state_seq, read_states
 from remit.policy.access import AccessPolicy, build_access_policy
+from remit.store.connection import Connection
 
 _SECONDS: Final = 600.0
+
+
+class _Seen(NamedTuple):
+    """All that the rules of a tenant are made from."""
+
+    config: SystemConfig
+    definitions: tuple[Simulation, ...]
+    states: Mapping[str, PromotedState]
+    policies: Mapping[str, str]
+
+    def is_still(self, before: "_Seen") -> bool:
+        """The first three by identity: each is one object as long as what it was read from is the same."""
+        kept = all(now is then for now, then in zip(self[:3], before[:3], strict=True))
+        return kept and self.policies == before.policies
 
 
 class WorkspaceRules:
     """`LiveRules` of one workspace."""
 
-    def __init__(
-        self,
-        root: Path,
-        config: Callable[[], SystemConfig],
-        ledger: Callable[[], Ledger],
-        keyring: Callable[[], Keyring],
-    ) -> None:
+    def __init__(self, root: Path, config: Callable[[], SystemConfig], keyring: Callable[[], Keyring]) -> None:
         self._folder = root
         self._config = config
-        self._ledger = ledger
         self._keyring = keyring
+        self._files = SeenFiles()
         self._states: Kept[tuple[str, int], dict[str, PromotedState]] = Kept(64, _SECONDS)
         self._policies: Kept[str, AccessPolicy] = Kept(16, _SECONDS)
-        self._documents: Kept[tuple[str, str, str], tuple[Document, ...]] = Kept(64, _SECONDS)
-
-    def _root(self, config: SystemConfig) -> Path:
-        return (self._folder / config.root).resolve()
+        self._built: dict[str, tuple[_Seen, Rules]] = {}
+        self._rooted: tuple[SystemConfig, Path] | None = None
 
     def knows(self, tenant_id: str) -> bool:
         return tenant_id in self._config().tenants
 
-    def __call__(self, tenant_id: str) -> Rules:
+    def __call__(self, tenant_id: str, connection: Connection) -> Rules:
         config = self._config()
         if tenant_id not in config.tenants:
             raise Refused(
@@ -60,16 +66,32 @@ class WorkspaceRules:
                 next_step="Name it, and its users, under `tenants` in remit.yaml.",
             )
         root = self._root(config)
-        definitions = self._definitions(config, root)  # once: the catalogue and the policy are about the same actions
-        catalogue, policy = self._catalogue(tenant_id, definitions), self._policy(config, root, definitions)
-        lexicon = load_lexicon()
-        key = (catalogue.ref, policy.ref, lexicon.ref)
-        documents = self._documents.get(key, lambda: snapshot_documents(catalogue, policy, lexicon))
-        return Rules(catalogue, policy, lexicon, documents)
+        # Read once: the catalogue and the policy are about the same actions.
+        definitions = self._definitions(config, root)
+        states = self._promoted(tenant_id, connection)
+        seen = _Seen(config, definitions, states, self._policy_files(config, root))
+        before = self._built.get(tenant_id)
+        if before is not None and seen.is_still(before[0]):
+            return before[1]
+        rules = self._build(tenant_id, seen)
+        self._built[tenant_id] = seen, rules
+        return rules
 
-    def catalogue(self, tenant_id: str) -> Catalogue:
+    def catalogue(self, tenant_id: str, connection: Connection) -> Catalogue:
         config = self._config()
-        return self._catalogue(tenant_id, load_definitions(self._root(config), config))
+        definitions = load_definitions(self._root(config), config)
+        return build_catalogue(tenant_id, definitions, self._promoted(tenant_id, connection))
+
+    def _root(self, config: SystemConfig) -> Path:
+        """Where the files are, as of the settings that say so."""
+        if self._rooted is None or self._rooted[0] is not config:
+            self._rooted = config, (self._folder / config.root).resolve()
+        return self._rooted[1]
+
+    def _build(self, tenant_id: str, seen: _Seen) -> Rules:
+        catalogue = build_catalogue(tenant_id, seen.definitions, seen.states)
+        policy, lexicon = self._policy(seen), load_lexicon()
+        return Rules(catalogue, policy, lexicon, snapshot_documents(catalogue, policy, lexicon))
 
     def _definitions(self, config: SystemConfig, root: Path) -> tuple[Simulation, ...]:
         """Files that cannot be read register nothing. What is wrong with them is no fault of what a user asked for."""
@@ -83,24 +105,32 @@ class WorkspaceRules:
                 next_step=problem.next_step or "See: remit catalogue check",
             ) from problem
 
-    def _catalogue(self, tenant_id: str, definitions: Sequence[Simulation]) -> Catalogue:
-        with self._ledger().store.glancing() as connection:
-            newest = newest_state_seq(connection, tenant_id)
-            states = self._states.get((tenant_id, newest), lambda: read_states(connection, self._keyring, tenant_id))
-        return build_catalogue(tenant_id, definitions, states)
+    def _promoted(self, tenant_id: str, connection: Connection) -> Mapping[str, PromotedState]:
+        newest = newest_state_seq(connection, tenant_id)
+        return self._states.get((tenant_id, newest), lambda: read_states(connection, self._keyring, tenant_id))
 
-    def _policy(self, config: SystemConfig, root: Path, definitions: Sequence[Simulation]) -> AccessPolicy:
+    def _policy_files(self, config: SystemConfig, root: Path) -> Mapping[str, str]:
+        try:
+            return read_policy_files(root, config.policies.cedar_files, self._files.read)
+        except RemitError as problem:
+            raise _cannot_be_asked(problem) from problem
+
+    def _policy(self, seen: _Seen) -> AccessPolicy:
         """One that cannot be read or does not validate denies: nobody gets in because a file is broken."""
         try:
-            files = read_policy_files(root, config.policies.cedar_files)
-            tenants = {name: tenant.users for name, tenant in config.tenants.items()}
-            actions = sorted({each.access_action for each in definitions})
+            files = dict(seen.policies)
+            tenants = {name: tenant.users for name, tenant in seen.config.tenants.items()}
+            actions = sorted({each.access_action for each in seen.definitions})
             key = digest([files, {name: list(users) for name, users in tenants.items()}, actions])
             return self._policies.get(key, lambda: build_access_policy(files, tenants, actions))
         except RemitError as problem:
-            raise Refused(
-                Reason.ACCESS_DENIED,
-                f"the access policies cannot be asked: {problem.what}",
-                where=problem.where or "policies.cedar_files",
-                next_step=problem.next_step or "Mend the policy file.",
-            ) from problem
+            raise _cannot_be_asked(problem) from problem
+
+
+def _cannot_be_asked(problem: RemitError) -> Refused:
+    return Refused(
+        Reason.ACCESS_DENIED,
+        f"the access policies cannot be asked: {problem.what}",
+        where=problem.where or "policies.cedar_files",
+        next_step=problem.next_step or "Mend the policy file.",
+    )

@@ -2,7 +2,8 @@
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,8 +11,9 @@ from remit.agent.catalogue import Catalogue
 from remit.agent.core import AgentCore
 from remit.agent.finder import Asked, EmbeddedFinder, Finder, ThreadState, after_clarify
 from remit.agent.finder_packets import Packet
+from remit.agent.gates import NOT_IN_TIME
 from remit.agent.hands import Hands
-from remit.agent.history import APPROVAL, load_decision, read_history
+from remit.agent.history import APPROVAL, History, decision_of, load_decision, read_history
 from remit.agent.kept import Kept
 from remit.agent.replay import Replayed, replay_goal
 from remit.agent.simulation import SimulationDoor, SimulationExecutor
@@ -24,16 +26,17 @@ from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
 from remit.errors import Reason, Refused
 from remit.goal_rules import WorkspaceRules
-from remit.ids import Clock, uuid7
+from remit.ids import Clock, render_time, uuid7
 from remit.ledger.agent_reading import first_entry, step_events
 from remit.ledger.append import Batch, Ledger
-from remit.ledger.documents import Document, load_document
+from remit.ledger.documents import Document, Shelf, load_document
 from remit.ledger.entry import Event
 from remit.ledger.intake import IntakeItem, read_intake
 from remit.masking import mask_json, mask_text
 from remit.recovery import Recovered
 from remit.state import StateDirectory
 from remit.store.connection import Connection
+from remit.turns import Turns, aside
 
 _LOG: Final = logging.getLogger("remit.goals")
 
@@ -57,12 +60,14 @@ class Goals:
         ledger: Callable[[], Ledger],
         keyring: Callable[[], Keyring],
         clock: Clock,
+        turns: Turns,
     ) -> None:
         self.rules = rules
         self.finder: Finder = EmbeddedFinder()
         self._ledger = ledger
         self._keyring = keyring
         self._clock = clock
+        self._turns = turns
         self._past = PastRules()
         self._threads: Kept[tuple[str, str], tuple[str, ThreadState | None]] = Kept(256, 600)
         door = SimulationDoor(ledger, keyring, rules, self._past, hands, clock)
@@ -74,8 +79,8 @@ class Goals:
     def run(self, goal: bytes) -> AgentExecutionOutcome:
         """One cycle of a goal with its packet, from untrusted bytes."""
         parsed = AgentGoalRequest.parse(goal, source="goal")
-        self._recover_once(parsed.tenant_id, parsed.correlation_id)
-        return self.core.run_goal(parsed)
+        with self._turn(parsed.tenant_id, parsed.correlation_id):
+            return self.core.run_goal(parsed)
 
     def ask(
         self,
@@ -89,28 +94,17 @@ class Goals:
     ) -> Reply:
         """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
         correlation = correlation_id or uuid7(self._clock())
-        self._recover_once(tenant, correlation)
-        if correlation_id is not None and (known := self._known(correlation, utterance, user, tenant, language)):
-            return Reply(known, self.core.run_goal(known))
-        catalogue = self.rules.catalogue(tenant)
-        thread_id, thread = self._thread(tenant, reply_to, correlation)
-        asked = Asked(correlation, tenant, user, thread_id, language, utterance, thread)
-        packet, shown = self._found(asked, catalogue)
-        tree = {
-            "correlation_id": correlation,
-            "tenant_id": tenant,
-            "user_id": user,
-            "thread_id": thread_id,
-            "raw_user_utterance": utterance,
-            "language_tag": language,
-            "normalized_intent": getattr(packet, "intent", ""),
-            "sim_finder_packet": packet,
-            "confirm_state": {"status": "NONE"},
-            "idempotency_key": packet.idempotency_key,
-            "attempt_counter": thread.attempt if thread is not None else 0,
-        }
-        goal = AgentGoalRequest.from_tree(tree, source="goal")
-        return self._prefetch(Reply(goal, self.core.run_goal(goal, shown)))
+        with self._turn(tenant, correlation):
+            if correlation_id is not None and (known := self._known(correlation, utterance, user, tenant, language)):
+                return Reply(known, self.core.go_on(known))
+            with self._ledger().store.glancing() as connection:
+                catalogue = self.rules.catalogue(tenant, connection)
+                thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
+            asked = Asked(correlation, tenant, user, thread_id, language, utterance, thread)
+            packet, shown = self._found(asked, catalogue)
+            attempt = thread.attempt if thread is not None else 0
+            goal = _goal(asked, packet, getattr(packet, "intent", ""), packet.idempotency_key, attempt=attempt)
+            return Reply(goal, self.core.run_goal(goal, shown))
 
     def _known(
         self, correlation_id: str, utterance: str, user: str, tenant: str, language: str
@@ -124,41 +118,29 @@ class Goals:
 
     def answer(self, correlation_id: str, answer: str | None, *, user: str, tenant: str) -> Reply:
         """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
-        self._recover_once(tenant, correlation_id)
-        goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
-        return Reply(goal, self.core.run_goal(goal))
+        with self._turn(tenant, correlation_id):
+            goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
+            return Reply(goal, self.core.go_on(goal))
 
     def take_back(
         self, original: str, *, user: str, tenant: str, language: str = "en", correlation_id: str | None = None
     ) -> Reply:
         """A goal of its own, by the simulation that the original named as its way back; through all the same gates."""
         correlation = correlation_id or uuid7(self._clock())
-        self._recover_once(tenant, correlation)
-        catalogue = self.rules(tenant).catalogue
-        with self._ledger().store.reading() as connection:
-            history = read_history(connection, self._keyring, tenant, original)
-            if history.last is None or history.decision_ref is None:
+        with self._turn(tenant, correlation):
+            with self._ledger().store.reading() as connection:
+                catalogue = self.rules(tenant, connection).catalogue
+                history = read_history(connection, self._keyring, tenant, original)
+                if history.last is None or history.decision_ref is None:
+                    raise _no_goal(original)
+                record = load_decision(connection, tenant, history.decision_ref)
+                packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
+            if not isinstance(packet, SimulationMatchPacket):
                 raise _no_goal(original)
-            record = load_decision(connection, tenant, history.decision_ref)
-            packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
-        if not isinstance(packet, SimulationMatchPacket):
-            raise _no_goal(original)
-        made = rollback_packet(history.last, packet, catalogue, correlation)
-        tree = {
-            "correlation_id": correlation,
-            "tenant_id": tenant,
-            "user_id": user,
-            "thread_id": correlation,
-            "raw_user_utterance": f"take back {original}",
-            "language_tag": language,
-            "normalized_intent": "take back",
-            "sim_finder_packet": made,
-            "confirm_state": {"status": "NONE"},
-            "idempotency_key": made.idempotency_key,
-            "attempt_counter": 0,
-        }
-        goal = AgentGoalRequest.from_tree(tree, source="goal")
-        return Reply(goal, self.core.run_goal(goal))
+            made = rollback_packet(history.last, packet, catalogue, correlation)
+            asked = Asked(correlation, tenant, user, correlation, language, f"take back {original}", None)
+            goal = _goal(asked, made, "take back", made.idempotency_key)
+            return Reply(goal, self.core.run_goal(goal))
 
     def approve(self, correlation_id: str, *, tenant: str, who: Person, approved: bool, reason: str = "") -> None:
         """Somebody else's answer to a goal that policy lets through only with one. The first counts."""
@@ -170,6 +152,14 @@ class Goals:
             history = read_history(batch.store, self._keyring, tenant, correlation_id)
             if history.last is None or history.event != "APPROVAL_REQUESTED":
                 raise _not_waiting(correlation_id, f"it is {history.event or 'not there'}")
+            waited = history.waited(render_time(batch.time_in(tenant)))
+            if waited is not None and waited.is_over:
+                raise Refused(
+                    Reason.APPROVAL_TIMEOUT,
+                    f"{NOT_IN_TIME}: that was at {waited.asked_at[:19]}Z",
+                    where=f"correlation {correlation_id}",
+                    next_step="Let the user ask again, and approve the new goal within ten minutes.",
+                )
             record = load_decision(batch.store, tenant, history.decision_ref or "")
             if record.user_id in {who.id, who.id.removeprefix("os:"), who.name}:
                 raise Refused(
@@ -199,31 +189,19 @@ class Goals:
     def stored_goal(
         self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None
     ) -> AgentGoalRequest:
-        """The goal as the ledger knows it, to go on with it: its words are masked, its packet is exact."""
+        """The goal as the tables know it, to go on with it: its words are masked, its packet is exact. Whether they are
+        right, the core asks the ledger.
+        """
         with self._ledger().store.glancing() as connection:
-            history = read_history(connection, self._keyring, tenant, correlation_id)
-            if history.decision_ref is None:
+            ref = History(tuple(step_events(connection, tenant, correlation_id))).decision_ref
+            if ref is None:
                 raise _no_goal(correlation_id)
-            record = load_decision(connection, tenant, history.decision_ref)
-            tree = load_document(connection, tenant, record.goal_ref)
-            packet = load_document(connection, tenant, record.finder_packet_ref)
-        said = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
-        return AgentGoalRequest.from_tree(
-            {
-                "correlation_id": correlation_id,
-                "tenant_id": tenant,
-                "user_id": user,
-                "thread_id": tree["thread_id"],
-                "raw_user_utterance": tree["utterance"],
-                "language_tag": tree["language_tag"],
-                "normalized_intent": tree["normalized_intent"],
-                "sim_finder_packet": packet,
-                "confirm_state": said,
-                "idempotency_key": tree["idempotency_key"],
-                "attempt_counter": 0,
-            },
-            source="answer",
-        )
+            shelf = Shelf(connection, tenant)
+            record = decision_of(shelf, ref)
+            shelf.fetch((record.goal_ref, record.finder_packet_ref))
+            tree, packet = shelf.tree(record.goal_ref), shelf.tree(record.finder_packet_ref)
+        asked = Asked(correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None)
+        return _goal(asked, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer)
 
     def recover(
         self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
@@ -235,19 +213,21 @@ class Goals:
         if isinstance(self.finder, EmbeddedFinder):
             packet, proof = self.finder.find_with_proof(asked, catalogue)
             return packet, (Document("finder_proof", proof),)
-        found = self.finder.find(asked, catalogue)
+        with aside():
+            found = self.finder.find(asked, catalogue)
         return FINDER_PACKET.from_tree(found.tree(), source="the Finder's packet"), ()
 
-    def _thread(self, tenant: str, reply_to: str | None, correlation: str) -> tuple[str, ThreadState | None]:
+    def _thread(
+        self, connection: Connection, tenant: str, reply_to: str | None, correlation: str
+    ) -> tuple[str, ThreadState | None]:
         if reply_to is None:
             return correlation, None
-        with self._ledger().store.glancing() as connection:
-            history = read_history(connection, self._keyring, tenant, reply_to)
-            if history.decision_ref is None or history.event != "CLARIFIED":
-                raise _no_goal(reply_to, "that asked back")
-            # Under the digest of the decision: what a goal asked back never changes.
-            key = (tenant, history.decision_ref)
-            return self._threads.get(key, lambda: self._read_thread(connection, *key, reply_to))
+        history = read_history(connection, self._keyring, tenant, reply_to)
+        if history.decision_ref is None or history.event != "CLARIFIED":
+            raise _no_goal(reply_to, "that asked back")
+        # Under the digest of the decision: what a goal asked back never changes.
+        key = (tenant, history.decision_ref)
+        return self._threads.get(key, lambda: self._read_thread(connection, *key, reply_to))
 
     def _read_thread(
         self, connection: Connection, tenant: str, decision_ref: str, reply_to: str
@@ -260,17 +240,13 @@ class Goals:
         goal = load_document(connection, tenant, record.goal_ref)
         return str(goal["thread_id"]), after_clarify(packet, proof)
 
-    def _prefetch(self, reply: Reply) -> Reply:
-        """While a person reads the question: what his answer will be decided from, read and built already. Reads only;
-        the answer is decided from what is in force then.
-        """
-        if reply.outcome.reason_code == "CONFIRMATION_REQUIRED":
-            with self._ledger().store.glancing() as connection:
-                record = load_decision(connection, reply.goal.tenant_id, reply.outcome.dispatch_decision_hash)
-                self._past.policy(connection, reply.goal.tenant_id, record.policy_snapshot_ref)
-        return reply
+    @contextmanager
+    def _turn(self, tenant: str, correlation_id: str) -> Iterator[None]:
+        self._recover_once(tenant, correlation_id)
+        with self._turns.taken():
+            yield
 
-    def _recover_once(self, tenant: str = "", correlation_id: str = "") -> None:
+    def _recover_once(self, tenant: str, correlation_id: str) -> None:
         """What a crash left, but not the goal that is about to be gone on with: that one is not given up yet."""
         with self._recovering:
             if self._recovered:
@@ -281,6 +257,27 @@ class Goals:
                 if report.problem is not None:
                     _LOG.warning("a dispatch could not be settled", extra={"why": str(report.problem)})
             self._recovered = True
+
+
+def _goal(
+    asked: Asked, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
+) -> AgentGoalRequest:
+    """What was asked, as a request to the core. `packet` may be a tree."""
+    said = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
+    tree = {
+        "correlation_id": asked.correlation_id,
+        "tenant_id": asked.tenant_id,
+        "user_id": asked.user_id,
+        "thread_id": asked.thread_id,
+        "raw_user_utterance": asked.utterance,
+        "language_tag": asked.language_tag,
+        "normalized_intent": intent,
+        "sim_finder_packet": packet,
+        "confirm_state": said,
+        "idempotency_key": key,
+        "attempt_counter": attempt,
+    }
+    return AgentGoalRequest.from_tree(tree, source="goal")
 
 
 def _not_waiting(correlation_id: str, stands: str) -> Refused:

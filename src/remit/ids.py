@@ -2,7 +2,8 @@
 
 import os
 import re
-from collections.abc import Callable
+import shlex
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,6 +13,15 @@ DEFAULT_TENANT: Final = "default"
 """Whom everything belongs to that no tenant asked for."""
 
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
+
+
+def tenant_flag(tenant_id: str, known: Collection[str]) -> str:
+    """What a command that is suggested needs, to be about this tenant; empty where it is without that.
+
+    `known` are the tenants of remit.yaml: of one, and of several that one called `default`, need not be named.
+    """
+    meant = next(iter(known)) if len(known) == 1 else DEFAULT_TENANT if DEFAULT_TENANT in known else None
+    return "" if tenant_id == meant else f" --tenant {shlex.quote(tenant_id)}"
 
 
 def system_clock() -> datetime:

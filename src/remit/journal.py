@@ -28,9 +28,10 @@ from remit.masking import mask_json
 from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim, new_token, take_over
 from remit.store.connection import Connection, Dialect
 from remit.store.owners import is_before_reboot, is_childless, is_gone, lock_path, this_process
+from remit.turns import aside
 
 FIRST_LOOK_SECONDS: Final = 0.002
-LAST_LOOK_SECONDS: Final = 0.1
+LAST_LOOK_SECONDS: Final = 0.02
 _LOG: Final = logging.getLogger("remit.road")
 _RECORDS: Final = """SELECT seq, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq"""
@@ -271,7 +272,8 @@ class Journal:
                     where=f"{self._trace.door} {self._trace.key}",
                     next_step="Ask again later; `remit ledger show` tells what is known of it.",
                 )
-            time.sleep(pause)
+            with aside():
+                time.sleep(pause)
             pause = min(2 * pause, LAST_LOOK_SECONDS)
 
     def _event(self, what: str, payload: dict[str, Any]) -> Event:

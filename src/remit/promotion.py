@@ -4,13 +4,15 @@ Above the agent's own rooms on purpose: nothing in `remit.agent` can import this
 a person promotes is the definition as it is at that moment, by its digest.
 """
 
-from collections.abc import Callable, Collection
-from typing import Final, Literal
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Literal, NamedTuple
 
-from remit.agent.catalogue import Catalogue, CatalogueEntry, build_catalogue
+from remit.agent.catalogue import Catalogue, CatalogueEntry, build_catalogue, refusal
+from remit.agent.catalogue_files import Finding
 from remit.approval.people import Person, agent_cannot_decide
 from remit.contracts.simulation import Simulation, StatePayload
 from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.ids import tenant_flag
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
 from remit.ledger.simulation_states import CORRELATION, KIND, PromotedState, newest_state_seq, read_states
@@ -18,6 +20,16 @@ from remit.masking import mask_text
 
 _TRIES: Final = 5
 _MAX_REASON: Final = 500
+
+
+class Standing(NamedTuple):
+    """Ids of simulations that people have made ACTIVE for a tenant, by what became of them."""
+
+    active: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Their files were changed since, so they are drafts again."""
+    gone: tuple[str, ...]
+    """No file has them any more."""
 
 
 class Promotion:
@@ -28,10 +40,13 @@ class Promotion:
         definitions: Callable[[], tuple[Simulation, ...]],
         tenants: Callable[[], Collection[str]],
         ledger: Callable[[], Ledger],
+        check: Callable[[Simulation], Sequence[Finding]] = lambda _: (),
     ) -> None:
+        """`check` finds what is wrong with a simulation that is seen only when a person promotes it."""
         self._definitions = definitions
         self._tenants = tenants
         self._ledger = ledger
+        self._check = check
 
     def catalogue(self, tenant_id: str) -> Catalogue:
         """As it stands now. Refused while anything is wrong with the files."""
@@ -44,6 +59,17 @@ class Promotion:
         with ledger.store.reading() as connection:
             return read_states(connection, ledger.keyring, tenant_id)
 
+    def standing(self, tenant_id: str) -> Standing:
+        """What of all that was promoted can still be used, and what cannot any more."""
+        entries = self.catalogue(tenant_id)
+        promoted = [name for name, state in sorted(self.states(tenant_id).items()) if state.state == "ACTIVE"]
+        found = {name: entries.find(name) for name in promoted}
+        return Standing(
+            active=tuple(name for name, entry in found.items() if entry is not None and entry.state == "ACTIVE"),
+            changed=tuple(name for name, entry in found.items() if entry is not None and entry.state != "ACTIVE"),
+            gone=tuple(name for name, entry in found.items() if entry is None),
+        )
+
     def promote(
         self,
         simulation_id: str,
@@ -55,24 +81,31 @@ class Promotion:
     ) -> CatalogueEntry:
         """Make it ACTIVE as it is now. With `digest`, only if that is what the person has read.
 
-        From a draft, or from RETIRED. Refused while `remit catalogue check` finds anything in any file.
+        From a draft, or from RETIRED. Refused while `remit catalogue check` finds anything in any file of the
+        catalogue, or in the queries of this simulation.
         """
         self._require_person_and_tenant(who, tenant_id)
         found = next((each for each in self._definitions() if each.id == simulation_id), None)
         if found is None:
-            raise _refused(Reason.SIMULATION_UNKNOWN, "no file of the catalogue has such a simulation", simulation_id)
+            raise self._refused(
+                Reason.SIMULATION_UNKNOWN, "no file of the catalogue has such a simulation", simulation_id, tenant_id
+            )
         if digest is not None and digest != found.own_digest:
-            raise _refused(
+            raise self._refused(
                 Reason.BINDING_MISMATCH,
                 "the simulation is not what was read: its file was changed since",
                 simulation_id,
+                tenant_id,
                 f"Read it again: remit catalogue show {simulation_id}",
             )
+        if findings := self._check(found):
+            raise refusal(findings)
 
         def decide(states: dict[str, PromotedState]) -> StatePayload:
             known = states.get(simulation_id)
             if known is not None and known.digest == found.own_digest and known.state == "ACTIVE":
-                raise _refused(Reason.TRANSITION_INVALID, "it is ACTIVE already, as it is now", simulation_id)
+                what = "it is ACTIVE already, as it is now"
+                raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
             return _payload(simulation_id, found.version, found.own_digest, "ACTIVE", reason)
 
         self._change(tenant_id, who, decide)
@@ -86,9 +119,8 @@ class Promotion:
             known = states.get(simulation_id)
             if known is None or known.state != "ACTIVE":
                 stands = "it is RETIRED already" if known else "nobody has promoted it"
-                raise _refused(
-                    Reason.TRANSITION_INVALID, f"only what is ACTIVE can be retired: {stands}", simulation_id
-                )
+                what = f"only what is ACTIVE can be retired: {stands}"
+                raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
             return _payload(simulation_id, known.version, known.digest, "RETIRED", reason)
 
         self._change(tenant_id, who, decide)
@@ -132,6 +164,11 @@ class Promotion:
                 next_step="Name it, and its users, under `tenants` in remit.yaml.",
             )
 
+    def _refused(self, reason: Reason, what: str, simulation_id: str, tenant_id: str, next_step: str = "") -> Refused:
+        """The next step ends with a command, and that is for this tenant."""
+        command = (next_step or "See: remit catalogue list") + tenant_flag(tenant_id, self._tenants())
+        return Refused(reason, what, where=f"simulation {simulation_id}", next_step=command)
+
 
 def _payload(
     simulation_id: str, version: str, digest: str, state: Literal["ACTIVE", "RETIRED"], reason: str | None
@@ -139,9 +176,3 @@ def _payload(
     said = mask_text(reason)[:_MAX_REASON] if reason else None
     tree = {"simulation_id": simulation_id, "version": version, "digest": digest, "state": state, "reason": said}
     return StatePayload.from_tree(tree, source="the state of a simulation")
-
-
-def _refused(reason: Reason, what: str, simulation_id: str, next_step: str = "") -> Refused:
-    return Refused(
-        reason, what, where=f"simulation {simulation_id}", next_step=next_step or "See: remit catalogue list"
-    )

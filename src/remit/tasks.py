@@ -79,19 +79,22 @@ class Tasks:
         """Sign a lease for this manifest and record that it was issued."""
         parsed = TaskManifest.parse(manifest)
         lease = self.kernel.issue_lease(parsed, life)
-        self._ledger().append(
-            Event(
-                DEFAULT_TENANT,
-                "lease.issued",
-                correlation_id or parsed.task_id,
-                {"lease_id": lease.lease_id, "expires_at": lease.expires_at, "manifest_digest": parsed.digest()},
-                task_id=parsed.task_id,
-                capability_id=parsed.capability_id,
-            )
-        )
+        self._ledger().append(_issued(lease, parsed, correlation_id))
         return lease
 
-    def execute(
+    def lease_and_execute(
+        self, manifest: bytes, life: timedelta, *, correlation_id: str, seconds: float
+    ) -> ExecutionResult:
+        """Both in one go, for one who gives the lease to nobody: a task that is new has it recorded with its intent."""
+        parsed = TaskManifest.parse(manifest)
+        if self._claim(parsed.task_id) is not None:
+            lease = self.issue_lease(manifest, life, correlation_id=correlation_id).canonical()
+            return self.execute(manifest, lease, correlation_id=correlation_id, seconds=seconds)
+        made = self.kernel.issue_lease(parsed, life)
+        leased = _issued(made, parsed, correlation_id)
+        return self.execute(manifest, made.canonical(), correlation_id=correlation_id, seconds=seconds, leased=leased)
+
+    def execute(  # noqa: PLR0913 - each is somebody's
         self,
         manifest: bytes,
         lease: bytes,
@@ -101,10 +104,12 @@ class Tasks:
         on_progress: Callable[[int, int], None] | None = None,
         correlation_id: str | None = None,
         seconds: float | None = None,
+        leased: Event | None = None,
     ) -> ExecutionResult:
         if not self._recovered:
             self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
-        door = self.door(on_progress, correlation_id, None if seconds is None else min(seconds, self._seconds))
+        most = None if seconds is None else min(seconds, self._seconds)
+        door = self.door(on_progress, correlation_id, most, leased)
         outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
@@ -189,7 +194,7 @@ class Tasks:
         return result, begun
 
     def _claim(self, task_id: str) -> Done | Running | None:
-        with self._ledger().store.reading() as connection:
+        with self._ledger().store.glancing() as connection:
             return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", task_id))
 
     def _recover_once(self, spare: Collection[str]) -> None:
@@ -216,6 +221,7 @@ class Tasks:
         on_progress: Callable[[int, int], None] | None = None,
         correlation_id: str | None = None,
         seconds: float | None = None,
+        leased: Event | None = None,
     ) -> TaskDoor:
         return TaskDoor(
             self._keys.keyring,
@@ -226,10 +232,22 @@ class Tasks:
             on_progress=on_progress,
             correlation_id=correlation_id,
             seconds=seconds,
+            leased=leased,
         )
 
     def _sandbox(self) -> SandboxHost:
         return self._fleet.host_for(self.registry.effects())
+
+
+def _issued(lease: LeaseToken, manifest: TaskManifest, correlation_id: str | None) -> Event:
+    return Event(
+        DEFAULT_TENANT,
+        "lease.issued",
+        correlation_id or manifest.task_id,
+        {"lease_id": lease.lease_id, "expires_at": lease.expires_at, "manifest_digest": manifest.digest()},
+        task_id=manifest.task_id,
+        capability_id=manifest.capability_id,
+    )
 
 
 def _has_failed(claimed: Done | Running) -> bool:

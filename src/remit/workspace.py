@@ -27,6 +27,7 @@ from remit.ledger.verify import chain_owners, verify_store
 from remit.opening import WorkspaceSettings, find_root, open_store, read_config, read_settings
 from remit.state import StateDirectory, locate_state
 from remit.store.connection import Store
+from remit.turns import Turns
 
 if TYPE_CHECKING:
     from remit.approval.approvals import Approvals
@@ -57,6 +58,8 @@ __all__ = ["Workspace", "WorkspaceSettings", "find_root", "open_store", "read_co
 T = TypeVar("T")
 DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
 KEYRING: Final = "keyring.json"
+GOALS_AT_ONCE: Final = {"sqlite": 1, "postgresql": 4}
+"""In one process: one computes while others wait for a disk, a sandbox or a person. A server is waited for more."""
 
 
 class Workspace:
@@ -191,16 +194,18 @@ class Workspace:
         from remit.goals import Goals
 
         config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
-        rules = WorkspaceRules(self.root, config, lambda: self.ledger, self._current_keyring)
+        rules = WorkspaceRules(self.root, config, self._current_keyring)
         doors = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
         browser = BrowserHand(*doors, self.state.hosts, self.clock)
         hands = GoalHands(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
-        return Goals(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock)
+        turns = Turns(GOALS_AT_ONCE[self.settings.store])
+        return Goals(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock, turns)
 
     @cached_property
     def promotion(self) -> Promotion:
         """Which simulations each tenant has, and a person's way to promote and retire them."""
         from remit.agent.catalogue import load_definitions
+        from remit.catalogue_checkup import check_queries_of
         from remit.promotion import Promotion
 
         config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
@@ -208,6 +213,7 @@ class Workspace:
             lambda: load_definitions((self.root / config().root).resolve(), config()),
             lambda: config().tenants,
             lambda: self.ledger,
+            lambda simulation: check_queries_of(simulation, config(), lambda: self.fleet),
         )
 
     def _bases(self) -> tuple[str, ...]:

@@ -5,6 +5,8 @@ from typing import Any, get_args
 import pytest
 
 from remit.contracts.simulation import Impact
+from remit.policy import access as access_module
+from remit.policy import access_engine
 from remit.policy.access import AccessAnswer
 from remit.policy.access_schema import IMPACTS
 from tests.access.rules import ALL, POLICIES, TENANTS, access, euros, question
@@ -274,3 +276,28 @@ def test_the_same_question_gets_the_same_answer_every_time() -> None:
     first = access(permits).decide(question())
     assert first.policies == tuple(sorted(f"p{n}" for n in range(20)))
     assert all(access(permits, tenants=TENANTS).decide(question()) == first for _ in range(5))
+
+
+def test_a_question_asked_again_is_not_evaluated_again_and_a_failure_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One dispatch asks the same several times. A number is not the same as another that is written alike."""
+    asked: list[Any] = []
+    real = access_engine.evaluate
+
+    def evaluate(compiled: Any, asking: Any) -> Any:
+        asked.append(asking)
+        if len(asked) == 1:
+            raise RuntimeError("the engine is not there yet")
+        return real(compiled, asking)
+
+    monkeypatch.setattr(access_module, "evaluate", evaluate)
+    policy = access(ALL)
+    assert policy.decide(question()).verdict == "DENIED"
+    assert [policy.decide(question()).verdict for _ in range(3)] == ["ALLOWED"] * 3
+    assert len(asked) == 2, "the failure was not kept, the answer was"
+    others = [question(user_id="bob"), question(language="de"), question(fields={"n": 1}), question(fields={"n": "1"})]
+    for other in others:
+        policy.decide(other)
+    assert len(asked) == 2 + len(others)
+    for number in range(access_module.MAX_ANSWERS + 2):
+        policy.decide(question(fields={"n": number}))
+    assert len(policy._answers) <= access_module.MAX_ANSWERS  # noqa: SLF001

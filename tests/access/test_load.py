@@ -6,9 +6,10 @@ import pytest
 
 from remit.contracts.access import MAX_FILE_BYTES
 from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.policy.access import find_policy_problems
 from remit.policy.access_engine import MAX_POLICIES
 from remit.policy.access_text import MAX_NESTING, split_policies
-from tests.access.rules import ALL, access, question
+from tests.access.rules import ACTIONS, ALL, TENANTS, access, question
 
 pytestmark = pytest.mark.req("AC-06")
 
@@ -33,7 +34,7 @@ ANY = "(principal, action, resource)"
         (f'@id("x") @Verdict("approval_required") permit{ANY};', "not known here: @Verdict"),
         ('@id("x") forbid(principal == ?principal, action, resource);', "this is a template"),
         ('@id("x") forbid(principal, action, resource in ?resource);', "this is a template"),
-        ('@id("x") permit(principal, action == Action::"pay", resource);', 'unrecognized action `Action::"pay"`'),
+        ('@id("x") permit(principal, action == Action::"pay", resource);', "names the action 'pay'"),
         ('@id("x") permit(principal == Group::"g", action, resource);', "unrecognized entity type `Group`"),
         (f'@id("x") forbid{ANY} when {{ context.country == "DE" }};', "attribute `country`"),
         (f'@id("x") forbid{ANY} when {{ context.texts.getTag("c") == "DE" }};', "safety of access to tag"),
@@ -74,10 +75,33 @@ def test_one_bad_policy_refuses_all_files_and_says_what_there_is() -> None:
         "a.cedar": ALL,
         "b/c.cedar": f'{ALL.replace("all", "more")}\n\n@id("x") permit(principal, action == Action::"p", resource);',
     }
-    with pytest.raises(Refused, match="the policy x does not fit") as caught:
+    with pytest.raises(Refused, match=r"the policy x names the action 'p'.*everybody is denied") as caught:
         access(files=files)
     assert caught.value.where == "b/c.cedar, line 3"
     assert "look, refund" in caught.value.next_step
+
+
+def test_all_that_is_wrong_is_found_at_once_and_nothing_is_made_of_any_of_it() -> None:
+    gone = '@id("x") permit(principal, action in [Action::"look", Action::"gone"], resource);'
+    files = {
+        "a.cedar": f"{ALL}\n{gone}\n{ALL}",
+        "b.cedar": "permit(",
+        "c.cedar": f'@id("y") forbid{ANY} when {{ action == Action::"left" }};',
+    }
+    found = find_policy_problems(files, TENANTS, ACTIONS)
+    assert [(each.where, each.what.partition(",")[0]) for each in found] == [
+        ("a.cedar, line 2", "the policy x names the action 'gone'"),
+        ("a.cedar, line 3", 'two policies are called @id("all")'),
+        ("b.cedar, line 1", "the file ends in the middle of a policy"),
+        ("c.cedar, line 1", "the policy y names the action 'left'"),
+    ]
+    assert "take the action out of the policy; else put the simulation back" in found[0].next_step
+    assert found[0].next_step.endswith("The access actions of the catalogue: look, refund.")
+    many = "".join(ALL.replace("all", f"p{n}") + "\n" for n in range(MAX_POLICIES + 1))
+    assert [each.reason for each in find_policy_problems({"a.cedar": many}, TENANTS, ACTIONS)] == [Reason.TOO_LARGE]
+    assert [each.what for each in find_policy_problems({"a.cedar": ALL}, {"a/b": ["c"]}, ACTIONS)] != []
+    assert find_policy_problems({"a.cedar": ALL}, TENANTS, ACTIONS) == ()
+    assert find_policy_problems({}, TENANTS, ()) == ()
 
 
 def test_a_policy_cannot_reach_from_one_file_into_the_next() -> None:

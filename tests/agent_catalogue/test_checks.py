@@ -112,6 +112,15 @@ def test_phrases_that_could_not_be_understood_are_found(tmp_path: Path) -> None:
     assert [field for field, _ in said(findings(tmp_path, undo), UNDO["id"])] == ["phrases"]
 
 
+@pytest.mark.req("AC-08")
+def test_phrases_of_a_language_in_which_nobody_could_confirm_are_found(tmp_path: Path) -> None:
+    latin = {"la": ["redde pecuniam {order_id}"], "de-AT": ["erstatte {order_id}"], "zh-Hant-TW": ["退款 {order_id}"]}
+    [(field, what)] = said(findings(tmp_path, changed(REFUND, phrases=latin)), "refund-order")
+    assert (field, "no words for yes and no in la" in what) == ("phrases.la", True)
+    assert "de, " in findings(tmp_path, changed(REFUND, phrases=latin))[0].next_step
+    assert findings(tmp_path, changed(LOOKUP, phrases={"la": ["ubi est {order_id}"]})) == [], "it is not confirmed"
+
+
 def test_fields_that_cannot_work_are_found(tmp_path: Path) -> None:
     look_around = changed(MOVE, fields={"name": {**MOVE["fields"]["name"], "pattern": "(?=x)"}})
     assert said(findings(tmp_path, look_around), MOVE["id"])[0][0] == "fields.name.pattern"

@@ -15,7 +15,10 @@ tenants:
   acme: {users: [mia]}
 goals:
   catalogue: [simulations.json]
+policies:
+  cedar_files: [access.cedar]
 """
+POLICY = '@id("looks") permit(principal, action in [Action::"look_up", Action::"file_report"], resource);'
 
 
 def write(project: Path, *trees: object) -> None:
@@ -27,6 +30,7 @@ def project(remit: Remit, tmp_path: Path) -> Path:
     assert remit("init").code == 0
     project = tmp_path / "project"
     (project / "remit.yaml").write_text(CONFIG)
+    (project / "access.cedar").write_text(POLICY)
     write(project, MOVE, UNDO, LOOKUP)
     return project
 
@@ -51,7 +55,13 @@ def test_a_person_checks_promotes_and_retires_and_an_agent_cannot(remit: Remit, 
     write(project, changed(MOVE, rollback="nobody"), UNDO)
     found = remit("catalogue", "check", "--json")
     assert found.code == 1
-    assert found.document["findings"][0]["where"] == "simulations.json, simulation file-report, rollback"
+    rollback, policy = found.document["findings"]
+    assert rollback["where"] == "simulations.json, simulation file-report, rollback"
+    assert (policy["where"], "the policy looks names the action 'look_up'" in policy["what"]) == (
+        "access.cedar, line 1",
+        True,
+    )
+    assert "file-report (file_report), undo-file-report (file_report)" in policy["next_step"]
     assert remit("catalogue", "list").code == 2
     retired = remit("catalogue", "retire", "file-report", "--json")
     assert (retired.code, retired.document["state"]) == (0, "RETIRED")
@@ -68,3 +78,4 @@ def test_without_a_tenant_or_a_file_it_says_what_to_write(remit: Remit, project:
     assert (empty.code, "goals:" in empty.out) == (0, True)
     unknown = remit("catalogue", "show", "x", "--tenant", "a", "--json")
     assert (unknown.code, unknown.document["error"]["reason"]) == (2, "simulation_unknown")
+    assert unknown.document["error"]["next_step"] == "See: remit catalogue list --tenant a"

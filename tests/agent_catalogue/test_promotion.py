@@ -60,6 +60,23 @@ def refused(call: Any, *arguments: Any, **named: Any) -> Reason:
     return problem.value.reason
 
 
+@pytest.mark.req("AC-18")
+def test_what_stands_promoted_is_told_apart_and_the_next_step_is_for_the_tenant(desk: Desk) -> None:
+    desk.promote()
+    desk.promotion.promote("undo-file-report", tenant_id="acme", who=ANN)
+    desk.promotion.promote("look-up-order", tenant_id="acme", who=ANN)
+    desk.change(title="Another title")
+    desk.trees = [tree for tree in desk.trees if tree["id"] != "look-up-order"]
+    assert desk.promotion.standing("acme") == (("undo-file-report",), (ID,), ("look-up-order",))
+    assert desk.promotion.standing("globex") == ((), (), ())
+    with pytest.raises(Refused) as changed_since:
+        desk.promote(digest="sha256:" + "0" * 64)
+    assert changed_since.value.next_step == f"Read it again: remit catalogue show {ID} --tenant acme"
+    with pytest.raises(Refused) as never:
+        desk.retire("globex")
+    assert never.value.next_step == "See: remit catalogue list --tenant globex"
+
+
 @pytest.mark.req("AC-06", "AC-18")
 def test_a_simulation_goes_from_draft_to_active_to_retired_and_back_for_one_tenant(desk: Desk) -> None:
     assert desk.state() == "DRAFT"

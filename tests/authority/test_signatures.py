@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remit.authority import signing
 from remit.authority.keys import (
     KeyringEntry,
     KeyringFile,
@@ -44,6 +45,35 @@ SIGNER = Signer("audit", Ed25519PrivateKey.from_private_bytes(VECTORS[0].seed))
 OTHER = Signer("audit", Ed25519PrivateKey.from_private_bytes(VECTORS[1].seed))
 KEYRING = Keyring([PublicKey("audit", signer.public, NOW) for signer in (SIGNER, OTHER)])
 SIGNATURE = SIGNER.sign("ledger-head", BODY)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known() -> None:
+    """Each signature is computed anew: else what was signed here would be believed without it."""
+    signing._FITTING._known.clear()  # noqa: SLF001
+
+
+def test_what_is_known_to_fit_is_known_of_this_key_these_bytes_and_this_signature_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    signature = SIGNER.sign("ledger-head", BODY)
+    with monkeypatch.context() as patched:
+        patched.setattr("remit.authority.signing.Ed25519PublicKey", None)  # no arithmetic to be had
+        fresh = Keyring([PublicKey("audit", signer.public, NOW) for signer in (SIGNER, OTHER)])
+        fresh.verify("ledger-head", SIGNER.key_id, BODY, signature, signed_at=NOW)
+        revoked = Keyring([PublicKey("audit", SIGNER.public, NOW, revoked_at=NOW)])
+        with pytest.raises(Refused) as caught:
+            revoked.verify("ledger-head", SIGNER.key_id, BODY, signature, signed_at=NOW)
+        assert caught.value.reason is Reason.REVOKED
+        with pytest.raises(Refused) as caught:
+            Keyring([]).verify("ledger-head", SIGNER.key_id, BODY, signature, signed_at=NOW)
+        assert caught.value.reason is Reason.KEY_UNKNOWN
+    assert not accepts(body=BODY + b" ", signature=signature)
+    assert not accepts(key_id=OTHER.key_id, signature=signature)
+    assert not accepts(signature=OTHER.sign("ledger-head", BODY))
+    for number in range(signing._Fitting.MOST + 10):  # noqa: SLF001 - bounded
+        SIGNER.sign("ledger-head", b"%d" % number)
+    assert len(signing._FITTING._known) <= signing._Fitting.MOST  # noqa: SLF001
 
 
 def accepts(

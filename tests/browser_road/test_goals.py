@@ -2,12 +2,18 @@
 
 import json
 import threading
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from remit.browsing import Browsing
+from remit.doors import browser_time
 from remit.goals import Reply
+from tests import browser_site
 from tests.browser_road.place import SOMEBODY, Place
+from tests.browser_site import Seen
 
 POLICY = '@id("all")\npermit (principal in Tenant::"acme", action, resource);\n'
 ROOM = {"room": {"type": "identifier", "question": "Which room?"}}
@@ -111,3 +117,67 @@ def test_confirming_a_goal_is_not_approving_its_request(goals_place: Place, *, a
     assert goals_place.arrived == (1 if approved else 0)
     replayed = goals_place.workspace.goals.replay(reply.goal.correlation_id, tenant="acme")
     assert all(one.agrees for one in replayed)
+
+
+@pytest.fixture
+def steps_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """By how much the clock that a step is timed by is ahead."""
+    ahead = [0.0]
+    monkeypatch.setattr(browser_time, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+    return ahead
+
+
+@pytest.mark.req("AC-12")
+def test_a_page_that_takes_longer_than_the_step_may_is_given_up(goals_place: Place, steps_clock: list[float]) -> None:
+    never = threading.Event()
+
+    def slow(_: Seen) -> browser_site.Reply:
+        steps_clock[0] += 60
+        return browser_site.Reply(wait_for=never)
+
+    goals_place.site.routes["/rooms/slow"] = slow
+    began = time.monotonic()
+    reply = done(goals_place, "look at room slow")
+    assert reply.outcome.reason_code == "STEP_TIMEOUT", reply.outcome
+    assert time.monotonic() - began < 10
+    never.set()
+    workspace = goals_place.workspace
+    assert not workspace.browsing.is_busy
+    assert goals_place.payloads("token.revoked")[-1]["reason"] == "the step's time is over"
+    again = workspace.goals.answer(reply.goal.correlation_id, None, user="mia", tenant="acme")
+    assert again.outcome.simulation_outcome == reply.outcome.simulation_outcome
+    assert [seen.path for seen in goals_place.site.log].count("/rooms/slow") == 1
+    assert "remit-action-time" not in {each.name for each in threading.enumerate()}
+
+
+@pytest.mark.req("AC-12", "AC-05")
+def test_what_a_person_takes_to_answer_is_not_the_steps_time(
+    goals_place: Place, steps_clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goals_place.site.routes["/rooms/red"] = FORM
+    goals_place.site.routes["/act"] = "booked"
+    looked = threading.Semaphore(0)
+    waits = Browsing.waits_for_person
+
+    def seen_waiting(browsing: Browsing, jti: str) -> bool:
+        found = waits(browsing, jti)
+        if found:
+            looked.release()
+        return found
+
+    monkeypatch.setattr(Browsing, "waits_for_person", seen_waiting)
+
+    def decide() -> None:
+        question = goals_place.next_question()
+        looked.acquire(timeout=20)
+        steps_clock[0] += 400
+        looked.acquire(timeout=20)  # the watch has seen that so much time went by
+        looked.acquire(timeout=20)
+        goals_place.workspace.approvals.decide(question.approval_id, approved=True, who=SOMEBODY)
+
+    person = threading.Thread(target=decide)
+    person.start()
+    reply = done(goals_place, "book room red")
+    person.join()
+    assert reply.outcome.reason_code == "SIMULATION_SUCCEEDED", reply.outcome
+    assert goals_place.arrived == 1

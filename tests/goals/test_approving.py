@@ -1,10 +1,14 @@
 """What policy lets through only with the yes of somebody else."""
 
+from datetime import timedelta
+
 import pytest
 
 from remit.approval.people import Person
+from remit.cli.goal_approvals import all_waiting
 from remit.errors import Reason, Refused
-from tests.goals.office import ANN, TENANT, Office
+from tests.goals.office import ANN, POLICY, TENANT, Office
+from tests.road.conftest import Hand
 
 
 def waiting(office: Office) -> str:
@@ -72,3 +76,50 @@ def test_an_approval_is_of_no_use_once_the_policy_denies(desk: Office) -> None:
 def test_only_what_waits_can_be_approved(desk: Office, correlation: str) -> None:
     with pytest.raises(Refused):
         desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
+
+
+IN_TIME, TOO_LATE = timedelta(minutes=9), timedelta(minutes=11)
+
+
+@pytest.mark.req("AC-06", "AC-13")
+def test_an_approval_that_was_asked_for_too_long_ago_does_not_count(office: Office, clock: Hand) -> None:
+    correlation = waiting(office)
+    clock.offset = IN_TIME
+    office.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
+    clock.offset = TOO_LATE
+    late = office.goals.answer(correlation, None, user="leo", tenant=TENANT)
+    assert late.outcome.reason_code == "ACCESS_AP_REQUIRED"
+    assert office.events(correlation)[-2:] == ["APPROVAL_REQUESTED", "REFUSED"]
+    assert not (office.base / "mine.txt").exists()
+    replayed = office.goals.replay(correlation, tenant=TENANT)
+    assert all(one.agrees for one in replayed)
+    assert replayed[-1].because.endswith("was not given and used in time")
+
+
+@pytest.mark.req("AC-06")
+def test_an_approval_counts_until_its_time_is_over(desk: Office, clock: Hand) -> None:
+    correlation = waiting(desk)
+    clock.offset = IN_TIME
+    desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
+    done = desk.goals.answer(correlation, None, user="leo", tenant=TENANT)
+    assert done.outcome.reason_code == "SIMULATION_SUCCEEDED"
+    clock.offset = TOO_LATE  # what was done then is as right as it was
+    assert all(one.agrees for one in desk.goals.replay(correlation, tenant=TENANT))
+
+
+@pytest.mark.req("AC-06")
+def test_what_nobody_approved_in_time_is_over(desk: Office, clock: Hand) -> None:
+    correlation = waiting(desk)
+    assert [each.correlation_id for each in all_waiting(desk.workspace)] == [correlation]
+    clock.offset = TOO_LATE
+    assert all_waiting(desk.workspace) == []
+    with pytest.raises(Refused) as refused:
+        desk.goals.approve(correlation, tenant=TENANT, who=ANN, approved=True)
+    assert refused.value.reason is Reason.APPROVAL_TIMEOUT
+    # Not even if it would need no approval by now: the yes of the user is as old as the question.
+    desk.write_policy(POLICY.replace('@verdict("approval_required")\n', ""))
+    over = desk.goals.answer(correlation, None, user="leo", tenant=TENANT)
+    assert over.outcome.reason_code == "ACCESS_AP_REQUIRED"
+    assert desk.events(correlation)[-1] == "REFUSED"
+    assert not (desk.base / "mine.txt").exists()
+    assert all(one.agrees for one in desk.goals.replay(correlation, tenant=TENANT))

@@ -5,32 +5,37 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from remit.agent import gates
 from remit.agent.dispatching import BegunByOthers
 from remit.agent.hands import MAX_PAYLOAD, Ended
 from remit.agent.history import load_decision
 from remit.agent.planner import build_envelope, build_step, idempotency_key
-from remit.agent.replay import evidence_of
+from remit.agent.replay import evidence_of, replay_decision
 from remit.agent.simulation import SimulationDoor
 from remit.agent.sources import PastRules
+from remit.agent.trace import trace_goal
 from remit.approval.people import Person
 from remit.contracts.dispatch import DispatchEnvelope
-from remit.contracts.packets import SimulationMatchPacket
+from remit.contracts.packets import FINDER_PACKET, Packet, SimulationMatchPacket
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.goal_hands import GoalHands
 from remit.goals import Reply
+from remit.ids import render_time
 from remit.ledger.agent_reading import step_events
 from remit.ledger.agent_rows import row_values
-from remit.ledger.documents import Document
+from remit.ledger.documents import Document, Shelf
 from remit.road import Unsettled
 from tests.goals.office import ANN, PING, POLICY, SIMULATIONS, TENANT, TOUCH, UNDO_ARCHIVE, Office, goal_bytes
 from tests.goals.test_final_gate import NOBODY, decided
+from tests.road.conftest import Hand
 
 COUNT: dict[str, Any] = {
     **PING,
@@ -364,7 +369,7 @@ def _slip_in(office: Office, correlation: str, fields: dict[str, Any]) -> None:
     with office.workspace.store.reading() as connection:
         allowed = next(one for one in step_events(connection, TENANT, correlation) if one.row.event == "ACCESS_ALLOWED")
         record = load_decision(connection, TENANT, allowed.row.dispatch_decision_hash or "")
-        evidence = evidence_of(connection, PastRules(), TENANT, record)
+        evidence = evidence_of(Shelf(connection, TENANT), PastRules(), TENANT, record)
     assert isinstance(evidence.packet, SimulationMatchPacket)
     evidence = replace(evidence, packet=evidence.packet.model_copy(update={"fields": fields}))
     entry = evidence.catalogue.find("archive-note")
@@ -440,3 +445,162 @@ def test_a_secret_in_the_words_of_another_finder_is_masked_in_the_intake(desk: O
         "SIMULATION_MISSING"
     )
     assert [item.intent for item in desk.goals.intake(TENANT)] == ["pay with password=********"]
+
+
+SECRET = "hunter2secret"
+SAID = f"password={SECRET}"
+SAY: dict[str, Any] = {
+    **PING,
+    "id": "say",
+    "fields": {"words": {"type": "text", "question": "What?"}},
+    "phrases": {"en": ["say something"]},
+}
+
+
+CODES = {"CLARIFY_REQUIRED", "SIMULATION_MISSING", "FIELDS_INVALID", "PACKET_INVALID", "SIMULATION_NOT_REGISTERED"}
+
+
+class Foreign:
+    """A Finder that says what it is told to."""
+
+    version = "foreign-1"
+
+    def __init__(self, model: dict[str, Any]) -> None:
+        self.packet = model
+
+    def find(self, asked: Any, _: Any) -> Any:
+        return FINDER_PACKET.from_tree({**self.packet, "correlation_id": asked.correlation_id})
+
+
+def _whole_database(office: Office) -> str:
+    (path,) = (office.folder / "state").rglob("ledger.sqlite3")
+    with closing(sqlite3.connect(path)) as database:
+        return "\n".join(database.iterdump())
+
+
+def _packets(office: Office) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A match, and what all packets have of it."""
+    match = office.ask("archive the note one").goal.sim_finder_packet.tree()
+    return match, {key: value for key, value in match.items() if key not in {"candidates", "fields", "packet_type"}}
+
+
+@pytest.mark.req("AC-13")
+def test_a_secret_in_the_words_of_another_finders_packet_is_kept_nowhere(desk: Office) -> None:
+    match, about = _packets(desk)
+    packets = {
+        "question": {**about, "packet_type": "clarify", "question": f"Is {SAID} right?", "field": "note", "attempt": 1},
+        "intent": {**about, "packet_type": "missing", "intent": f"log in with {SAID}"},
+        "a field too many": {**match, "fields": {"note": "one", "notes": SAID}},
+        "its name": {**match, "fields": {"note": "one", SAID: 1}},
+        "deep": {**match, "fields": {"note": "one", "more": [{"password": SECRET}]}},
+        "another catalogue": {**match, "catalog_snapshot_ref": "sha256:" + 64 * "0", "fields": {"note": SAID}},
+        "nobody's simulation": {**match, "candidates": [{"simulation_id": "x", "score": 1}], "fields": {"note": SAID}},
+    }
+    for name, packet in packets.items():
+        desk.goals.finder = Foreign(packet)
+        reply = desk.ask("do it", correlation_id=name)
+        assert reply.outcome.reason_code in CODES, name
+        again = desk.goals.run(goal_bytes(reply.goal))
+        assert again == reply.outcome, name
+        if name == "question":  # to whoever asked it is relayed word for word
+            assert again.user_visible_text == f"Is {SAID} right?"
+        assert all(one.agrees for one in desk.goals.replay(name, tenant=TENANT)), name
+    assert "password=********" in _whole_database(desk)
+    assert SECRET not in _whole_database(desk)
+
+
+def test_a_secret_in_an_id_of_another_finders_packet_is_refused(desk: Office) -> None:
+    match, about = _packets(desk)
+    names = ("packet_id", "catalog_snapshot_ref", "finder_version", "proof_ref", "idempotency_key")
+    packets = [{**match, name: SAID} for name in names]
+    packets += [
+        {**match, "candidates": [*match["candidates"], {"simulation_id": SAID, "score": 0}]},
+        {**about, "packet_type": "clarify", "question": "Which?", "field": SAID, "attempt": 1},
+        {**about, "packet_type": "refuse", "reason_code": "AKIAIOSFODNN7EXAMPLE"},
+    ]
+    for number, packet in enumerate(packets):
+        desk.goals.finder = Foreign(packet)
+        assert desk.ask("do it", correlation_id=f"id-{number}").outcome.reason_code == "PACKET_INVALID", packet
+        assert desk.events(f"id-{number}") == []
+    assert SECRET not in _whole_database(desk)
+    assert "AKIAIOSFODNN7EXAMPLE" not in _whole_database(desk)
+
+
+@pytest.mark.req("AC-13")
+def test_a_field_that_the_simulation_declares_stays_exact(tmp_path: Path) -> None:
+    """It is what will be done. Whichever catalogue is in force when it is asked about again."""
+    desk = Office(tmp_path, simulations=(*SIMULATIONS, SAY))
+    model = desk.ask("say something").goal
+    about = {key: value for key, value in model.sim_finder_packet.tree().items() if key in Packet.model_fields}
+    packet = {
+        **about,
+        "packet_type": "match",
+        "correlation_id": "said",
+        "candidates": [{"simulation_id": "say", "score": 1}],
+        "fields": {"words": SAID},
+    }
+    goal = goal_bytes(model, correlation_id="said", sim_finder_packet=packet)
+    done = desk.goals.run(goal)
+    assert done.reason_code == "SIMULATION_SUCCEEDED"
+    desk.write_catalogue(*SIMULATIONS)
+    assert desk.goals.run(goal) == done
+    stored = desk.goals.stored_goal("said", user="mia", tenant=TENANT).sim_finder_packet
+    assert isinstance(stored, SimulationMatchPacket)
+    assert stored.fields == {"words": SAID}
+    assert all(one.agrees for one in desk.goals.replay("said", tenant=TENANT))
+    desk.close()
+
+
+@pytest.mark.req("AC-13")
+def test_why_is_kept_masked_and_bounded_and_older_decisions_have_none(
+    desk: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(gates, "_fields_problem", lambda *_: SAID + 2_000 * " x")
+        reply = desk.ask("archive the note one")
+        (decision,) = desk.goals.replay(reply.goal.correlation_id, tenant=TENANT)
+    assert decision.agrees
+    assert decision.because.startswith("password=********")
+    assert len(decision.because) == 1_000
+    # With other words for it, it is the same decision.
+    with monkeypatch.context() as patched:
+        patched.setattr(gates, "_fields_problem", lambda *_: "something else")
+        (again,) = desk.goals.replay(reply.goal.correlation_id, tenant=TENANT)
+    assert again.agrees
+    waits = desk.ask("archive the note two")
+    with desk.workspace.store.reading() as connection:
+        record = load_decision(connection, TENANT, waits.outcome.dispatch_decision_hash).tree()
+        assert trace_of(desk, reply.goal.correlation_id)["why"] == decision.because
+    added = {"why", "approval_asked_at", "approval_answered_at", "approval_decided_at"}
+    older = Document("decision", {key: value for key, value in record.items() if key not in added})
+    with _unguarded(desk) as database:
+        database.execute(
+            "INSERT INTO agent_documents (tenant_id, ref, kind, body, created_at) VALUES (?, ?, ?, ?, ?)",
+            (TENANT, older.ref, older.kind, older.body, ""),
+        )
+    with desk.workspace.store.reading() as connection:
+        assert replay_decision(connection, PastRules(), TENANT, older.ref).record.why is None
+
+
+def trace_of(office: Office, correlation: str) -> dict[str, Any]:
+    """What the last node of a goal's trace says."""
+    with office.workspace.store.reading() as connection:
+        root = trace_goal(connection, lambda: office.workspace.keyring, TENANT, correlation)
+    assert root is not None
+    return dict(root.children[-1].facts)
+
+
+@pytest.mark.req("AC-06")
+def test_what_was_asked_long_ago_cannot_be_made_younger_in_the_database(desk: Office, clock: Hand) -> None:
+    waiting = desk.done("copy the form as mine", user="leo").goal.correlation_id
+    desk.goals.approve(waiting, tenant=TENANT, who=ANN, approved=True)
+    clock.offset = timedelta(minutes=11)
+    with _unguarded(desk) as database:
+        database.execute(
+            "UPDATE agent_execution_ledger SET created_at = ? WHERE event = 'APPROVAL_REQUESTED'",
+            (render_time(clock()),),
+        )
+    with pytest.raises(EnvironmentFailed) as refused:
+        desk.goals.answer(waiting, None, user="leo", tenant=TENANT)
+    assert refused.value.reason is Reason.EVIDENCE_INVALID
+    assert not (desk.base / "mine.txt").exists()

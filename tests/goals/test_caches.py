@@ -8,6 +8,7 @@ from remit.agent import finder, finder_words
 from remit.agent.kept import Kept
 from remit.errors import Refused, RemitError
 from remit.goals import Goals
+from remit.policy.access import AccessPolicy
 from tests.goals.office import POLICY, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'
@@ -27,13 +28,23 @@ def test_what_is_cached_for_a_waiting_goal_lets_nothing_through(office: Office) 
 
 
 @pytest.mark.req("AC-25")
-def test_prefetching_only_reads(desk: Office) -> None:
-    """On connections that the database itself holds to reading."""
+def test_what_an_answer_will_need_is_at_hand_and_was_only_read(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a person reads the question: the snapshots that his answer is decided and replayed from are built already.
+    They are read on connections that the database itself holds to reading.
+    """
+    built: list[str] = []
+
+    def build(tree: Any) -> Any:
+        built.append("policy")
+        return real(tree)
+
+    real = AccessPolicy.from_document
+    monkeypatch.setattr(AccessPolicy, "from_document", build)
     reply = desk.ask("archive the note one")
-    before = (desk.workspace.ledger.transactions, desk.count("SELECT count(*) FROM agent_documents"))
-    prefetch: Any = Goals._prefetch  # noqa: SLF001 - what `ask` does behind its answer
-    assert prefetch(desk.goals, reply) is reply
-    assert (desk.workspace.ledger.transactions, desk.count("SELECT count(*) FROM agent_documents")) == before
+    assert desk.answer(reply).outcome.reason_code == "SIMULATION_SUCCEEDED"
+    assert built == [], "the dispatch made its decision again, from the policy that is at hand"
+    assert all(each.agrees for each in desk.goals.replay(reply.goal.correlation_id, tenant=TENANT))
+    assert built == ["policy"], "whoever doubts it builds it from what was kept"
     with desk.workspace.store.glancing() as connection, pytest.raises(RemitError):
         connection.execute("DELETE FROM agent_execution_current")
 

@@ -3,15 +3,18 @@
 import json
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
+from remit import goal_hands
 from remit.agent.simulation import SimulationExecutor
 from remit.contracts.goal import AgentExecutionOutcome
 from remit.errors import Refused
 from remit.goal_hands import GoalHands
 from remit.goals import Reply
+from remit.plans import Plans
 from tests.goals.office import ARCHIVE, PING, SIMULATIONS, TENANT, Office, goal_bytes
 from tests.road.conftest import Hand
 
@@ -54,8 +57,8 @@ class Cell:
 
 
 @pytest.fixture
-def cell(desk: Office, monkeypatch: pytest.MonkeyPatch) -> Cell:
-    return Cell(desk, monkeypatch)
+def cell(office: Office, monkeypatch: pytest.MonkeyPatch) -> Cell:
+    return Cell(office, monkeypatch)
 
 
 def of(simulation_id: str, score: float | None = None) -> dict[str, Any]:
@@ -152,17 +155,17 @@ def test_access_denied_unapproved_or_inactive_has_its_code(cell: Cell) -> None:
 
 
 @pytest.mark.req("AC-12", "AC-14")
-def test_an_impactful_one_without_a_way_back_has_its_code(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_impactful_one_without_a_way_back_has_its_code(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loader refuses such a catalogue. Were it to let one through, the gate would not."""
     monkeypatch.setattr("remit.agent.catalogue.check_definitions", lambda *_: ())
-    desk.write_catalogue({**ARCHIVE, "rollback": None}, *SIMULATIONS[1:])
-    desk.promote("archive-note")
-    reply = desk.ask("archive the note one")
+    office.write_catalogue({**ARCHIVE, "rollback": None}, *SIMULATIONS[1:])
+    office.promote("archive-note")
+    reply = office.ask("archive the note one")
     assert reply.outcome.reason_code == "ROLLBACK_PLAN_MISSING"
-    desk.write_catalogue(ARCHIVE, *SIMULATIONS[2:])  # it names one that is not there
-    desk.promote("archive-note")
-    assert desk.done("archive the note one").outcome.reason_code == "ROLLBACK_PLAN_MISSING"
-    assert desk.archived() == []
+    office.write_catalogue(ARCHIVE, *SIMULATIONS[2:])  # it names one that is not there
+    office.promote("archive-note")
+    assert office.done("archive the note one").outcome.reason_code == "ROLLBACK_PLAN_MISSING"
+    assert office.archived() == []
 
 
 # --- the same correlation -------------------------------------------------------------------------------------------
@@ -236,20 +239,45 @@ def test_a_step_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("AC-12")
-@pytest.mark.parametrize("words", ["archive the note one", "copy the form as new"])
 def test_a_step_whose_time_is_over_while_it_runs_leaves_nothing(
-    desk: Office, monkeypatch: pytest.MonkeyPatch, words: str
+    office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = GoalHands.run
     monkeypatch.setattr(GoalHands, "run", lambda hands, prepared, _: real(hands, prepared, 0.0))
-    reply = desk.done(words)
-    assert reply.outcome.reason_code == "STEP_TIMEOUT"
-    assert desk.events(reply.goal.correlation_id)[-2:] == ["DISPATCHED", "FAILED"]
-    assert desk.archived() == []
-    assert not (desk.base / "new.txt").exists()
-    again = desk.answer(reply, None)
-    assert again.outcome.simulation_outcome == reply.outcome.simulation_outcome
-    assert desk.count(f"{STEPS} WHERE event = 'DISPATCHED'") == 1
+    for words in ("archive the note one", "copy the form as new"):
+        reply = office.done(words)
+        assert reply.outcome.reason_code == "STEP_TIMEOUT"
+        assert office.events(reply.goal.correlation_id)[-2:] == ["DISPATCHED", "FAILED"]
+        again = office.answer(reply, None)
+        assert again.outcome.simulation_outcome == reply.outcome.simulation_outcome
+    assert office.archived() == []
+    assert not (office.base / "new.txt").exists()
+    assert office.count(f"{STEPS} WHERE event = 'DISPATCHED'") == 2
+
+
+@pytest.mark.req("AC-12")
+@pytest.mark.parametrize("takes, code", [(19.0, "SIMULATION_SUCCEEDED"), (19.75, "STEP_TIMEOUT")])
+def test_what_making_it_ready_took_counts(
+    desk: Office, monkeypatch: pytest.MonkeyPatch, takes: float, code: str
+) -> None:
+    """Of twenty seconds, on a clock of its own: so many on copies, and half a second in earnest."""
+    now = [1_000.0]
+    monkeypatch.setattr(goal_hands, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    approve, apply = Plans.approve, Plans.apply
+
+    def approved_late(*given: Any, **more: Any) -> Any:
+        approved = approve(*given, **more)
+        now[0] += takes
+        return approved
+
+    def applied_late(*given: Any) -> Any:
+        now[0] += 0.5
+        return apply(*given)
+
+    monkeypatch.setattr(Plans, "approve", approved_late)
+    monkeypatch.setattr(Plans, "apply", applied_late)
+    assert desk.done("archive the note one").outcome.reason_code == code
+    assert desk.archived() == (["one"] if code == "SIMULATION_SUCCEEDED" else [])
 
 
 # --- the engine itself ----------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_each_link_names_the_others_and_its_place_and_the_bound_action_stands_be
     action = dispatch.children[-1]
     assert (action.kind, action.facts["state"], action.tenant_id) == ("action", "ended", "default")
     below = [entry.facts["kind"] for entry in action.children]
-    assert below == ["lease.issued", "task.intent", "task.noted", "task.outcome"]
+    assert below == ["task.intent", "lease.issued", "task.noted", "task.outcome"]
     places = [node.seq for node in root.children if node.seq is not None]
     assert places == sorted(places)
     assert all(node.at for node in every(root) if node.seq is not None)
@@ -170,7 +170,7 @@ def test_the_tree_is_drawn_whole_in_any_width_and_a_hole_exits_1(shell: Shell) -
     holed = shell("ledger", "trace", "g-1")
     assert holed.code == 1
     assert "! policy_snapshot_ref" in holed.out
-    assert "1 finding" in holed.out
+    assert "1 finding; see also: remit ledger verify, remit ledger replay g-1 --tenant acme" in holed.out
 
 
 def test_a_correlation_that_is_no_goals_shows_its_entries(shell: Shell) -> None:

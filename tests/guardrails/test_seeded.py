@@ -198,8 +198,18 @@ MISSING_DISPATCH: Final[dict[str, Edit]] = {
     ),
     "the core does not look": (
         "agent/core.py",
-        "if history.event in ON_ITS_WAY and",
-        "if history.last is not None and",
+        "            if history.event in ON_ITS_WAY:\n                return self._dispatched",
+        "            if history.last is not None:\n                return self._dispatched",
+    ),
+    "the core does not look at its verdict": (
+        "agent/core.py",
+        "if made.verdict.dispatches:",
+        "if made.ref:",
+    ),
+    "the core hands over another decision": (
+        "agent/core.py",
+        "return self._dispatched(goal, made.ref)",
+        "return self._dispatched(goal, history.decision_ref)",
     ),
     "a verdict of its own": (
         "agent/planner.py",

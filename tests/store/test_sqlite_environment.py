@@ -58,6 +58,24 @@ def test_a_foreign_process_that_holds_the_write_lock_is_reported_after_the_timeo
         connection.begin(write=True)
 
 
+def test_whoever_waits_for_the_write_lock_looks_often(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite's own pauses grow to a tenth of a second: of several processes, one would wait for seconds."""
+    pauses: list[float] = []
+    with closing(SqliteStore(path).connect()) as holder, closing(SqliteStore(path).connect()) as waiting:
+        holder.begin(write=True)
+
+        def sleep(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 8:
+                holder.rollback()
+
+        monkeypatch.setattr("remit.store.sqlite.time.sleep", sleep)
+        waiting.begin(write=True)
+    assert pauses == sorted(pauses)
+    assert 0 < pauses[0] <= pauses[-1] <= 0.005
+    assert len(pauses) == 8
+
+
 def test_a_missing_database_is_not_created_by_opening(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "nothing.sqlite3")
     problem = failure(store)
@@ -180,7 +198,7 @@ def test_a_reader_keeps_its_view_while_others_write(path: Path) -> None:
 
 def test_a_half_read_result_may_outlive_its_connection(path: Path) -> None:
     with SqliteStore(path).reading() as connection:
-        rows = connection.rows("SELECT 1 UNION SELECT 2")
+        rows = connection.stream("SELECT 1 UNION SELECT 2")
         assert next(rows) == (1,)
     rows.close()  # type: ignore[attr-defined]
 

@@ -20,7 +20,7 @@ from remit.errors import Reason, Refused
 from remit.ledger.simulation_states import PromotedState
 
 MAX_DOCUMENT: Final = 3 << 20
-_DEFINITIONS: Final[Kept[str, tuple[Simulation, ...]]] = Kept(16, 600)
+_DEFINITIONS: Final[Kept[tuple[Any, ...], tuple[Simulation, ...]]] = Kept(16, 600)
 _CATALOGUES: Final[Kept[tuple[str, tuple[tuple[str, State], ...]], "Catalogue"]] = Kept(64, 600)
 
 
@@ -113,12 +113,12 @@ def read_definitions(
 ) -> tuple[Simulation, ...]:
     """All simulations of these files, sorted by id. Refuses all of them if anything is wrong with one.
 
-    The files are read each time; what was made of the same bytes before is not made again.
+    The files are looked at each time; what was made of the same bytes before is not made again.
     """
     read = read_files(root, files)
     if read.findings:
         raise refusal(read.findings)
-    key = digest([read.key, sorted(read_only_connections)])
+    key = (read.key, *sorted(read_only_connections))
     return _DEFINITIONS.get(key, lambda: _checked(read.definitions, read_only_connections))
 
 
@@ -133,7 +133,7 @@ def check_files(
     root: Path, files: Sequence[str], *, read_only_connections: Collection[str] = ()
 ) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
     """What could be read of these files, and everything that is wrong with it. Raises nothing about their content."""
-    read = read_files(root, files)
+    read = read_files(root.resolve(), files)
     return read.definitions, (*read.findings, *check_definitions(read.definitions, read_only_connections))
 
 

@@ -8,23 +8,21 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
-from pydantic import JsonValue
-
-from remit.agent.binding import BrowserAction, PlanAction, TaskAction, fill, open_tree, walk
+from remit.agent.binding import BoundAction, BrowserAction, PlanAction, TaskAction, open_tree, walk
 from remit.agent.binding_places import Where, mentioned, place_of, problem_at
 from remit.agent.catalogue_files import Definition, Finding
+from remit.agent.catalogue_samples import sample_actions
 from remit.agent.fields import compile_pattern
 from remit.agent.finder_phrases import phrase_problem, shape_of
+from remit.approval.confirmation import load_lexicon
 from remit.contracts.browser import Action
 from remit.contracts.plan import Plan
 from remit.contracts.simulation import (
     UNDOES,
-    AmountField,
     BrowserBinding,
     ChoiceField,
     FieldSpec,
     IdentifierField,
-    IntegerField,
     PlanBinding,
     Simulation,
     SqlBinding,
@@ -37,13 +35,6 @@ from remit.errors import RemitError
 
 MAX_ID: Final = 200
 _READING: Final = frozenset({"navigate", "screenshot", "snapshot"})
-_SAMPLES: Final[dict[str, JsonValue]] = {
-    "text": "x",
-    "identifier": "x1",
-    "date": "2026-01-31",
-    "email": "somebody@example.org",
-    "path": "x/y.txt",
-}
 Problem = tuple[str, str, str]
 """The field or place, what is wrong, and what to do."""
 
@@ -113,6 +104,7 @@ def _phrase_problems(simulation: Simulation, phrases: dict[tuple[str, str], list
         where = f"phrases.{tag}"
         if tags[tag.lower()] > 1:
             yield where, "the language stands twice, in two spellings", "Put the phrases under one of them."
+        yield from _lexicon_problems(simulation, tag)
         for phrase in listed:
             problem = phrase_problem(simulation, phrase)
             if problem:
@@ -121,6 +113,16 @@ def _phrase_problems(simulation: Simulation, phrases: dict[tuple[str, str], list
             others = sorted(set(phrases[tag.lower(), shape_of(simulation, phrase)]) - {simulation.id})
             if others:
                 yield where, f"{others[0]} has the same phrase", "Say one of them in other words."
+
+
+def _lexicon_problems(simulation: Simulation, tag: str) -> Iterator[Problem]:
+    """What changes something is confirmed in the language that it was asked for in."""
+    lexicon = load_lexicon()
+    if simulation.impact == "read_only" or lexicon.words_for(tag) is not None:
+        return
+    known = ", ".join(lexicon.languages())
+    what = f"there are no words for yes and no in {tag}, so what is asked for in it could never be confirmed"
+    yield f"phrases.{tag}", what, f"Remove these phrases, or use a language that there are words for: {known}."
 
 
 # --- the action -----------------------------------------------------------------------------------------------------
@@ -170,36 +172,14 @@ def _keys(tree: Any) -> Iterator[str]:
 
 def _contract_problems(simulation: Simulation) -> Iterator[Problem]:
     """The filled action must be one that its door reads, with every optional field and without."""
-    if any(isinstance(spec, TextField | IdentifierField) and spec.pattern for spec in simulation.fields.values()):
-        simulation = _without_patterns(simulation)
-    for names in (simulation.field_order, simulation.required):
-        try:
-            _require_contract(simulation, {name: _sample(simulation.fields[name]) for name in names})
-        except RemitError as problem:
-            yield "binding", f"the action that it becomes is refused: {problem.what}", f"Look at {problem.where}."
-            return
+    try:
+        for action in sample_actions(simulation):
+            _require_contract(action)
+    except RemitError as problem:
+        yield "binding", f"the action that it becomes is refused: {problem.what}", f"Look at {problem.where}."
 
 
-def _without_patterns(simulation: Simulation) -> Simulation:
-    """No value can be made up for a pattern; what the action's contract says does not depend on it."""
-    tree = simulation.tree()
-    for spec in tree["fields"].values():
-        spec.pop("pattern", None)
-    return Simulation.from_tree(tree)
-
-
-def _sample(spec: FieldSpec) -> JsonValue:
-    if isinstance(spec, IntegerField):
-        return next((bound for bound in (spec.minimum, spec.maximum) if bound is not None), 1)
-    if isinstance(spec, AmountField):
-        return {"value": "1.00", "currency": spec.currencies[0] if spec.currencies else "EUR"}
-    if isinstance(spec, ChoiceField):
-        return spec.choices[0]
-    return _SAMPLES[spec.type]
-
-
-def _require_contract(simulation: Simulation, fields: dict[str, JsonValue]) -> None:
-    action = fill(simulation, fields)
+def _require_contract(action: BoundAction) -> None:
     if isinstance(action, TaskAction):
         TaskManifest.from_tree(action.manifest("x"))
     elif isinstance(action, PlanAction):

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from remit.agent.kept import Kept
-from remit.canonical import digest, digest_bytes
 from remit.contracts.simulation import CatalogueFile, PlanBinding, Simulation
-from remit.doors.reading import read_below
+from remit.doors.seen_files import MOST_FILES, SeenFiles
 from remit.errors import RemitError
 from remit.untrusted import parse_json
 from remit.untrusted.bounds import Bounds
@@ -16,7 +15,8 @@ from remit.untrusted.yaml_text import YAML_BOUNDS, parse_yaml
 
 MAX_FILE: Final = CatalogueFile.bounds.max_bytes
 MAX_SIMULATIONS: Final = 1_000
-_PARSED: Final[Kept[str, Any]] = Kept(64, 600)
+_PARSED: Final[Kept[tuple[str, ...], Any]] = Kept(2 * MOST_FILES, 600)
+_FILES: Final = SeenFiles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +45,48 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """`key` is the digest of every byte that was read, with the names of the files."""
+    """`key` names every file that was read, and the digest of its bytes."""
 
     definitions: tuple[Definition, ...]
     findings: tuple[Finding, ...]
-    key: str
+    key: tuple[tuple[str, str], ...]
 
 
 def read_files(root: Path, files: Sequence[str]) -> ReadFiles:
-    """Each file on its own: one that cannot be read is a finding, and the others are read all the same."""
+    """Each file on its own: one that cannot be read is a finding, and the others are read all the same. `root` is where
+    it really is: without links.
+    """
     definitions: list[Definition] = []
     findings: list[Finding] = []
-    seen: list[list[str]] = []
+    seen: list[tuple[str, str]] = []
+    base = str(root)
     for file in files:
         try:
-            tree = _read_tree(root, file, seen)
-            known = _PARSED.get(f"file {digest([file, seen[-1]])}", lambda f=file, t=tree: _parse(t, f))  # type: ignore[misc]
+            tree = _read_tree(base, file, seen)
+            known = _PARSED.get(("file", *seen[-1]), lambda f=file, t=tree: _parse(t, f))  # type: ignore[misc]
         except RemitError as problem:
             findings.append(_told(file, "", problem))
             continue
         for simulation in known.simulations:
             try:
-                definitions.append(Definition(file, _with_template(root, simulation, seen)))
+                definitions.append(Definition(file, _with_template(base, simulation, seen)))
             except RemitError as problem:
                 findings.append(_told(file, simulation.id, problem))
     if len(definitions) > MAX_SIMULATIONS:
         more = f"there are more than {MAX_SIMULATIONS:,} simulations"
         findings.append(Finding(files[-1], "", "", more, "Name fewer files in goals.catalogue."))
-    return ReadFiles(tuple(definitions), tuple(findings), digest(seen))
+    return ReadFiles(tuple(definitions), tuple(findings), tuple(seen))
 
 
 def _parse(tree: Any, file: str) -> CatalogueFile:
     return CatalogueFile.from_tree(tree, source=file)
 
 
-def _read_tree(root: Path, file: str, seen: list[list[str]]) -> Any:
+def _read_tree(root: str, file: str, seen: list[tuple[str, str]]) -> Any:
     """JSON by its name, else YAML, which is read at 5 ms a KiB: so what the same bytes said is kept."""
-    raw, found = read_below(str(root.resolve()), file, MAX_FILE)
-    seen.append([file, found])
-    return _PARSED.get(f"tree {file.endswith('.json')} {digest_bytes(raw)}", lambda: _tree(raw, file))
+    raw, found = _FILES.read(root, file, MAX_FILE)
+    seen.append((file, found))
+    return _PARSED.get(("json" if file.endswith(".json") else "yaml", found), lambda: _tree(raw, file))
 
 
 def _tree(raw: bytes, file: str) -> Any:
@@ -92,14 +95,19 @@ def _tree(raw: bytes, file: str) -> Any:
     return parse_yaml(raw, YAML_BOUNDS, source=file)
 
 
-def _with_template(root: Path, simulation: Simulation, seen: list[list[str]]) -> Simulation:
+def _with_template(root: str, simulation: Simulation, seen: list[tuple[str, str]]) -> Simulation:
     """The plan itself, so that a snapshot needs no file."""
     binding = simulation.binding
     if not isinstance(binding, PlanBinding) or binding.template_file is None:
         return simulation
     template = _read_tree(root, binding.template_file, seen)
+    key = ("simulation", simulation.own_digest, *seen[-1])
+    return cast(Simulation, _PARSED.get(key, lambda: _filled_in(simulation, template, seen[-1][0])))
+
+
+def _filled_in(simulation: Simulation, template: Any, file: str) -> Simulation:
     tree = {**simulation.tree(), "binding": {"type": "plan", "template": template, "template_file": None}}
-    return Simulation.from_tree(tree, source=binding.template_file)
+    return Simulation.from_tree(tree, source=file)
 
 
 def _told(file: str, simulation: str, problem: RemitError) -> Finding:

@@ -6,30 +6,35 @@ whatever process, goes on where the ledger says the goal stands. It can change n
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from remit.agent.decisions import Decided, decided, goal_document
+from remit.agent.decisions import Decided, DecisionRecord, decided, goal_document
 from remit.agent.gates import Answered, Evidence, decide
 from remit.agent.history import History, load_decision, read_history
 from remit.agent.outcomes import outcome_of
+from remit.agent.packet_words import kept_packet
 from remit.agent.recording import record_decision
 from remit.agent.replay import answer_of
-from remit.agent.sources import LiveRules, PastRules, Rules
+from remit.agent.sources import LiveRules, PastRules
 from remit.agent.words import user_text
+from remit.approval.confirmation import load_lexicon
 from remit.authority.signing import Keyring
 from remit.canonical import digest
 from remit.contracts.base import MAX_SHORT_TEXT, MAX_TEXT
 from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.goal_codes import goal_code
+from remit.contracts.packets import SimulationMatchPacket
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, render_time
+from remit.ledger.agent_reading import count_answers
 from remit.ledger.append import Ledger
-from remit.ledger.documents import Document, load_document
+from remit.ledger.documents import Document, Shelf, load_document
 from remit.ledger.entry import Event
 from remit.masking import mask_json, mask_text
+from remit.store.connection import Connection
 
 MOST_ROUNDS: Final = 8
 """How often a cycle begins anew because somebody else moved the same goal meanwhile. Each goal has fewer events."""
@@ -59,28 +64,52 @@ class AgentCore:
     def run_goal(self, goal: AgentGoalRequest, found_by: tuple[Document, ...] = ()) -> AgentExecutionOutcome:
         """`found_by` is what the Finder has to show for the packet: kept with the decision."""
         try:
-            return self._cycle(_as_kept(goal), found_by)
+            kept = _as_kept(goal, lambda: self._declared(goal))
+            return _relayed(self._cycle(kept, found_by), goal, kept)
         except Refused as problem:
             return self._refused(goal, problem)
 
-    def _cycle(self, goal: AgentGoalRequest, found_by: tuple[Document, ...]) -> AgentExecutionOutcome:
-        for _ in range(MOST_ROUNDS):
-            history = self._history(goal)
-            if history.last is not None:
-                self._require_same(goal, history)
-            unsaid = self._unsays(goal, history)
-            if history.event in ON_ITS_WAY and not unsaid:
-                return self._dispatched(goal, history)
-            if history.last is not None and not unsaid and not _moves(goal, history):
-                return self._told(goal)
+    def go_on(self, goal: AgentGoalRequest) -> AgentExecutionOutcome:
+        """The same for a goal that comes out of the ledger, and so is as it was kept."""
+        try:
+            return self._cycle(goal, ())
+        except Refused as problem:
+            return self._refused(goal, problem)
+
+    def _declared(self, goal: AgentGoalRequest) -> Collection[str]:
+        """The fields of the packet's simulation, by the packet's own catalogue; none if that is not known."""
+        packet = goal.sim_finder_packet
+        if not isinstance(packet, SimulationMatchPacket):
+            return ()
+        with self.ledger().store.glancing() as connection:
             try:
-                made = self._decide(goal, history, self.live(goal.tenant_id), found_by)
-            except Refused as problem:
-                if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
-                    continue
-                raise
-            if not made.verdict.dispatches:
+                catalogue = self.past.catalogue(Shelf(connection, goal.tenant_id), packet.catalog_snapshot_ref)
+            except Refused:  # nothing was decided from it yet
+                catalogue = self.live(goal.tenant_id, connection).catalogue
+        entry = catalogue.find(packet.candidates[0].simulation_id)
+        return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
+
+    def _cycle(self, goal: AgentGoalRequest, found_by: tuple[Document, ...]) -> AgentExecutionOutcome:
+        name = goal_document(goal, Document("packet", goal.sim_finder_packet.tree()).ref).ref
+        for _ in range(MOST_ROUNDS):
+            with self.ledger().store.glancing() as connection:
+                history = self._history(connection, goal)
+                last = self._last_decision(connection, goal, name, history)
+                moves = last is None or _moves(goal, history, render_time(self.clock())) or self._unsays(goal, history)
+                case = self._gather(connection, goal, history, last) if moves else None
+            if case is not None:
+                try:
+                    made = self._decide(goal, history, case, found_by)
+                except Refused as problem:
+                    if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
+                        continue
+                    raise
+                if made.verdict.dispatches:
+                    return self._dispatched(goal, made.ref)
                 return self._told(goal)
+            if history.event in ON_ITS_WAY:
+                return self._dispatched(goal, history.allowed_by)
+            return self._told(goal)
         raise EnvironmentFailed(
             Reason.IN_PROGRESS,
             "this goal is being worked on by others",
@@ -88,57 +117,55 @@ class AgentCore:
             next_step="Ask again in a moment.",
         )
 
-    def _history(self, goal: AgentGoalRequest) -> History:
-        with self.ledger().store.glancing() as connection:
-            return read_history(connection, self.keyring, goal.tenant_id, goal.correlation_id)
+    def _history(self, connection: Connection, goal: AgentGoalRequest) -> History:
+        return read_history(connection, self.keyring, goal.tenant_id, goal.correlation_id)
 
-    def _require_same(self, goal: AgentGoalRequest, history: History) -> None:
+    def _last_decision(
+        self, connection: Connection, goal: AgentGoalRequest, name: str, history: History
+    ) -> DecisionRecord | None:
         """A correlation stands for one goal: of the same user, with the same words and the same packet."""
-        packet = Document("packet", goal.sim_finder_packet.tree())
-        with self.ledger().store.glancing() as connection:
-            record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
-        if goal_document(goal, packet.ref).ref != record.goal_ref:
+        if history.last is None:
+            return None
+        record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
+        if record.goal_ref != name:
             raise Refused(
                 Reason.GOAL_CONFLICT,
                 "this correlation id stands for another goal",
                 where=f"correlation {goal.correlation_id}",
                 next_step="Use a new correlation id for another goal; send the same request again for the same goal.",
             )
+        return record
 
     def _unsays(self, goal: AgentGoalRequest, history: History) -> bool:
         """A clear no to what was let through and was not begun yet."""
         answer = goal.confirm_state.answer
         if answer is None or history.event != "ACCESS_ALLOWED" or history.newest(ASKED) is None:
             return False
-        return self.live(goal.tenant_id).lexicon.parse(goal.language_tag, mask_text(answer)).verdict == "REFUSED"
+        return load_lexicon().parse(goal.language_tag, mask_text(answer)).verdict == "REFUSED"
 
-    def _decide(
-        self, goal: AgentGoalRequest, history: History, rules: Rules, found_by: tuple[Document, ...]
-    ) -> Decided:
-        """Decided out here: nobody else can write while a transaction lasts."""
+    def _gather(
+        self, connection: Connection, goal: AgentGoalRequest, history: History, last: DecisionRecord | None
+    ) -> "_Case":
+        """What is decided from, as of one moment."""
+        rules = self.live(goal.tenant_id, connection)
+        self.past.remember(rules)
         at = render_time(self.clock())
         at = max(at, history.last.created_at) if history.last is not None else at
-        evidence = self._evidence(goal, history, rules, at)
-        made = decided(goal, evidence, decide(evidence), (*rules.documents, *found_by), at)
-        self.ledger().transact(lambda batch: record_decision(batch, goal.tenant_id, made, history.last))
-        return made
-
-    def _evidence(self, goal: AgentGoalRequest, history: History, rules: Rules, at: str) -> Evidence:
         planned, answered = None, None
-        if history.last is not None and history.decision_ref is not None:
-            with self.ledger().store.glancing() as connection:
-                record = load_decision(connection, goal.tenant_id, history.decision_ref)
-                answered = answer_of(connection, goal.tenant_id, record.confirmation_parse_proof_ref)
-                if record.artifact_fingerprint_bundle_ref is not None:
-                    bundle = load_document(connection, goal.tenant_id, record.artifact_fingerprint_bundle_ref)
-                    planned = str(bundle["simulation_digest"])
+        if last is not None:
+            shelf = Shelf(connection, goal.tenant_id)
+            shelf.fetch((last.confirmation_parse_proof_ref, last.artifact_fingerprint_bundle_ref))
+            answered = answer_of(shelf, last.confirmation_parse_proof_ref)
+            if last.artifact_fingerprint_bundle_ref is not None:
+                planned = str(shelf.tree(last.artifact_fingerprint_bundle_ref)["simulation_digest"])
         asked = history.newest(ASKED)
         is_open = history.event in {ASKED, "ACCESS_ALLOWED"}
         if is_open and asked is not None and goal.confirm_state.answer is not None:
             # Masked first: what is decided is decided from what is kept.
             answer = mask_text(goal.confirm_state.answer)
-            answered = Answered(answer, asked.created_at, at, history.answers + 1)
-        return Evidence(
+            number = count_answers(connection, goal.tenant_id, goal.correlation_id) + 1
+            answered = Answered(answer, asked.created_at, at, number)
+        evidence = Evidence(
             goal.tenant_id,
             goal.user_id,
             goal.correlation_id,
@@ -150,14 +177,23 @@ class AgentCore:
             planned,
             answered,
             history.approval,
+            history.waited(at),
         )
+        return _Case(evidence, rules.documents, at)
 
-    def _dispatched(self, goal: AgentGoalRequest, history: History) -> AgentExecutionOutcome:
+    def _decide(
+        self, goal: AgentGoalRequest, history: History, case: "_Case", found_by: tuple[Document, ...]
+    ) -> Decided:
+        """Decided out here: nobody else can write while a transaction lasts."""
+        kept_with = (*case.snapshots, *found_by)
+        made = decided(goal, case.evidence, decide(case.evidence), kept_with, case.at)
+        self.ledger().transact(lambda batch: record_decision(batch, goal.tenant_id, made, history.last))
+        return made
+
+    def _dispatched(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
         """Hand over what was decided, word for word as it was kept; what comes back is passed on unchanged."""
-        allowed = history.newest("ACCESS_ALLOWED")
-        ref = allowed.row.dispatch_decision_hash if allowed is not None else None
         with self.ledger().store.glancing() as connection:
-            record = load_decision(connection, goal.tenant_id, ref or "")
+            record = load_decision(connection, goal.tenant_id, ref)
             tree = load_document(connection, goal.tenant_id, record.envelope_ref or "")
         outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"))
         return self._told(goal, outcome)
@@ -184,14 +220,23 @@ class AgentCore:
         )
 
     def _told(self, goal: AgentGoalRequest, simulated: SimulationOutcome | None = None) -> AgentExecutionOutcome:
-        history = self._history(goal)
-        if simulated is None and history.event in ON_ITS_WAY:  # somebody else has moved it on since it was decided
-            return self._dispatched(goal, history)
         with self.ledger().store.glancing() as connection:
-            return outcome_of(connection, self.past, goal, history, simulated)
+            history = self._history(connection, goal)
+            told = outcome_of(connection, self.past, goal, history, simulated)
+        if simulated is None and history.event in ON_ITS_WAY:  # somebody else has moved it on since it was decided
+            return self._dispatched(goal, history.allowed_by)
+        return told
 
 
-def _as_kept(goal: AgentGoalRequest) -> AgentGoalRequest:
+class _Case(NamedTuple):
+    """What a decision is made from, with the documents of the rules in it, and when."""
+
+    evidence: Evidence
+    snapshots: tuple[Document, ...]
+    at: str
+
+
+def _as_kept(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) -> AgentGoalRequest:
     """With its packet as a replay will read it: 1.0 is kept as 1, and what is decided is decided from that."""
     if len(mask_text(goal.raw_user_utterance)) > MAX_TEXT or len(mask_text(goal.normalized_intent)) > MAX_SHORT_TEXT:
         raise Refused(
@@ -200,13 +245,24 @@ def _as_kept(goal: AgentGoalRequest) -> AgentGoalRequest:
             where=f"correlation {goal.correlation_id}",
             next_step="Say it in fewer words.",
         )
-    return AgentGoalRequest.from_tree(json.loads(goal.canonical()), source="goal")
+    tree = json.loads(goal.canonical())
+    tree["sim_finder_packet"] = kept_packet(tree["sim_finder_packet"], declared)
+    return AgentGoalRequest.from_tree(tree, source="goal")
 
 
-def _moves(goal: AgentGoalRequest, history: History) -> bool:
-    """Whether this cycle brings what the goal waits for: an answer, or somebody's approval."""
+def _relayed(outcome: AgentExecutionOutcome, goal: AgentGoalRequest, kept: AgentGoalRequest) -> AgentExecutionOutcome:
+    """The Finder's question is passed on word for word, whatever of it is masked in the record."""
+    asked, masked = (getattr(one.sim_finder_packet, "question", None) for one in (goal, kept))
+    if asked is None or asked == masked or outcome.user_visible_text != masked:
+        return outcome
+    return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": asked}, source="outcome")
+
+
+def _moves(goal: AgentGoalRequest, history: History, at: str) -> bool:
+    """Whether this cycle brings what the goal waits for, an answer or somebody's approval; or finds it over."""
     if history.event == ASKED:
         return goal.confirm_state.answer is not None
     if history.event == "APPROVAL_REQUESTED":
-        return history.approval is not None
+        waited = history.waited(at)
+        return history.approval is not None or (waited is not None and waited.is_over)
     return False

@@ -4,6 +4,7 @@ Everything that `decide` needs is found again by these names, so the decision ca
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from remit.agent.catalogue import Catalogue
 from remit.agent.fields import fingerprint
@@ -17,6 +18,8 @@ from remit.contracts.goal_codes import AgentCode
 from remit.ledger.documents import Document
 from remit.masking import mask_text
 from remit.policy.access import AccessAnswer, AccessPolicy
+
+MAX_WHY: Final = 1_000
 
 
 class DecisionRecord(Contract):
@@ -43,6 +46,11 @@ class DecisionRecord(Contract):
     envelope_ref: str | None
     event: str
     reason_code: str
+    approval_asked_at: str | None = None
+    approval_answered_at: str | None = None
+    approval_decided_at: str | None = None
+    why: str | None = None
+    """In words, masked, for whoever reads it: a replay does not compare them. Older decisions have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +166,7 @@ def decided(
         proven = proof.ref if proof and step.confirmation_required else None
         envelope = build_envelope(evidence, step, proof_ref=proven, artifacts_ref=bundle.ref)
         documents.append(Document("envelope", envelope.tree()))
+    waited = evidence.waited
     record = DecisionRecord(
         goal_ref=goal_kept.ref,
         correlation_id=evidence.correlation_id,
@@ -180,6 +189,10 @@ def decided(
         envelope_ref=envelope.digest() if envelope else None,
         event=verdict.event,
         reason_code=verdict.reason_code,
+        approval_asked_at=waited.asked_at if waited else None,
+        approval_answered_at=waited.answered_at if waited else None,
+        approval_decided_at=waited.decided_at if waited else None,
+        why=_why(verdict),
     )
     kept = Document("decision", record.tree())
     return Decided(verdict, record, kept.ref, (*documents, kept), step, envelope)
@@ -213,8 +226,13 @@ def refused_at_last(
             "envelope_ref": None,
             "event": verdict.event,
             "reason_code": verdict.reason_code,
+            "why": _why(verdict),
         }
     )
     kept = Document("decision", made.tree())
     documents = [*snapshots, kept] if access is None else [*snapshots, access, kept]
     return RefusedAtLast(made, kept.ref, tuple(documents), verdict.access)
+
+
+def _why(verdict: GateVerdict) -> str | None:
+    return mask_text(verdict.why)[:MAX_WHY] or None

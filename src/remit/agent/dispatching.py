@@ -6,8 +6,10 @@ from typing import Any
 
 from remit.agent.decisions import DecisionRecord, RefusedAtLast
 from remit.agent.gates import Evidence
+from remit.agent.sources import Rules
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.ledger.agent_rows import StepRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,10 @@ class Dispatch:
     begun: bool = False
     evidence: list[tuple[DecisionRecord, Evidence]] = field(default_factory=list, compare=False)
     """What it was decided from, once that was found and the decision came out the same."""
+    allowed: list[StepRow] = field(default_factory=list, compare=False)
+    """The event that let it go, held against its signed entry."""
+    passed: list[Rules] = field(default_factory=list, compare=False)
+    """The rules by which the final gate has let it through."""
     refused: list[RefusedAtLast] = field(default_factory=list, compare=False)
     """What the final gate found."""
     turned_away: list[RemitError] = field(default_factory=list, compare=False)

@@ -37,6 +37,9 @@ _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")
 _DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,11})\.[0-9]{2}")
 _CURRENCY: Final = re.compile(r"[A-Z]{3}")
+_NO_MATCH: Final = "this does not match the field's pattern"
+_WITH_PATTERN: Final = (TextField, IdentifierField)
+_TOLD_CHOICES: Final = 10
 # A comma before one or two digits can only be a decimal one; `1,250` could be either, and is not taken.
 _NUMBER: Final = r"(?P<number>[0-9]{1,12}(?:[.,][0-9]{1,2})?)"
 _AMOUNT: Final = (
@@ -62,6 +65,15 @@ def read_text(spec: FieldSpec, text: str) -> JsonValue:
     plain = read(text).text
     value = _READERS[type(spec)](spec, plain)
     return None if value is None or problem_with(spec, value) else value
+
+
+def why_unfit(spec: FieldSpec, text: str) -> str:
+    """Why this text is no value for the field, for whoever said it: `this` stands for it. Empty if it is one."""
+    value = _READERS[type(spec)](spec, read(text).text)
+    if value is None:
+        return _unread(spec)
+    problem = problem_with(spec, value)
+    return f"{problem}: {spec.pattern}" if problem == _NO_MATCH and isinstance(spec, _WITH_PATTERN) else problem
 
 
 def render_value(value: JsonValue) -> str:
@@ -123,7 +135,7 @@ def _check_identifier(spec: Any, value: JsonValue) -> str:
 
 def _check_pattern(spec: Any, value: str) -> str:
     fits = spec.pattern is None or compile_pattern(spec.pattern).fullmatch(value) is not None
-    return "" if fits else "this does not match the field's pattern"
+    return "" if fits else _NO_MATCH
 
 
 def _check_integer(spec: Any, value: JsonValue) -> str:
@@ -211,6 +223,15 @@ def _read_choice(spec: Any, text: str) -> JsonValue:
     wanted = read(text).folded
     fitting = [choice for choice in spec.choices if read(choice).folded == wanted]
     return fitting[0] if len(fitting) == 1 else None
+
+
+def _unread(spec: FieldSpec) -> str:
+    if isinstance(spec, ChoiceField):
+        more = ", ..." if len(spec.choices) > _TOLD_CHOICES else ""
+        return f"this is none of: {', '.join(spec.choices[:_TOLD_CHOICES])}{more}"
+    if isinstance(spec, AmountField):
+        return f"this is no amount with its currency, such as 12.50 {(*spec.currencies, 'EUR')[0]}"
+    return "this is no whole number of at most 15 digits" if isinstance(spec, IntegerField) else "this is empty"
 
 
 _CHECKS: Final[dict[type, Callable[[Any, JsonValue], str]]] = {

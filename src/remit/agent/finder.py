@@ -8,7 +8,7 @@ no floating-point arithmetic. Only phrases of the text's own language count, and
 2. In a thread, the text is the answer to the question that was asked last, and nothing else.
 3. Otherwise each simulation, in whatever state, gets the score of its best phrase; those below the threshold are out.
 4. The first in order (score, ACTIVE before others, id) is meant. If a field is open, its question is asked: word for
-   word as the catalogue has it, one at a time, the first in the catalogue's order.
+   word as the catalogue has it for the language, one at a time, the first in the catalogue's order.
 5. Two that fit equally well are not chosen between: a match shows their equal scores, an open field is refused.
 """
 
@@ -30,6 +30,7 @@ from remit.agent.finder_fields import (
     take_plain,
     without,
 )
+from remit.agent.finder_nearest import Near, nearest
 from remit.agent.finder_negation import negates, turns_round
 from remit.agent.finder_packets import Asked, Draft, Packet, ThreadState, after_clarify, sealed
 from remit.agent.finder_phrases import ReadyCatalogue, ReadyPhrase, ReadySimulation, prepare
@@ -38,6 +39,7 @@ from remit.agent.finder_words import MAX_UTTERANCE, PUNCTUATION, Reading, fold, 
 from remit.agent.kept import Kept
 from remit.canonical import digest
 from remit.contracts.simulation import Simulation
+from remit.contracts.spoken import kinds_of
 from remit.errors import Reason, Refused
 from remit.masking import mask_text
 
@@ -109,12 +111,18 @@ class EmbeddedFinder:
         if len(reading.text) > MAX_UTTERANCE or not any(is_letter(c) or c in "0123456789" for c in reading.folded):
             return Draft("refuse", reason_code="UTTERANCE_UNREADABLE")
         if asked.thread is not None:
-            return _answered(asked.thread, reading, catalogue)
+            return _answered(asked.thread, asked.language_tag, reading, catalogue)
         return self._searched(asked.language_tag, reading, catalogue)
 
+    def nearest(self, language_tag: str, utterance: str, catalogue: Catalogue) -> tuple[Near, ...]:
+        """What may have been meant where nothing was found: to be shown. No packet ever holds it."""
+        return nearest(catalogue, self._ready(catalogue), language_tag, utterance)
+
+    def _ready(self, catalogue: Catalogue) -> ReadyCatalogue:
+        return self.cache.get(catalogue.ref, lambda: prepare(catalogue.ref, (each.simulation for each in catalogue)))
+
     def _searched(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> Draft:
-        ready = self.cache.get(catalogue.ref, lambda: prepare(catalogue.ref, (each.simulation for each in catalogue)))
-        fits = self._ranked(language_tag, reading, catalogue, ready)
+        fits = self._ranked(language_tag, reading, catalogue, self._ready(catalogue))
         if not fits:
             return Draft("missing", intent=intent_of(reading))
         top = fits[0]
@@ -124,7 +132,8 @@ class EmbeddedFinder:
             return Draft("match", considered=considered, fields=top.gathered.values)
         if len(fits) > 1 and fits[1].score == top.score:
             return Draft("refuse", reason_code="CANDIDATES_UNRESOLVED", considered=considered)
-        return _question(top.entry.simulation, open_field, 1, top.gathered.values, considered)
+        asking = (top.entry.simulation, open_field, language_tag)
+        return _question(*asking, 1, top.gathered.values, considered)
 
     def _ranked(self, language_tag: str, reading: Reading, catalogue: Catalogue, ready: ReadyCatalogue) -> list[_Fit]:
         best: dict[str, _Fit] = {}
@@ -143,12 +152,6 @@ class EmbeddedFinder:
             return fit
         moved = max(0, min(NEARLY, fit.score + _bounded(self.bonus.get(fit.entry.simulation.id, 0))))
         return _Fit(fit.entry, moved, fit.words, fit.gathered)
-
-
-def kinds_of(language_tag: str) -> tuple[str, ...]:
-    """`zh-hant-tw`, `zh-hant`, `zh`: the language, and what it is a kind of. Never another one."""
-    parts = language_tag.lower().split("-")
-    return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
 
 
 def intent_of(reading: Reading) -> str:
@@ -218,7 +221,7 @@ def _first_open(simulation: Simulation, gathered: Gathered) -> str:
     )
 
 
-def _answered(thread: ThreadState, reading: Reading, catalogue: Catalogue) -> Draft:
+def _answered(thread: ThreadState, language_tag: str, reading: Reading, catalogue: Catalogue) -> Draft:
     """The answer to a question. The values before it are looked at again: the catalogue may have changed since."""
     entry = catalogue.find(thread.simulation_id)
     if entry is None or thread.awaiting not in entry.simulation.fields:
@@ -240,7 +243,8 @@ def _answered(thread: ThreadState, reading: Reading, catalogue: Catalogue) -> Dr
         return Draft("match", considered=considered, fields=gathered.values)
     if thread.attempt >= MAX_ATTEMPTS:
         return Draft("refuse", reason_code="CLARIFY_LIMIT", considered=considered)
-    return _question(simulation, open_field, thread.attempt + 1, gathered.values, considered)
+    asking = (simulation, open_field, language_tag)
+    return _question(*asking, thread.attempt + 1, gathered.values, considered)
 
 
 def _value_in(simulation: Simulation, name: str, reading: Reading) -> JsonValue:
@@ -252,6 +256,7 @@ def _value_in(simulation: Simulation, name: str, reading: Reading) -> JsonValue:
 def _question(
     simulation: Simulation,
     name: str,
+    language_tag: str,
     attempt: int,
     values: Mapping[str, JsonValue],
     considered: tuple[tuple[str, int, tuple[str, ...]], ...],
@@ -260,7 +265,7 @@ def _question(
         "clarify",
         considered=considered,
         simulation_id=simulation.id,
-        question=simulation.fields[name].question,
+        question=simulation.question_in(name, language_tag),
         awaiting=name,
         attempt=attempt,
         fields=values,

@@ -149,7 +149,7 @@ def _is_open(name: str, gathered: Gathered) -> bool:
 
 def _take(simulation: Simulation, name: str, words_before: frozenset[str], heard: Heard, gathered: Gathered) -> None:
     found = [each for each in heard.values(simulation.fields[name]) if not gathered.covers(each[0], each[1])]
-    after = [each for each in found if _word_before(heard.reading, each[0]) in words_before]
+    after = [each for each in found if word_before(heard.reading, each[0]) in words_before]
     chosen = after if len(after) == 1 else found
     if _is_one_too_many(simulation, name, [value for _, _, value in found], gathered):
         return  # two values for one place: the user is asked which
@@ -180,7 +180,7 @@ def _family(spec: FieldSpec) -> str:
     return _FAMILY.get(spec.type, spec.type)
 
 
-def _word_before(reading: Reading, place: int) -> str:
+def word_before(reading: Reading, place: int) -> str:
     ahead = reading.text[:place].rstrip(" .,:;\"'“„«(")
     start = len(ahead)
     while start > 0 and ahead[start - 1] != " " and not is_without_spaces(ahead[start - 1]):

@@ -12,6 +12,7 @@ from typing import Final, Literal
 from remit.agent.catalogue import Catalogue, CatalogueEntry
 from remit.agent.fields import require_fields
 from remit.approval.confirmation import Lexicon, ParsedConfirmation
+from remit.contracts.browser import APPROVAL_SECONDS
 from remit.contracts.goal_codes import AgentCode
 from remit.contracts.packets import (
     ClarifyPacket,
@@ -30,6 +31,9 @@ MAX_ANSWERS: Final = 3
 """Answers that a person may give to one question before it counts as refused."""
 ANSWER_LIFE: Final = timedelta(minutes=10)
 """How long a question may be answered: a yes is to what somebody has just read."""
+APPROVAL_LIFE: Final = timedelta(seconds=APPROVAL_SECONDS)
+"""How long somebody else's approval can be given and used, once it was asked for: as long as the browser's."""
+NOT_IN_TIME: Final = "somebody else's approval was asked for, and was not given and used in time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,19 @@ class Answered:
     asked_at: str
     answered_at: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """When somebody else's approval was asked for, when the answer to that came, and when it is decided on."""
+
+    asked_at: str
+    answered_at: str | None
+    decided_at: str
+
+    @property
+    def is_over(self) -> bool:
+        return parse_time(self.decided_at) - parse_time(self.asked_at) > APPROVAL_LIFE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +74,7 @@ class Evidence:
     planned: str | None = None
     answered: Answered | None = None
     approval: Literal["APPROVED", "DENIED"] | None = None
+    waited: Waited | None = None
     final: bool = False
     """Asked right before the effect: what would have to wait for somebody then is refused."""
 
@@ -170,6 +188,9 @@ def _consented(evidence: Evidence, entry: CatalogueEntry) -> GateVerdict:
 
 def _accessible(evidence: Evidence, entry: CatalogueEntry, parsed: ParsedConfirmation | None) -> GateVerdict:
     access = evidence.policy.decide(question_of(evidence, entry.simulation))
+    if access.verdict != "DENIED" and evidence.approval != "DENIED" and evidence.waited and evidence.waited.is_over:
+        # Whatever the policy says by now: the user's own yes is as old.
+        return GateVerdict("REFUSED", "ACCESS_AP_REQUIRED", entry, parsed, access, NOT_IN_TIME)
     approved = access.verdict == "ALLOWED" or (
         access.verdict == "APPROVAL_REQUIRED" and evidence.approval == "APPROVED"
     )

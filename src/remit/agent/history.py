@@ -6,23 +6,28 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from remit.agent.decisions import DecisionRecord
+from remit.agent.gates import Waited
+from remit.agent.kept import Kept
 from remit.authority.signing import Keyring
 from remit.errors import EnvironmentFailed, Reason
-from remit.ledger.agent_reading import Recorded, count_answers, first_entry, step_events
+from remit.ledger.agent_reading import Recorded, first_entry, step_events
 from remit.ledger.agent_rows import row_values
 from remit.ledger.covered import require_covered
-from remit.ledger.documents import load_document
+from remit.ledger.documents import Shelf, tree_of
 from remit.store.connection import Connection
 
 APPROVAL: Final = "agent.approval"
 """A person's answer to a goal that needs the approval of somebody else."""
+_NO_ANSWER: Final = (None, None)
+_DECISIONS: Final[Kept[str, DecisionRecord]] = Kept(256, 600)
 
 
 @dataclass(frozen=True, slots=True)
 class History:
     steps: tuple[Recorded, ...] = ()
-    answers: int = 0
     approval: Literal["APPROVED", "DENIED"] | None = None
+    answered_at: str | None = None
+    """When that answer was given."""
 
     @property
     def last(self) -> Recorded | None:
@@ -34,6 +39,17 @@ class History:
 
     def newest(self, event: str) -> Recorded | None:
         return next((one for one in reversed(self.steps) if one.row.event == event), None)
+
+    @property
+    def allowed_by(self) -> str:
+        """The decision that let it go."""
+        allowed = self.newest("ACCESS_ALLOWED")
+        return (allowed.row.dispatch_decision_hash if allowed is not None else None) or ""
+
+    def waited(self, at: str) -> Waited | None:
+        """For somebody else's approval, if it was ever asked for."""
+        asked = self.newest("APPROVAL_REQUESTED")
+        return Waited(asked.created_at, self.answered_at, at) if asked is not None else None
 
     @property
     def decision_ref(self) -> str | None:
@@ -50,12 +66,19 @@ def read_history(
     if not steps:
         return History()
     require_recorded(connection, keyring, tenant_id, steps[-1])
-    answers = count_answers(connection, tenant_id, correlation_id)
-    return History(steps, answers, _approval(connection, keyring, tenant_id, correlation_id))
+    events = {one.row.event for one in steps}
+    asked = "APPROVAL_REQUESTED" in events  # nobody answers what was not asked
+    approval = _approval(connection, keyring, tenant_id, correlation_id) if asked else _NO_ANSWER
+    return History(steps, *approval)
 
 
 def load_decision(connection: Connection, tenant_id: str, ref: str) -> DecisionRecord:
-    return DecisionRecord.from_tree(load_document(connection, tenant_id, ref), source="a stored decision")
+    return decision_of(Shelf(connection, tenant_id), ref)
+
+
+def decision_of(shelf: Shelf, ref: str) -> DecisionRecord:
+    body = shelf.body(ref)  # always, as for snapshots
+    return _DECISIONS.get(ref, lambda: DecisionRecord.from_tree(tree_of(ref, body), source="a stored decision"))
 
 
 def require_recorded(
@@ -64,7 +87,7 @@ def require_recorded(
     """The row is the one that its signed entry speaks of."""
     entry = require_covered(connection, keyring, tenant_id, recorded.seq)
     said: Any = json.loads(entry.payload) if entry.kind == "agent.step" else {}
-    if said != row_values(recorded.row):
+    if said != row_values(recorded.row) or entry.created_at != recorded.created_at:
         raise EnvironmentFailed(
             Reason.EVIDENCE_INVALID,
             "a row about this goal is not the one that the ledger recorded; nothing was touched",
@@ -75,10 +98,10 @@ def require_recorded(
 
 def _approval(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
-) -> Literal["APPROVED", "DENIED"] | None:
+) -> tuple[Literal["APPROVED", "DENIED"] | None, str | None]:
     """The first answer counts."""
     seq = first_entry(connection, tenant_id, correlation_id, APPROVAL)
     if seq is None:
-        return None
+        return _NO_ANSWER
     entry = require_covered(connection, keyring, tenant_id, seq)
-    return "APPROVED" if json.loads(entry.payload).get("approved") is True else "DENIED"
+    return "APPROVED" if json.loads(entry.payload).get("approved") is True else "DENIED", entry.created_at

@@ -1,13 +1,15 @@
 """How a cycle ended, as its caller hears it. Made from the ledger alone, so it is the same whenever it is asked for."""
 
 from remit.agent.catalogue import CatalogueEntry
-from remit.agent.history import History, load_decision
+from remit.agent.decisions import DecisionRecord
+from remit.agent.history import History, decision_of
 from remit.agent.sources import PastRules
 from remit.agent.words import confirmation_prompt, user_text
 from remit.contracts.dispatch import SimulationOutcome
 from remit.contracts.goal import AgentExecutionOutcome, AgentGoalRequest
 from remit.contracts.packets import ClarifyPacket, RefusePacket, SimulationMatchPacket
 from remit.errors import Misuse, Reason
+from remit.ledger.documents import Shelf
 from remit.store.connection import Connection
 
 
@@ -21,7 +23,8 @@ def outcome_of(
     last, ref = history.last, history.decision_ref
     if last is None or ref is None:
         raise Misuse(Reason.MISUSE, "there is no decision about this goal yet")
-    record = load_decision(connection, goal.tenant_id, ref)
+    shelf = Shelf(connection, goal.tenant_id)
+    record = decision_of(shelf, ref)
     refs = (record.confirmation_parse_proof_ref, record.access_decision_ref)
     proofs = [one for one in refs if one is not None]
     if simulated is not None:
@@ -38,11 +41,13 @@ def outcome_of(
         dispatch_decision_hash=ref,
         next_step=None,
         reason_code=code,
-        user_visible_text=_text(connection, past, goal, history, code),
+        user_visible_text=_text(shelf, past, goal, history, record, code),
     )
 
 
-def _text(connection: Connection, past: PastRules, goal: AgentGoalRequest, history: History, code: str) -> str:
+def _text(
+    shelf: Shelf, past: PastRules, goal: AgentGoalRequest, history: History, record: DecisionRecord, code: str
+) -> str:
     packet = goal.sim_finder_packet
     if isinstance(packet, ClarifyPacket):
         return packet.question
@@ -51,9 +56,8 @@ def _text(connection: Connection, past: PastRules, goal: AgentGoalRequest, histo
     if history.event == "ROLLED_BACK":
         return "It was done, and was taken back since."
     if history.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
-        record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
-        catalogue = past.catalogue(connection, goal.tenant_id, record.catalog_snapshot_ref)
-        lexicon = past.lexicon(connection, goal.tenant_id, record.lexicon_ref)
+        catalogue = past.catalogue(shelf, record.catalog_snapshot_ref)
+        lexicon = past.lexicon(shelf, record.lexicon_ref)
         entry: CatalogueEntry | None = catalogue.find(packet.candidates[0].simulation_id)
         if entry is not None:
             again = code == "CONFIRMATION_AMBIGUOUS"

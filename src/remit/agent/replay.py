@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from remit.agent.decisions import DecisionRecord
-from remit.agent.gates import Answered, Evidence, GateVerdict, decide
+from remit.agent.gates import Answered, Evidence, GateVerdict, Waited, decide
 from remit.agent.history import History, load_decision, read_history, require_recorded
 from remit.agent.planner import build_envelope, build_step, idempotency_key
-from remit.agent.sources import PastRules
+from remit.agent.sources import PastRules, lexicon_name
 from remit.authority.signing import Keyring
 from remit.contracts.packets import FINDER_PACKET
 from remit.errors import Reason, Refused, RemitError
 from remit.ledger.agent_reading import Recorded
-from remit.ledger.documents import load_document
+from remit.ledger.documents import Shelf
 from remit.store.connection import Connection
 
 REPLAY_CODE: Final = "REPLAY_INVARIANT_FAILED"
@@ -31,13 +31,14 @@ class Replayed:
     decision_ref: str
     agrees: bool
     why: str = ""
+    """What does not agree."""
+    because: str = ""
+    """Why it was decided like this, in the words that were kept of it."""
 
 
-def evidence_of(connection: Connection, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
+def evidence_of(shelf: Shelf, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
     """All that the decision was made from, each loaded by its name and checked against it."""
-    packet = FINDER_PACKET.from_tree(
-        load_document(connection, tenant_id, record.finder_packet_ref), source="a stored packet"
-    )
+    packet = FINDER_PACKET.from_tree(shelf.tree(record.finder_packet_ref), source="a stored packet")
     approval: Any = record.approval
     return Evidence(
         tenant_id=tenant_id,
@@ -45,14 +46,20 @@ def evidence_of(connection: Connection, past: PastRules, tenant_id: str, record:
         correlation_id=record.correlation_id,
         language_tag=record.language_tag,
         packet=packet,
-        catalogue=past.catalogue(connection, tenant_id, record.catalog_snapshot_ref),
-        policy=past.policy(connection, tenant_id, record.policy_snapshot_ref),
-        lexicon=past.lexicon(connection, tenant_id, record.lexicon_ref),
+        catalogue=past.catalogue(shelf, record.catalog_snapshot_ref),
+        policy=past.policy(shelf, record.policy_snapshot_ref),
+        lexicon=past.lexicon(shelf, record.lexicon_ref),
         planned=record.planned,
-        answered=answer_of(connection, tenant_id, record.confirmation_parse_proof_ref),
+        answered=answer_of(shelf, record.confirmation_parse_proof_ref),
         approval=approval,
+        waited=_waited(record),
         final=record.final,
     )
+
+
+def _waited(record: DecisionRecord) -> Waited | None:
+    asked_at, decided_at = record.approval_asked_at, record.approval_decided_at
+    return Waited(asked_at, record.approval_answered_at, decided_at) if asked_at and decided_at else None
 
 
 class MadeAgain(NamedTuple):
@@ -65,11 +72,9 @@ class MadeAgain(NamedTuple):
 def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> MadeAgain:
     """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
     record = load_decision(connection, tenant_id, ref)
-    evidence = evidence_of(connection, past, tenant_id, record)
-    load_document(connection, tenant_id, record.goal_ref)
-    for kept in (record.plan_ref, record.artifact_fingerprint_bundle_ref, record.access_decision_ref):
-        if kept is not None:
-            load_document(connection, tenant_id, kept)
+    shelf = Shelf(connection, tenant_id)
+    shelf.fetch(_refs(record))
+    evidence = evidence_of(shelf, past, tenant_id, record)
     verdict = decide(evidence)
     if difference := _difference(evidence, verdict, record):
         raise Refused(
@@ -94,17 +99,17 @@ def replay_goal(
 def _replayed(
     connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, recorded: Recorded
 ) -> Replayed:
-    row, why = recorded.row, ""
+    row, why, because = recorded.row, "", ""
     ref = row.dispatch_decision_hash or ""
     try:
         require_recorded(connection, keyring, tenant_id, recorded)
         record = replay_decision(connection, past, tenant_id, ref).record
-        why = _row_differs(recorded, record)
+        why, because = _row_differs(recorded, record), record.why or ""
     except RemitError as problem:
         why = str(problem)
     dispatched = row.event in {"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED"}
     code = row.reason_code or ""
-    return Replayed(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why)
+    return Replayed(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why, because)
 
 
 def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:
@@ -143,9 +148,24 @@ def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord
     return ""
 
 
-def answer_of(connection: Connection, tenant_id: str, ref: str | None) -> Answered | None:
+def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
+    """All that must still be there for the decision to count."""
+    return (
+        record.finder_packet_ref,
+        record.catalog_snapshot_ref,
+        record.policy_snapshot_ref,
+        lexicon_name(record.lexicon_ref),
+        record.confirmation_parse_proof_ref,
+        record.goal_ref,
+        record.plan_ref,
+        record.artifact_fingerprint_bundle_ref,
+        record.access_decision_ref,
+    )
+
+
+def answer_of(shelf: Shelf, ref: str | None) -> Answered | None:
     """The answer that a decision was made by, if there was one."""
     if ref is None:
         return None
-    proof = load_document(connection, tenant_id, ref)
+    proof = shelf.tree(ref)
     return Answered(str(proof["answer"]), str(proof["asked_at"]), str(proof["answered_at"]), int(proof["number"]))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from remit.agent.binding import fill
 from remit.agent.decisions import refused_at_last
@@ -43,6 +43,7 @@ from remit.road import Door, Note, Notes, Preview, Site, Unsettled, travel
 from remit.store.connection import Connection
 
 NAME = "simulation"
+_PASSED: Final = Decision(("access and ACTIVE hold now", "the recorded decision comes out the same"), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,13 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
             ref = allowed.row.dispatch_decision_hash if allowed else None
             if allowed is None or ref is None or history.event == "REFUSED":
                 raise not_decided(envelope, "no decision lets this step be dispatched")
-            require_recorded(connection, self.keyring, envelope.tenant_id, allowed)
+            if allowed is not history.last:  # which was held against its entry already
+                require_recorded(connection, self.keyring, envelope.tenant_id, allowed)
             record, evidence = replay_decision(connection, self.past, envelope.tenant_id, ref)
             if record.envelope_ref != envelope.digest():
                 raise not_decided(envelope, "this is not the dispatch that was decided")
         request.evidence[:] = [(record, evidence)]
+        request.allowed[:] = [allowed.row]
         consent = (
             f"confirmation {record.confirmation_parse_proof_ref}" if envelope.confirmation_proof_ref else "not needed"
         )
@@ -103,7 +106,10 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
             return Decision(("it was decided when it was begun",), ())
         envelope = request.envelope
         ((record, then),) = request.evidence
-        rules = self.live(envelope.tenant_id)
+        with self.ledger().store.glancing() as connection:
+            rules = self.live(envelope.tenant_id, connection)
+        if request.passed and request.passed[0] is rules:
+            return _PASSED  # from the same evidence and by the same rules, it would say the same
         now = replace(then, catalogue=rules.catalogue, policy=rules.policy, planned=_digest_in(then), final=True)
         verdict = decide(now)
         if not verdict.dispatches:
@@ -114,7 +120,8 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
                 where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
                 next_step="Ask again once that has changed, as a new goal.",
             )
-        return Decision(("access and ACTIVE hold now", "the recorded decision comes out the same"), ())
+        request.passed[:] = [rules]
+        return _PASSED
 
     def preview(self, granted: Granted) -> Preview:
         envelope = granted.envelope
@@ -232,17 +239,23 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
                 event = "REFUSED"
             else:
                 return  # somebody else was faster, or nobody ever planned this: there is no step to move
-            history = self._history(batch.store, envelope)
-            allowed = history.newest("ACCESS_ALLOWED")
+            allowed = self._allowed(batch.store, request)
             if allowed is not None and event == "REFUSED" and request.refused:
                 action = envelope.access_action
-                record_refused_at_last(batch, envelope.tenant_id, request.refused[0], allowed.row, action)
+                record_refused_at_last(batch, envelope.tenant_id, request.refused[0], allowed, action)
             elif allowed is not None:
-                self._append(batch, envelope, allowed.row, event, outcome.reason_code)
+                self._append(batch, envelope, allowed, event, outcome.reason_code)
             if event == "SUCCEEDED" and (undone := envelope.required_fields.get(UNDOES)) is not None:
                 record_taken_back(batch, self.keyring, envelope, str(undone))
 
         return (append,)
+
+    def _allowed(self, connection: Connection, request: Dispatch) -> StepRow | None:
+        """What let it go: as whoever asked for it found it, or as the ledger says to one who takes it over."""
+        if request.allowed:
+            return request.allowed[0]
+        found = self._history(connection, request.envelope).newest("ACCESS_ALLOWED")
+        return found.row if found is not None else None
 
     def _history(self, connection: Connection, envelope: DispatchEnvelope) -> History:
         return read_history(connection, self.keyring, envelope.tenant_id, envelope.correlation_id)

@@ -13,7 +13,7 @@ from remit.agent.catalogue import Catalogue
 from remit.agent.kept import Kept
 from remit.approval.confirmation import Lexicon
 from remit.errors import Reason, Refused
-from remit.ledger.documents import Document, load_body, tree_of
+from remit.ledger.documents import Document, Shelf, tree_of
 from remit.policy.access import AccessPolicy
 from remit.store.connection import Connection
 
@@ -32,7 +32,7 @@ class Rules:
 
 
 class LiveRules(Protocol):
-    def __call__(self, tenant_id: str) -> Rules:
+    def __call__(self, tenant_id: str, connection: Connection) -> Rules:
         """As they are now, never from a cache that could be out of date. Raises if they cannot be read."""
 
 
@@ -44,15 +44,20 @@ class PastRules:
         self._policies: Kept[str, AccessPolicy] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
         self._lexicons: Kept[str, Lexicon] = Kept(CACHE_ENTRIES, CACHE_SECONDS)
 
-    def catalogue(self, connection: Connection, tenant_id: str, ref: str) -> Catalogue:
-        return _same(ref, _built(self._catalogues, connection, tenant_id, ref, Catalogue.from_document))
+    def remember(self, rules: Rules) -> None:
+        """What is in force now is the past of a decision that is about to be made: no need to build it again then."""
+        self._catalogues.get(rules.catalogue.ref, lambda: rules.catalogue)
+        self._policies.get(rules.policy.ref, lambda: rules.policy)
+        self._lexicons.get(lexicon_name(rules.lexicon.ref), lambda: rules.lexicon)
 
-    def policy(self, connection: Connection, tenant_id: str, ref: str) -> AccessPolicy:
-        return _same(ref, _built(self._policies, connection, tenant_id, ref, AccessPolicy.from_document))
+    def catalogue(self, shelf: Shelf, ref: str) -> Catalogue:
+        return _same(ref, _built(self._catalogues, shelf, ref, Catalogue.from_document))
 
-    def lexicon(self, connection: Connection, tenant_id: str, ref: str) -> Lexicon:
-        name = ref.rpartition("@")[2]
-        return _same(ref, _built(self._lexicons, connection, tenant_id, name, Lexicon.from_document))
+    def policy(self, shelf: Shelf, ref: str) -> AccessPolicy:
+        return _same(ref, _built(self._policies, shelf, ref, AccessPolicy.from_document))
+
+    def lexicon(self, shelf: Shelf, ref: str) -> Lexicon:
+        return _same(ref, _built(self._lexicons, shelf, lexicon_name(ref), Lexicon.from_document))
 
 
 class _Named(Protocol):
@@ -63,10 +68,13 @@ class _Named(Protocol):
 N = TypeVar("N", bound=_Named)
 
 
-def _built(
-    cache: Kept[str, N], connection: Connection, tenant_id: str, ref: str, build: Callable[[dict[str, Any]], N]
-) -> N:
-    body = load_body(connection, tenant_id, ref)  # always: what is kept saves the reading of it, not its being there
+def lexicon_name(ref: str) -> str:
+    """Its document's: the ref says the version before it."""
+    return ref.rpartition("@")[2]
+
+
+def _built(cache: Kept[str, N], shelf: Shelf, ref: str, build: Callable[[dict[str, Any]], N]) -> N:
+    body = shelf.body(ref)  # always: what is kept saves the reading of it, not its being there
     return cache.get(ref, lambda: build(tree_of(ref, body)))
 
 

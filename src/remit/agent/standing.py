@@ -10,7 +10,7 @@ from remit.agent.sources import PastRules
 from remit.agent.trace_entries import as_tree
 from remit.authority.signing import Keyring
 from remit.errors import RemitError
-from remit.ledger.documents import load_document
+from remit.ledger.documents import Shelf, load_document
 from remit.ledger.goal_reading import entries_of, waiting_for_approval
 from remit.masking import mask_json
 from remit.store.connection import Connection
@@ -19,9 +19,11 @@ LOST: Final = "what it was decided from is lost"
 
 
 class Stands(NamedTuple):
-    """A goal's last event, and what of the goal itself is needed to go on with it."""
+    """A goal's last event, when it was, and what of the goal itself is needed to go on with it."""
 
     event: str
+    event_id: str
+    at: str
     user_id: str
     language_tag: str
     rollback_plan_ref: str | None
@@ -51,10 +53,12 @@ def stands(
 ) -> Stands | None:
     """None if there is no such goal."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
-    if history.decision_ref is None:
+    last = history.last
+    if last is None or history.decision_ref is None:
         return None
     record = load_decision(connection, tenant_id, history.decision_ref)
-    return Stands(history.event, record.user_id, record.language_tag, record.rollback_plan_ref)
+    event_id, at = last.row.event_id, last.created_at
+    return Stands(history.event, event_id, at, record.user_id, record.language_tag, record.rollback_plan_ref)
 
 
 def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entry_id: str) -> dict[str, Any] | None:
@@ -97,7 +101,7 @@ def _described(connection: Connection, tenant_id: str, record: DecisionRecord, a
     packet = load_document(connection, tenant_id, record.finder_packet_ref)
     access = load_document(connection, tenant_id, record.access_decision_ref or "")
     simulation_id = str(packet["candidates"][0]["simulation_id"])
-    entry = PastRules().catalogue(connection, tenant_id, record.catalog_snapshot_ref).find(simulation_id)
+    entry = PastRules().catalogue(Shelf(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
     about = entry.simulation if entry is not None else None
     shown: Any = mask_json(packet["fields"])
     return WaitingGoal(
@@ -108,7 +112,7 @@ def _described(connection: Connection, tenant_id: str, record: DecisionRecord, a
         asked_at=at,
         utterance=str(goal["utterance"]),
         simulation_id=simulation_id,
-        title=about.title if about else "",
+        title=about.title_in(record.language_tag) if about else "",
         version=about.version if about else "",
         impact=about.impact if about else "",
         risk=about.risk if about else "",

@@ -134,6 +134,8 @@ class _Tracer:
         problems = [self._row_problem(entry.seq, said), *self._lost(said)]
         children: tuple[Node, ...] = ()
         ref = said.get("dispatch_decision_hash")
+        if ref and (why := self._document(str(ref))[0].get("why")):
+            facts["why"] = why
         if kind == "plan":
             plan = self._plan()
             facts |= {name: plan[name] for name in ("risk_level", "required_confirmations") if name in plan}

@@ -25,7 +25,7 @@ def confirmation_prompt(
     """Exactly what is about to be done, and the words that count as an answer."""
     simulation = entry.simulation
     told = ", ".join(f"{name} = {_shown(value)}" for name, value in sorted(fields.items()))
-    what = f"{simulation.title} ({simulation.id} {simulation.version})" + (f": {told}" if told else "")
+    what = f"{simulation.title_in(language_tag)} ({simulation.id} {simulation.version})" + (f": {told}" if told else "")
     if isinstance(simulation.binding, UndoBinding):
         consequence = "It takes back what that goal did."
     else:

@@ -42,9 +42,28 @@ _AFTER_MISFIT: Final[dict[Purpose, str]] = {
     "lease": "It was signed for another manifest, or one of the two was changed since."
     " Ask the kernel for a lease of this manifest: remit task lease"
 }
-_CHECKED_TWICE: Final = frozenset({ROLE_OF["lease"], ROLE_OF["envelope"]})
-_REMEMBERED: Final = 256
-"""Signatures of an authority that were found good."""
+
+
+class _Fitting:
+    """Signatures that are known to fit: made by this process, or found good before. Which key made one and whether that
+    key still counts is asked each time; here is only the arithmetic, which is the same for ever.
+    """
+
+    MOST: Final = 1_024
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, bytes, str]] = set()
+
+    def __contains__(self, known: tuple[str, bytes, str]) -> bool:
+        return known in self._known
+
+    def add(self, known: tuple[str, bytes, str]) -> None:
+        if len(self._known) >= self.MOST:
+            self._known.clear()
+        self._known.add(known)
+
+
+_FITTING: Final = _Fitting()
 
 
 def pre_authentication_encoding(purpose: str, body: bytes) -> bytes:
@@ -97,7 +116,10 @@ class Signer:
     def sign(self, purpose: Purpose, body: bytes) -> str:
         if ROLE_OF[purpose] != self.role:
             raise Misuse(Reason.MISUSE, f"the {self.role} key may not sign a {purpose}")
-        return encode_base64url(self._private.sign(pre_authentication_encoding(purpose, body)))
+        message = pre_authentication_encoding(purpose, body)
+        signature = encode_base64url(self._private.sign(message))
+        _FITTING.add((self.key_id, hashlib.sha256(message).digest(), signature))
+        return signature
 
     def __repr__(self) -> str:
         return f"Signer(role={self.role!r}, key_id={self.key_id!r})"
@@ -128,7 +150,6 @@ class Keyring:
     def __init__(self, keys: Iterable[PublicKey]) -> None:
         self._keys = {key.key_id: key for key in keys}
         self._loaded: dict[str, Ed25519PublicKey] = {}
-        self._fitting: set[tuple[str, bytes, str]] = set()
 
     def __iter__(self) -> Iterator[PublicKey]:
         return iter(self._keys.values())
@@ -177,9 +198,10 @@ class Keyring:
         return self._matches(key, pre_authentication_encoding(purpose, body), signature)
 
     def _matches(self, key: PublicKey, message: bytes, signature: str) -> bool:
-        # Authority is checked again right before the intent, under the write lock: its rules, not its arithmetic.
+        # Authority is checked again right before the intent, under the write lock, and a head by everybody who believes
+        # an entry below it.
         known = (key.key_id, hashlib.sha256(message).digest(), signature)
-        if known in self._fitting:
+        if known in _FITTING:
             return True
         loaded = self._loaded.get(key.key_id)
         if loaded is None:
@@ -188,10 +210,7 @@ class Keyring:
             loaded.verify(decode_base64url(signature), message)
         except (InvalidSignature, ValueError):
             return False
-        if key.role in _CHECKED_TWICE:
-            if len(self._fitting) >= _REMEMBERED:
-                self._fitting.clear()
-            self._fitting.add(known)
+        _FITTING.add(known)
         return True
 
 

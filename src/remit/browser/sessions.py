@@ -191,6 +191,10 @@ class Sessions:
             with contextlib.suppress(Exception):  # Chromium may have died just now
                 tab.chromium.give_back(tab.port)
 
+    async def close_of(self, token_jti: str) -> None:
+        for key in [key for key in self._tabs if key.token_jti == token_jti]:
+            await self.close(key)
+
     async def close_all(self) -> None:
         for key in list(self._tabs):
             await self.close(key)

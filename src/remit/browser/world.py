@@ -164,6 +164,14 @@ class World:
     def sessions(self) -> int:
         return len(self._sessions.tabs)
 
+    def waits_for_person(self, token_jti: str) -> bool:
+        """Whether an action under this token can go on only once somebody has answered."""
+        return any(tab.open_question is not None for tab in self._sessions.tabs if tab.key.token_jti == token_jti)
+
+    def end_sessions_of(self, token_jti: str) -> None:
+        """The same as for all, for the sessions of one token."""
+        self._thread.run(self._sessions.close_of(token_jti), CLOSE_SECONDS)
+
     def end_sessions(self) -> None:
         """Nothing more is sent; what waited is void, and the actions that waited for it come to their end."""
         self._thread.run(self._sessions.close_all(), CLOSE_SECONDS)

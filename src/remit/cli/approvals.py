@@ -97,7 +97,7 @@ def show(approval_id: str, tenant_id: str | None, directory: Path, as_json: bool
         tenant = goal_named(workspace, approval_id, tenant_id)
         if tenant is not None:
             goal = require_waiting(workspace, tenant, approval_id)
-            _show_goal(goal, as_json=as_json)
+            _show_goal(goal, directory, as_json=as_json)
             return
         found = workspace.approvals.show(approval_id)
         left = workspace.approvals.seconds_left(found)
@@ -153,7 +153,7 @@ def _decide(
         tenant = goal_named(workspace, approval_id, tenant_id)
         if tenant is not None:
             goal = decide_goal(workspace, tenant, approval_id, approved=approved, who=who, reason=reason)
-            tell_decided(goal, who, approved=approved, as_json=as_json)
+            tell_decided(goal, who, directory, approved=approved, as_json=as_json)
             return
         decided = workspace.approvals.decide(approval_id, approved=approved, who=who, reason=reason)
     if as_json:
@@ -192,11 +192,11 @@ def _list_goals(workspace: Workspace) -> None:
         show_goals(found, as_json=False)
 
 
-def _show_goal(goal: WaitingGoal, *, as_json: bool) -> None:
+def _show_goal(goal: WaitingGoal, directory: Path, *, as_json: bool) -> None:
     if as_json:
         show_json(goal_tree(goal))
     else:
-        click.echo("\n".join(render_goal(goal)))
+        click.echo("\n".join(render_goal(goal, directory)))
 
 
 def _state(workspace: Workspace, approval: Approval) -> str:

@@ -13,11 +13,13 @@ import click
 from remit.agent.standing import Stands, stands
 from remit.approval.language_tags import read_tag
 from remit.approval.people import person_at_terminal
-from remit.cli.ask_view import REFUSED, Cycle, WaitingFor, render_cycle, why_of
+from remit.cli.ask_hints import field_asked_by, hints_of, why_asked
+from remit.cli.ask_view import REFUSED, Cycle, WaitingFor, render_cycle
 from remit.cli.direction import shown_words
 from remit.cli.offering import complete_goal
 from remit.cli.shown import json_option, show_json, workspace_option
 from remit.cli.stopping import interrupting
+from remit.cli.suggested import Wheres
 from remit.cli.tenants import choose_tenant, tenant_of_goal, tenant_option
 from remit.errors import Reason, Refused
 from remit.goals import Reply
@@ -87,13 +89,16 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
         known = next((each for each in (continued, undone, reply_to) if each is not None), None)
         tenant = tenant_of_goal(workspace, tenant_id, known) if known else choose_tenant(workspace, tenant_id)
         can_ask = not as_json and words != STDIN and sys.stdin.isatty() and sys.stderr.isatty()
-        wheres = _wheres(tenant_id, directory)
+        # With several tenants two of them may have a goal of the same id: then a command needs the name as well.
+        named = tenant if tenant_id is not None or len(workspace.config.tenants) > 1 else None
+        wheres = Wheres(directory, named)
         talk = Talk(workspace, tenant, wheres, answer, can_ask=can_ask, is_told=not as_json)
         with interrupting():
             if continued is not None:
                 reply = talk.go_on(continued, user_id)
             else:
                 speaker = talk.speaker(known, user_id, language)
+                talk.look_back(correlation_id)
                 if undone is not None:
                     reply = workspace.goals.take_back(undone, tenant=tenant, **speaker, correlation_id=correlation_id)
                 else:
@@ -101,12 +106,14 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
                     reply = workspace.ask(
                         text, tenant=tenant, **speaker, correlation_id=correlation_id, reply_to=reply_to
                     )
+                    if reply_to is not None:
+                        talk.answered = field_asked_by(workspace, tenant, speaker["user"], reply_to)
             cycle = talk.carry_on(reply)
-        why = why_of(workspace, cycle.reply)
+        hints = hints_of(workspace, cycle.reply, talk.answered)
     if as_json:
-        show_json(cycle.tree(why))
+        show_json(cycle.tree(hints))
     else:
-        for line in render_cycle(cycle, why):
+        for line in render_cycle(cycle, hints):
             click.echo(line, err=cycle.exit_code == REFUSED)
     ctx.exit(cycle.exit_code)
 
@@ -117,10 +124,14 @@ class Talk:
 
     workspace: Workspace
     tenant: str
-    wheres: tuple[str, ...]
+    wheres: Wheres
     answer: str | None
     can_ask: bool
     is_told: bool
+    answered: str | None = None
+    """The field whose question the words answer."""
+    ended: str | None = None
+    """The event by which the goal had ended before this command."""
 
     def speaker(self, known: str | None, user_id: str | None, language: str | None) -> dict[str, str]:
         """Who speaks, and in which language: as an earlier goal says, if there is one."""
@@ -134,17 +145,24 @@ class Talk:
     def go_on(self, correlation_id: str, user_id: str | None) -> Reply:
         found = self._stands(correlation_id)
         user = user_id if user_id is not None else found.user_id if found else ""
-        if found is not None and found.event in ENDED:
-            click.echo("This goal has ended before; nothing is done now. What came of it:", err=True)
+        self.look_back(correlation_id)
         goals = self.workspace.goals
         if found is not None and found.event == "CONFIRMATION_REQUESTED":
             return goals.answer(correlation_id, self._take_answer(), user=user, tenant=self.tenant)
         return goals.answer(correlation_id, None, user=user, tenant=self.tenant)
 
+    def look_back(self, correlation_id: str | None) -> None:
+        """What came of it once is told again, and as such."""
+        found = self._stands(correlation_id) if correlation_id is not None else None
+        self.ended = found.event_id if found is not None and found.event in ENDED else None
+
     def carry_on(self, reply: Reply) -> Cycle:
         """As long as there is somebody to ask. The core counts unclear answers, and the Finder its questions."""
         while True:
-            cycle = Cycle(reply, self._stands(reply.goal.correlation_id), self.wheres)
+            now = self._stands(reply.goal.correlation_id)
+            # Of an id that stands for another goal, the last event is none of ours.
+            before = now is not None and self.ended == now.event_id == reply.outcome.audit_event_id
+            cycle = Cycle(reply, now, self.wheres, before)
             said = self._said(cycle, cycle.waiting_for)
             if said is None:
                 return cycle
@@ -152,6 +170,7 @@ class Talk:
             if cycle.waiting_for == "confirmation":
                 reply = self.workspace.goals.answer(goal.correlation_id, said, user=goal.user_id, tenant=goal.tenant_id)
             else:
+                self.answered = getattr(goal.sim_finder_packet, "field", None)
                 reply = self.workspace.ask(
                     said,
                     user=goal.user_id,
@@ -171,6 +190,8 @@ class Talk:
             return None
         if waiting_for == "confirmation":
             person_at_terminal(self.workspace.environ)
+        elif why := why_asked(self.workspace, cycle.reply, self.answered):
+            click.echo(shown_words(f"{why}."), err=True)
         click.echo(prompt, err=True)
         return _typed()
 
@@ -215,11 +236,6 @@ def _read(words: tuple[str, ...]) -> str:
         raise Refused(
             Reason.MALFORMED, "this is not UTF-8", where="standard input", next_step="Send it as UTF-8."
         ) from None
-
-
-def _wheres(tenant_id: str | None, directory: Path) -> tuple[str, ...]:
-    where = () if directory == Path() else ("-C", str(directory))
-    return (*where, *(("--tenant", tenant_id) if tenant_id is not None else ()))
 
 
 def _require_one_wish(

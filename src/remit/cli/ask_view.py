@@ -6,15 +6,16 @@ from typing import Any, Final, Literal, NamedTuple
 
 import click
 
-from remit.agent.standing import Stands, refusal_of
+from remit.agent.finder_nearest import Near
+from remit.agent.standing import Stands
+from remit.cli.ask_hints import Hints
 from remit.cli.direction import shown_words
+from remit.cli.suggested import Wheres, argument, joined
 from remit.cli.table import counted, terminal_width
 from remit.contracts.simulation import UNDOES
 from remit.contracts.sql_told import ToldColumn
 from remit.goals import Reply
-from remit.ids import DEFAULT_TENANT
 from remit.printable import printable
-from remit.workspace import Workspace
 
 WaitingFor = Literal["confirmation", "approval", "clarification"]
 
@@ -34,25 +35,27 @@ _WAITS: Final[dict[tuple[str, str], WaitingFor]] = {
     ("CLARIFY_REQUIRED", "CLARIFIED"): "clarification",
 }
 NEXT: Final[dict[str, str]] = {
-    "SIMULATION_FAILED": "See what its door says: remit ledger trace {correlation}",
+    "SIMULATION_FAILED": "See what its door says: remit ledger trace{tenant} {correlation}",
     "SIMULATION_REFUSED": "Put right what is named above, then ask again.",
-    "FINDER_REFUSED": "Say it in other words; what there is: remit catalogue list",
+    "FINDER_REFUSED": "Say it in other words; what there is: remit catalogue list{tenant}",
     "STEP_TIMEOUT": "Give it more time in the catalogue (timeout_seconds), or ask for less.",
-    "SIMULATION_MISSING": "Whoever builds simulations sees it: remit intake",
-    "CANDIDATES_UNRESOLVED": "Say more exactly what you want; what there is: remit catalogue list",
+    "SIMULATION_MISSING": "Whoever builds simulations sees it: remit intake{tenant}",
+    "CANDIDATES_UNRESOLVED": "Say more exactly what you want; what there is: remit catalogue list{tenant}",
     "PACKET_INVALID": "Ask again: the catalogue was changed since.",
-    "FIELDS_INVALID": "Ask again, with everything that is needed: remit catalogue show ID",
-    "SIMULATION_NOT_REGISTERED": "What there is: remit catalogue list",
-    "SIMULATION_NOT_ACTIVE": "A person can promote it: remit catalogue promote ID",
-    "ROLLBACK_PLAN_MISSING": "Name a `rollback` for it in the catalogue: remit catalogue check",
+    "FIELDS_INVALID": "Ask again, with everything that is needed: remit catalogue show{tenant} {simulation}",
+    "SIMULATION_NOT_REGISTERED": "What there is: remit catalogue list{tenant}",
+    "SIMULATION_NOT_ACTIVE": "A person can promote it: remit catalogue promote{tenant} {simulation}",
+    "ROLLBACK_PLAN_MISSING": "Name a `rollback` for it in the catalogue: remit catalogue check{here}",
     "CONFIRMATION_REFUSED": "If you want it after all, ask again.",
     "CONFIRMATION_EXPIRED": "Ask again, and answer within ten minutes.",
     "CONFIRMATION_AMBIGUOUS": "Ask again, and answer with a word that the question names.",
     "CONFIRMATION_MISSING": "Ask again, and answer with a word that the question names.",
-    "ACCESS_SCOPE_VIOLATION": "Users and policies stand in remit.yaml and its Cedar files: remit doctor",
-    "IDEMPOTENCY_VIOLATION": "Leave --correlation away, or see what it stands for: remit ledger trace {correlation}",
-    "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify",
+    "ACCESS_SCOPE_VIOLATION": "Users and policies stand in remit.yaml and its Cedar files: remit doctor{here}",
+    "ACCESS_AP_REQUIRED": "Ask again, and let somebody else approve it within ten minutes: remit approvals{here}",
+    "IDEMPOTENCY_VIOLATION": "Leave --correlation away, or see whose it is: remit ledger trace{tenant} {correlation}",
+    "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify{here}",
 }
+_MOST_LANGUAGES: Final = 10
 SAY_OTHERWISE: Final = NEXT["FINDER_REFUSED"]
 """For the Finder's own codes."""
 
@@ -62,8 +65,10 @@ class Cycle(NamedTuple):
 
     reply: Reply
     stands: Stands | None
-    wheres: tuple[str, ...] = ()
-    """The options that say where, to be given again in a command that goes on."""
+    wheres: Wheres = Wheres()
+    """To be given again in a command that goes on: as it stands, it must run where this one did."""
+    before: bool = False
+    """Whether it had come to its end before anybody asked this time."""
 
     @property
     def event(self) -> str:
@@ -93,55 +98,84 @@ class Cycle(NamedTuple):
     def next(self) -> list[list[str]]:
         """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""
         correlation = self.reply.goal.correlation_id
-        ask = ["remit", "ask", *self.wheres]
+        ask = ["remit", "ask", *self.wheres.tenant]
         match self.waiting_for:
             case "confirmation":
                 return [[*ask, "--continue", correlation, "--confirm", "ANSWER"]]
             case "approval":
                 return [
-                    ["remit", "approvals", "approve", *self.wheres, correlation],
+                    ["remit", "approvals", "approve", *self.wheres.tenant, *argument(correlation)],
                     [*ask, "--continue", correlation],
                 ]
             case "clarification":
                 return [[*ask, "--reply", correlation, "TEXT"]]
         return []
 
-    def tree(self, why: str) -> dict[str, Any]:
+    def tree(self, hints: Hints) -> dict[str, Any]:
         goal = self.reply.goal
         return {
             "correlation_id": goal.correlation_id,
             "tenant_id": goal.tenant_id,
             "thread_id": goal.thread_id,
             "outcome": self.reply.outcome.tree(),
-            "why": why or None,
+            **hints.tree(),
+            "ended_before": self.stands.at if self.before and self.stands is not None else None,
             "waiting_for": self.waiting_for,
             "next": self.next(),
         }
 
 
-def render_cycle(cycle: Cycle, why: str) -> Iterator[str]:
+def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     outcome = cycle.reply.outcome
-    correlation = shlex.quote(printable(cycle.reply.goal.correlation_id))
+    correlation = cycle.reply.goal.correlation_id
     word, colour = _WORDS[cycle.exit_code]
+    word = f"{word} before" if cycle.before else word
     yield f"{click.style(word, fg=colour, bold=True)}: {shown_words(outcome.user_visible_text)}"
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
     if cycle.exit_code != DONE:
         yield _row("code", printable(outcome.reason_code))
-    if why:
-        yield _row("why", shown_words(why))
-    yield _row("goal", correlation)
+    if cycle.before and cycle.stands is not None:
+        yield _row("when", f"{cycle.stands.at[:19]}Z; nothing was done now")
+    if hints.why:
+        yield _row("why", shown_words(hints.why))
+    for rule in hints.rules:
+        yield _row("rule", printable(rule.policy_id) + (f": {shown_words(rule.reason)}" if rule.reason else ""))
+    yield _row("goal", shlex.quote(printable(correlation)))
+    for each in hints.near:
+        yield _row("near", _said_as(each))
     if cycle.event == "ROLLED_BACK":
         yield _row("note", "It was taken back since.")
     if cycle.can_undo:
-        yield _row("undo", f"remit ask --undo {correlation}")
-    commands = [shlex.join(map(printable, command)) for command in cycle.next()]
+        yield _row("undo", joined(("remit", "ask", *cycle.wheres.tenant, "--undo", correlation)))
+    commands = [joined(command) for command in cycle.next()]
     if not commands and cycle.exit_code != DONE:
         # Refused at the last gate: then the code may be about another goal, such as the one to be taken back.
         late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
         advice = NEXT["SIMULATION_REFUSED"] if late else NEXT.get(outcome.reason_code, SAY_OTHERWISE)
-        commands = [advice.format(correlation=correlation)]
+        commands = [filled(advice, cycle)]
     for number, command in enumerate(commands):
         yield _row("then" if number else "next", command)
+
+
+def filled(advice: str, cycle: Cycle) -> str:
+    """Its command as it can be run."""
+    candidates = getattr(cycle.reply.goal.sim_finder_packet, "candidates", ())
+    simulation = candidates[0].simulation_id if candidates else "ID"
+    return advice.format(
+        correlation=joined(argument(cycle.reply.goal.correlation_id)),
+        simulation=joined(argument(simulation)),
+        tenant=joined(("", *cycle.wheres.tenant))[2:],
+        here=joined(("", *cycle.wheres.here))[2:],
+    )
+
+
+def _said_as(near: Near) -> str:
+    """A title, and what to say for it; or in which languages it could be said."""
+    title = shown_words(near.title)
+    if near.phrase is not None:
+        return f"{title}. Say: {shown_words(near.phrase)}"
+    more = ", ..." if len(near.languages) > _MOST_LANGUAGES else ""
+    return f"{title}. It can be said in --lang {', '.join(map(printable, near.languages[:_MOST_LANGUAGES]))}{more}"
 
 
 def _answer(payload: Mapping[str, Any]) -> Iterator[str]:
@@ -158,31 +192,6 @@ def _answer(payload: Mapping[str, Any]) -> Iterator[str]:
         yield from render_rows(columns, rows, terminal_width())
     more = f", of which the first {len(rows)} are shown" if count > len(rows) else ""
     yield f"  {counted(count, 'row')}{more}"
-
-
-def why_of(workspace: Workspace, reply: Reply) -> str:
-    """The particulars that a user's text leaves out: whoever sits here may also see the ledger."""
-    goal, outcome = reply.goal, reply.outcome
-    if outcome.simulation_outcome is not None:
-        return _failure(outcome.simulation_outcome.payload)
-    with workspace.store.reading() as connection:
-        for tenant in dict.fromkeys((goal.tenant_id, DEFAULT_TENANT)):
-            told = refusal_of(connection, tenant, goal.correlation_id, outcome.audit_event_id)
-            if told is not None:
-                where = f" (at {told['where']})" if told.get("where") else ""
-                return f"{told.get('what', '')}{where}. {told.get('next_step', '')}".strip()
-    return ""
-
-
-def _failure(payload: Mapping[str, Any]) -> str:
-    """What went wrong, in the words of the door that the simulation is bound to."""
-    errors = payload.get("errors")
-    told = errors[0] if isinstance(errors, list) and errors else payload.get("error")
-    if told is None and isinstance(result := payload.get("result"), dict):
-        told = result.get("error")
-    if not isinstance(told, dict):
-        return ""
-    return str(told.get("message") or told.get("what") or "")
 
 
 def _row(label: str, text: str) -> str:

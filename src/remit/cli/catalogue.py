@@ -9,6 +9,7 @@ from remit.approval.people import person_at_terminal
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.tenants import choose_tenant, tenant_option
 from remit.errors import Reason, Refused
+from remit.ids import tenant_flag
 from remit.printable import printable
 from remit.workspace import Workspace
 
@@ -38,14 +39,16 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
     with Workspace.open(directory) as workspace:
         tenant = choose_tenant(workspace, tenant_id)
         entries = workspace.promotion.catalogue(tenant)
-        gone = _gone(workspace, tenant, {entry.simulation.id for entry in entries})
+        standing = workspace.promotion.standing(tenant)
+        flag = tenant_flag(tenant, workspace.config.tenants)
     if as_json:
         show_json(
             {
                 "tenant_id": tenant,
                 "catalogue_ref": entries.ref,
                 "simulations": [_short(entry) for entry in entries],
-                "gone": [state.simulation_id for state in gone],
+                "changed": list(standing.changed),
+                "gone": list(standing.gone),
             }
         )
         return
@@ -56,8 +59,12 @@ def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> N
             ("simulation", "version", "state", "impact", "risk", "access", "taken back by"),
             [tuple(_short(entry)[name] or "" for name in _COLUMNS) for entry in entries],
         )
-    for state in gone:
-        click.echo(f"note: {state.simulation_id} is ACTIVE, and no file has it any more: it cannot run", err=True)
+    for name in standing.gone:
+        what = f"{name} is ACTIVE, and no file has it any more: it cannot run"
+        click.echo(f"note: {what}; put it back, or: remit catalogue retire {name}{flag}", err=True)
+    for name in standing.changed:
+        what = f"{name} was changed since it was promoted, so it is a draft again"
+        click.echo(f"note: {what}; read it, then: remit catalogue promote {name}{flag}", err=True)
 
 
 @catalogue.command()
@@ -71,19 +78,21 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
         tenant = choose_tenant(workspace, tenant_id)
         entry = workspace.promotion.catalogue(tenant).find(simulation_id)
         said = workspace.promotion.states(tenant).get(simulation_id)
+        flag = tenant_flag(tenant, workspace.config.tenants)
     if entry is None:
         raise Refused(
             Reason.SIMULATION_UNKNOWN,
             "no file of the catalogue has such a simulation",
             where=f"simulation {simulation_id}",
-            next_step="See: remit catalogue list",
+            next_step=f"See: remit catalogue list{flag}",
         )
     last = _said(said) if said else None
     if as_json:
         tree = {"tenant_id": tenant, "state": entry.state, "digest": entry.digest, "last_change": last}
         show_json({**tree, "simulation": entry.simulation.tree()})
         return
-    click.echo(f"{printable(entry.simulation.title)} ({entry.simulation.id}), {entry.state} for {printable(tenant)}")
+    title = entry.simulation.title_in("en")
+    click.echo(f"{printable(title)} ({entry.simulation.id}), {entry.state} for {printable(tenant)}")
     click.echo(f"digest: {entry.digest}")
     if last:
         same = "" if last["digest"] == entry.digest else ", as it was then"
@@ -96,13 +105,17 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
 @json_option
 @click.pass_context
 def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
-    """Look for mistakes in the files. Exit code 0 when there are none, 1 when something was found."""
-    from remit.agent.catalogue import check_catalogue  # noqa: PLC0415 - `--help` does without
+    """Look for mistakes: in the files, in their queries, and in the access policies, which must fit them.
+
+    No database is opened. Exit code 0 when there are none, 1 when something was found.
+    """
+    from remit.catalogue_checkup import check_policies, check_with_queries  # noqa: PLC0415 - `--help` does without
 
     with Workspace.open(directory) as workspace:
         config = workspace.config
         root = (workspace.root / config.root).resolve()
-    definitions, findings = check_catalogue(root, config)
+        definitions, findings = check_with_queries(root, config, lambda: workspace.fleet)
+    findings += check_policies(root, config)
     if as_json:
         told = [{"where": each.where, "what": each.what, "next_step": each.next_step} for each in findings]
         show_json({"files": list(config.goals.catalogue), "simulations": len(definitions), "findings": told})
@@ -140,10 +153,11 @@ def promote(
             simulation_id, tenant_id=tenant, who=who, reason=_reason(reason), digest=digest
         )
         known = workspace.promotion.catalogue(tenant)
+        flag = tenant_flag(tenant, workspace.config.tenants)
     way_back = known.find(entry.simulation.rollback) if entry.simulation.rollback else None
     if way_back is not None and way_back.state != "ACTIVE":
         back = f"{way_back.simulation.id} is {way_back.state}, so it cannot be taken back yet"
-        click.echo(f"note: {back}: remit catalogue promote {way_back.simulation.id}", err=True)
+        click.echo(f"note: {back}: remit catalogue promote {way_back.simulation.id}{flag}", err=True)
     _tell(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json)
 
 
@@ -175,11 +189,6 @@ def _tell(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: 
         click.echo(f"{simulation_id} is {state} for {printable(tenant)} ({digest})")
 
 
-def _gone(workspace: Workspace, tenant: str, known: set[str]) -> "list[PromotedState]":
-    states = workspace.promotion.states(tenant)
-    return [states[name] for name in sorted(states) if name not in known and states[name].state == "ACTIVE"]
-
-
 def _reason(given: str | None) -> str | None:
     return printable(given.strip()) or None if given else None
 
@@ -189,7 +198,7 @@ def _short(entry: "CatalogueEntry") -> dict[str, Any]:
     return {
         "simulation_id": simulation.id,
         "version": simulation.version,
-        "title": simulation.title,
+        "title": simulation.title_in("en"),
         "state": entry.state,
         "impact": simulation.impact,
         "risk": simulation.risk,

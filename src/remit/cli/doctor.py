@@ -1,14 +1,15 @@
 """`remit doctor`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
 from remit import __version__
-from remit.agent.catalogue import check_catalogue, load_definitions
+from remit.agent.catalogue_files import Finding
+from remit.catalogue_checkup import check_policies, check_with_queries
 from remit.cli.shown import (
     counted,
     json_option,
@@ -21,16 +22,14 @@ from remit.cli.shown import (
 )
 from remit.doors.databases import require_idle
 from remit.doors.pipeline_engine import require_dbt
-from remit.doors.policy_files import read_policy_files
 from remit.errors import Refused, RemitError
 from remit.ids import Clock, system_clock
 from remit.observe.check import Check, Status, Topic
 from remit.observe.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
 from remit.observe.connection_checks import check_connections
 from remit.observe.disk_checks import STATE
-from remit.observe.goal_checks import Found, check_goals
+from remit.observe.goal_checks import Found, Promoted, check_goals
 from remit.observe.pipeline_checks import check_pipelines
-from remit.policy.access import build_access_policy
 from remit.sandbox.kernel import probe_exchange
 from remit.state import locate_state
 from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
@@ -117,21 +116,23 @@ def look_at_goals(root: Path, environ: Mapping[str, str], clock: Clock) -> list[
         config, folder = workspace.config, (root / workspace.config.root).resolve()
 
         def look() -> Found:
-            simulations, findings = check_catalogue(folder, config)
-            first = findings[0] if findings else None
-            told = (f"{first.what} ({first.where})", first.next_step) if first else ("", "")
-            return Found(len(simulations), len(findings), *told)
+            simulations, findings = check_with_queries(folder, config, lambda: workspace.fleet)
+            return _found(len(simulations), findings)
 
-        def require_policies() -> object:
-            files = read_policy_files(folder, config.policies.cedar_files)
-            tenants = {name: tenant.users for name, tenant in config.tenants.items()}
-            actions = {each.access_action for each in load_definitions(folder, config)}
-            return build_access_policy(files, tenants, actions)
+        def look_at_policies() -> Found:
+            return _found(len(config.policies.cedar_files), check_policies(folder, config))
 
-        def count_active(tenant: str) -> int:
-            return sum(1 for entry in workspace.promotion.catalogue(tenant) if entry.state == "ACTIVE")
+        def look_at_promoted(tenant: str) -> Promoted:
+            standing = workspace.promotion.standing(tenant)
+            return Promoted(len(standing.active), standing.changed, standing.gone)
 
-        return check_goals(config, look, require_policies, count_active)
+        return check_goals(config, look, look_at_policies, look_at_promoted)
+
+
+def _found(count: int, findings: Sequence[Finding]) -> Found:
+    first = findings[0] if findings else None
+    told = (f"{first.what} ({first.where})", first.next_step) if first else ("", "")
+    return Found(count, len(findings), *told)
 
 
 def check_exchange(folder: str) -> Check:

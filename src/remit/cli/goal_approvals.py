@@ -6,17 +6,20 @@ words none of it.
 
 import shlex
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from remit.agent.gates import Waited
 from remit.agent.standing import WaitingGoal, waiting_goal, waiting_goals
 from remit.approval.people import Person
 from remit.cli.direction import shown_words
 from remit.cli.shown import show_json, show_table
+from remit.cli.suggested import Wheres, argument, joined
 from remit.cli.tenants import find_tenant
 from remit.errors import Reason, Refused
-from remit.ids import DEFAULT_TENANT
+from remit.ids import DEFAULT_TENANT, render_time
 from remit.printable import printable
 from remit.workspace import Workspace
 
@@ -24,11 +27,13 @@ LABEL: Final = 10
 
 
 def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[WaitingGoal]:
-    """Of one tenant, or of all; the newest first."""
+    """Of one tenant, or of all; the newest first; without those whose time is over, which nobody can approve."""
     tenants = [tenant_id] if tenant_id is not None else sorted({*workspace.config.tenants, DEFAULT_TENANT})
     with workspace.store.reading() as connection:
         found = [each for one in tenants for each in waiting_goals(connection, lambda: workspace.keyring, one)]
-    return sorted(found, key=lambda each: each.asked_at, reverse=True)
+    now = render_time(workspace.clock())
+    in_time = [each for each in found if not Waited(each.asked_at, None, now).is_over]
+    return sorted(in_time, key=lambda each: each.asked_at, reverse=True)
 
 
 def show_goals(found: Sequence[WaitingGoal], *, as_json: bool) -> None:
@@ -61,7 +66,7 @@ def goal_named(workspace: Workspace, given: str, tenant_id: str | None) -> str |
         Reason.MALFORMED,
         "both a question of the browser and a goal go by this id; nothing was answered",
         where=given,
-        next_step=f"For the goal add --tenant {tenant}; for the question give more of its id.",
+        next_step=f"For the goal add --tenant {shlex.quote(tenant)}; for the question give more of its id.",
     )
 
 
@@ -73,7 +78,8 @@ def require_waiting(workspace: Workspace, tenant: str, correlation_id: str) -> W
             Reason.TRANSITION_INVALID,
             "this goal does not wait for an approval, or has its answer",
             where=f"tenant {tenant}, correlation {correlation_id}",
-            next_step=f"See where it stands: remit ledger trace {shlex.quote(correlation_id)}",
+            next_step="See where it stands: "
+            f"remit ledger trace {shlex.quote(correlation_id)} --tenant {shlex.quote(tenant)}",
         )
     return found
 
@@ -95,19 +101,18 @@ def decide_goal(
     return found
 
 
-def tell_decided(found: WaitingGoal, who: Person, *, approved: bool, as_json: bool) -> None:
+def tell_decided(found: WaitingGoal, who: Person, directory: Path, *, approved: bool, as_json: bool) -> None:
     if as_json:
         show_json({"goal": goal_tree(found), "approved": approved, "by": who.signature})
         return
     word = "Approved" if approved else "Denied"
     click.echo(f"{word}: {shown_words(_wanted(found))}, asked for by {printable(found.user_id)}")
-    where = (
-        f"--tenant {shlex.quote(printable(found.tenant_id))} --continue {shlex.quote(printable(found.correlation_id))}"
-    )
-    click.echo(f"  {'next:' if approved else 'closes:'} remit ask {where}")
+    where = Wheres(directory, found.tenant_id).tenant
+    command = joined(("remit", "ask", *where, "--continue", found.correlation_id))
+    click.echo(f"  {'next:' if approved else 'closes:'} {command}")
 
 
-def render_goal(found: WaitingGoal) -> Iterator[str]:
+def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     name = shlex.quote(printable(found.correlation_id))
     who = f"{printable(found.user_id)} of {printable(found.tenant_id)}"
     yield click.style(f"Goal {name}", bold=True) + f", asked for by {who}"
@@ -118,8 +123,9 @@ def render_goal(found: WaitingGoal) -> Iterator[str]:
     yield _labelled("asked at", f"{found.asked_at[:19]}Z")
     if found.problem:
         yield _labelled("note", click.style(found.problem, fg="red"))
-    yield _labelled("answer", f"remit approvals approve {name} --tenant {shlex.quote(printable(found.tenant_id))}")
-    yield _labelled("", f"remit approvals deny {name} --tenant {shlex.quote(printable(found.tenant_id))}")
+    for label, word in (("answer", "approve"), ("", "deny")):
+        where = Wheres(directory, found.tenant_id).tenant
+        yield _labelled(label, joined(("remit", "approvals", word, *where, *argument(found.correlation_id))))
 
 
 def goal_tree(found: WaitingGoal) -> dict[str, Any]:

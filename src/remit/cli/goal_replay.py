@@ -160,4 +160,5 @@ def _tree(each: Replayed) -> dict[str, Any]:
         "decision_ref": each.decision_ref,
         "agrees": each.agrees,
         "why": each.why or None,
+        "because": each.because or None,
     }

@@ -1,5 +1,6 @@
 """`remit ledger trace`: the chain of one goal, drawn as a tree."""
 
+import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -58,7 +59,8 @@ def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, direct
         for line in render_trace(found):
             click.echo(line)
         if problems:
-            note = f"{counted(len(problems), 'finding')}; see also: remit ledger verify, remit ledger replay"
+            again = f"remit ledger replay {shlex.quote(printable(correlation_id))} --tenant {shlex.quote(tenant)}"
+            note = f"{counted(len(problems), 'finding')}; see also: remit ledger verify, {again}"
             click.echo(click.style(note, fg="red"))
     ctx.exit(1 if problems else 0)
 
@@ -160,7 +162,8 @@ def _event(facts: Mapping[str, Any]) -> str:
     decision = short_refs(_text(facts, "dispatch_decision_hash"))
     code = _text(facts, "reason_code")
     words = (_text(facts, "event"), code if code != _text(facts, "event") else "", decision and f"decision {decision}")
-    return ", ".join(filter(None, words))
+    why = f": {_text(facts, 'why')}" if facts.get("why") else ""
+    return ", ".join(filter(None, words)) + why
 
 
 def _dispatch(facts: Mapping[str, Any]) -> str:

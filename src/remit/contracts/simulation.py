@@ -26,6 +26,7 @@ from remit.contracts.base import (
 from remit.contracts.browser import PurchaseLimit
 from remit.contracts.domain_patterns import DomainPattern
 from remit.contracts.goal import LanguageTag
+from remit.contracts.spoken import Question, Title, in_language
 from remit.untrusted import Bounds
 
 Impact = Literal["read_only", "impactful", "side_effecting", "irreversible"]
@@ -42,13 +43,14 @@ Pattern = Annotated[str, Field(min_length=1, max_length=500)]
 """RE2, for the whole value."""
 
 Phrase = Annotated[str, Field(min_length=1, max_length=300)]
-Question = Annotated[str, Field(min_length=1, max_length=500)]
 Currency = Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")]
 Whole = Annotated[int, Field(ge=-999_999_999_999_999, le=999_999_999_999_999)]
 
 
 class _AnyField(Contract):
-    question: Question = Field(description="What the user is asked when it is missing, word for word.")
+    question: Question = Field(
+        description="What the user is asked when it is missing, word for word; or that by language."
+    )
     optional: bool = Field(default=False, description="Whether the simulation does without; then nobody asks for it.")
 
 
@@ -176,7 +178,7 @@ class Simulation(Contract):
 
     id: Name
     version: Annotated[str, Field(max_length=40, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}$")]
-    title: Annotated[str, Field(min_length=1, max_length=200)]
+    title: Title = Field(description="What the user is asked to confirm; or that by language.")
     impact: Impact
     risk: RiskLevel
     access_action: Name = Field(description="The Cedar action that a user must be allowed.")
@@ -208,6 +210,12 @@ class Simulation(Contract):
     def own_digest(self) -> str:
         """The digest, computed once: a simulation never changes."""
         return self.digest()
+
+    def title_in(self, language_tag: str) -> str:
+        return in_language(self.title, language_tag)
+
+    def question_in(self, field_name: str, language_tag: str) -> str:
+        return in_language(self.fields[field_name].question, language_tag)
 
     @property
     def required(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The policy files that remit.yaml names, as they are at one moment."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from remit.confine.names import plain_spelling
@@ -9,7 +9,9 @@ from remit.doors.reading import read_below
 from remit.errors import Reason, Refused
 
 
-def read_policy_files(root: Path, names: Collection[str]) -> dict[str, str]:
+def read_policy_files(
+    root: Path, names: Collection[str], read: Callable[[str, str, int], tuple[bytes, str]] = read_below
+) -> dict[str, str]:
     """Text by file, below the root, never through a link. All of them or a refusal: one that lacks might forbid."""
     if len(names) > MAX_FILES:
         raise Refused(
@@ -20,7 +22,7 @@ def read_policy_files(root: Path, names: Collection[str]) -> dict[str, str]:
         )
     texts: dict[str, str] = {}
     for name in sorted(names):
-        content, _ = read_below(str(root), name, MAX_FILE_BYTES)
+        content, _ = read(str(root), name, MAX_FILE_BYTES)
         try:
             texts[plain_spelling(name)] = content.decode("utf-8")
         except UnicodeDecodeError:

@@ -25,6 +25,8 @@ from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, task_co
 from remit.faultpoints import reach
 from remit.ids import DEFAULT_TENANT
 from remit.journal import Trace
+from remit.ledger.append import Batch
+from remit.ledger.entry import Event
 from remit.policy.decision import Decision
 from remit.policy.task import close_inputs, decide_task, locate_paths, new_part_name
 from remit.road import Door, Note, Notes, Preview, Unsettled
@@ -104,6 +106,8 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
     """What the task belongs to, if that is more than itself."""
     seconds: float | None = None
     """Less time than every task has, if whoever asks for it wants that."""
+    leased: Event | None = None
+    """The record of a lease that was made for this very run: written with the intent, since nobody else has seen it."""
     name: str = field(default="task", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
@@ -160,6 +164,10 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
 
     def require_alive(self, granted: LeasedTask, now: datetime) -> None:
         self._verified(granted.request, granted.token, now)
+
+    def spend(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
+        if self.leased is not None:
+            batch.append(self.leased)
 
     def recall(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
         begun = parse_checkpoint(checkpoint)

@@ -86,6 +86,13 @@ KIND_OF: Final = {
     "agent_execution_access_decision_ledger": "agent.access",
 }
 TABLE_OF_KIND: Final = {kind: table for table, kind in KIND_OF.items()}
+_INSERT: Final = {
+    kind: (
+        f"INSERT INTO {table} (tenant_id, entry_seq, created_at, {', '.join(kind.__dataclass_fields__)})"
+        f" VALUES ({', '.join('?' * (3 + len(kind.__dataclass_fields__)))})"
+    )
+    for kind, table in TABLE_OF.items()
+}
 _FIELDS: Final = {TABLE_OF[kind]: tuple(sorted(kind.__dataclass_fields__)) for kind in TABLE_OF}
 
 
@@ -102,13 +109,8 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
     entry = batch.append_for_row(
         Event(tenant_id, KIND_OF[table], row.correlation_id, values, actor=values.get("user_id"))
     )
-    columns = ["tenant_id", "entry_seq", "created_at", *values]
-    marks = ", ".join("?" * len(columns))
     try:
-        batch.insert(
-            f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})",
-            (tenant_id, entry.seq, entry.created_at, *values.values()),
-        )
+        batch.insert(_INSERT[type(row)], (tenant_id, entry.seq, entry.created_at, *values.values()))
     except Conflict:
         raise Refused(
             Reason.IDEMPOTENCY_CONFLICT,

@@ -16,7 +16,7 @@ from remit.store.connection import Connection
 
 MAX_DOCUMENT: Final = 4 << 20
 _HAS: Final = "SELECT ref FROM agent_documents WHERE tenant_id = ? AND ref IN ({marks})"
-_FIND: Final = "SELECT body FROM agent_documents WHERE tenant_id = ? AND ref = ?"
+_FIND_ALL: Final = "SELECT ref, body FROM agent_documents WHERE tenant_id = ? AND ref IN ({marks})"
 _INSERT: Final = "INSERT INTO agent_documents (tenant_id, ref, kind, body, created_at) VALUES (?, ?, ?, ?, ?)"
 _ALL: Final = "SELECT ref, body FROM agent_documents WHERE tenant_id = ? ORDER BY ref"
 
@@ -51,17 +51,39 @@ def keep_documents(batch: Batch, tenant_id: str, documents: Iterable[Document]) 
             batch.insert(_INSERT, (tenant_id, ref, document.kind, document.body, at))
 
 
+class Shelf:
+    """Documents of one tenant, each read and held against its name once: for one look at the store, and no longer."""
+
+    def __init__(self, connection: Connection, tenant_id: str) -> None:
+        self._connection = connection
+        self._tenant_id = tenant_id
+        self._bodies: dict[str, str] = {}
+
+    def fetch(self, refs: Iterable[str | None]) -> None:
+        """All of these at once. One that is gone, or was changed, is a failed replay."""
+        wanted = [ref for ref in dict.fromkeys(refs) if ref is not None and ref not in self._bodies]
+        query = _FIND_ALL.format(marks=", ".join("?" * len(wanted)))
+        found: dict[str, Any] = dict(self._connection.rows(query, (self._tenant_id, *wanted))) if wanted else {}
+        for ref in wanted:
+            self._bodies[ref] = _held_against(ref, found.get(ref))
+
+    def body(self, ref: str) -> str:
+        """The text of this name."""
+        self.fetch((ref,))
+        return self._bodies[ref]
+
+    def tree(self, ref: str) -> dict[str, Any]:
+        return tree_of(ref, self.body(ref))
+
+
 def load_document(connection: Connection, tenant_id: str, ref: str) -> dict[str, Any]:
     """The tree of this name. One that is gone, or was changed, is a failed replay: nothing may rest on it."""
-    return tree_of(ref, load_body(connection, tenant_id, ref))
+    return Shelf(connection, tenant_id).tree(ref)
 
 
-def load_body(connection: Connection, tenant_id: str, ref: str) -> str:
-    """The text of this name, held against it: for whoever has made something of that text before."""
-    row = connection.one(_FIND, (tenant_id, ref))
-    if row is None:
+def _held_against(ref: str, body: Any) -> str:
+    if body is None:
         raise _lost(ref, "is gone")
-    body = row[0]
     if not isinstance(body, str) or digest_bytes(body.encode("utf-8", "surrogatepass")) != ref:
         raise _lost(ref, "was changed")
     return body

@@ -8,6 +8,7 @@ All that an answer depends on is in `AccessPolicy.document()`: no clock, no disk
 made again from the document that it names, and must come out the same.
 """
 
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -16,8 +17,16 @@ from pydantic import JsonValue
 
 from remit.canonical import digest
 from remit.contracts.access import AccessSnapshot
-from remit.errors import render_line
-from remit.policy.access_engine import APPROVAL, Compiled, compile_policies, engine_version, evaluate, is_failure
+from remit.errors import Refused, render_line
+from remit.policy.access_engine import (
+    APPROVAL,
+    Compiled,
+    compile_policies,
+    engine_version,
+    evaluate,
+    find_problems,
+    is_failure,
+)
 from remit.policy.access_schema import SCHEMA_VERSION, Unseen, cedar_question
 
 AccessVerdict = Literal["ALLOWED", "DENIED", "APPROVAL_REQUIRED"]
@@ -54,10 +63,14 @@ class AccessAnswer:
     """For people; without ids and values of the question."""
 
 
+_ASKED: Final = tuple(AccessQuestion.__dataclass_fields__)
+MAX_ANSWERS: Final = 256
+
+
 class AccessPolicy:
     """The policies of one moment. Immutable, so one object serves any number of questions and threads."""
 
-    __slots__ = ("_compiled", "_snapshot", "ref")
+    __slots__ = ("_answers", "_compiled", "_snapshot", "ref")
 
     ref: str
     """The digest of the document."""
@@ -65,6 +78,7 @@ class AccessPolicy:
     def __init__(self, snapshot: AccessSnapshot) -> None:
         self._snapshot = snapshot
         self._compiled: Compiled | None = compile_policies(snapshot) if snapshot.files else None
+        self._answers: dict[str, AccessAnswer] = {}
         self.ref = digest(snapshot.tree())
 
     def document(self) -> dict[str, Any]:
@@ -84,7 +98,7 @@ class AccessPolicy:
     def decide(self, question: AccessQuestion) -> AccessAnswer:
         """Never raises: what goes wrong is DENIED, and `why` says what."""
         try:
-            return self._decide(question)
+            return self._answer(question)
         except Unseen as problem:
             return _denied(f"{problem}, so no policy can judge it")
         except BaseException as problem:
@@ -92,6 +106,17 @@ class AccessPolicy:
                 raise
             # The kind only: the engine quotes what it was asked.
             return _denied(f"the policy engine failed: {type(problem).__name__}")
+
+    def _answer(self, question: AccessQuestion) -> AccessAnswer:
+        """One dispatch asks the same several times, and the answer depends on nothing else. Failures are not kept."""
+        asked = json.dumps([getattr(question, name) for name in _ASKED], sort_keys=True)  # 1 and 1.0 are not the same
+        found = self._answers.get(asked)
+        if found is None:
+            found = self._decide(question)
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            self._answers[asked] = found
+        return found
 
     def _decide(self, question: AccessQuestion) -> AccessAnswer:
         if question.user_id not in self._snapshot.tenants.get(question.tenant_id, ()):
@@ -132,6 +157,22 @@ def build_access_policy(
 
     Refuses files that do not validate: every one of their policies counts, or none.
     """
+    return AccessPolicy(_snapshot(files, tenants, actions))
+
+
+def find_policy_problems(
+    files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
+) -> tuple[Refused, ...]:
+    """All that `build_access_policy` would refuse, of which it tells the first."""
+    try:
+        return find_problems(_snapshot(files, tenants, actions)) if files else ()
+    except Refused as problem:
+        return (problem,)
+
+
+def _snapshot(
+    files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
+) -> AccessSnapshot:
     tree = {
         "version": 1,
         "engine": engine_version(),
@@ -140,7 +181,7 @@ def build_access_policy(
         "tenants": {tenant: sorted(set(users)) for tenant, users in tenants.items()},
         "files": dict(files),
     }
-    return AccessPolicy(AccessSnapshot.from_tree(tree, source="access policies"))
+    return AccessSnapshot.from_tree(tree, source="access policies")
 
 
 def _denied(why: str, policies: tuple[str, ...] = (), known: Collection[str] = ()) -> AccessAnswer:

@@ -8,7 +8,7 @@ each has an `@id`, and is told by it.
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -27,7 +27,8 @@ Verdict = Literal["permit", "approval_required", "forbid"]
 
 MAX_POLICIES: Final = 300
 APPROVAL: Final = "approval_required"
-_ANNOTATIONS: Final = frozenset({"id", "verdict", "description"})
+_SHOWN: Final = 20
+_ANNOTATIONS: Final = frozenset({"id", "verdict", "description", "reason"})
 _ID: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _FAILED: Final = re.compile(r"error while evaluating policy `policy([0-9]+)`: ")
 # What the engine makes of one policy: two levels for each operator in a row. Far from where a reader would give up.
@@ -42,6 +43,10 @@ class Compiled:
     schema: "Schema"
     verdicts: Mapping[str, Verdict]
     """By id, in the order of the policies."""
+
+
+class UnknownAction(Refused):
+    """A policy names an action that the catalogue does not have, or has no more."""
 
 
 class Evaluation(NamedTuple):
@@ -73,21 +78,55 @@ def compile_policies(snapshot: AccessSnapshot) -> Compiled:
             where=statements[MAX_POLICIES].where,
             next_step="Say more with one policy: for a tenant instead of each user, for a list of actions.",
         )
-    with _engine():
-        schema = cedar.Schema.from_json_str(json.dumps(schema_tree(snapshot.actions)))
+    schema = _schema(snapshot)
     verdicts: dict[str, Verdict] = {}
     for statement in statements:
-        name, verdict = _read(statement, snapshot)
-        if name in verdicts:
-            raise _refused(f'two policies are called @id("{name}")', statement, "Give each an id of its own.")
-        _validate(statement, name, schema, snapshot)
-        verdicts[name] = verdict
+        _take(statement, schema, snapshot, verdicts)
     with _engine():
         # Each was read by itself, so that none can run over into the next.
         policies = cedar.PolicySet.from_str("\n".join(statement.text for statement in statements))
         if len(policies) != len(verdicts):
             raise ValueError("the engine counts other policies than were read")
     return Compiled(policies, schema, verdicts)
+
+
+def find_problems(snapshot: AccessSnapshot) -> tuple[Refused, ...]:
+    """What `compile_policies` would refuse, of every policy: one mistake does not hide the next."""
+    problems: list[Refused] = []
+    schema, verdicts = _schema(snapshot), dict[str, Verdict]()
+    for file in sorted(snapshot.files):
+        try:
+            statements = split_policies(file, snapshot.files[file])
+        except Refused as problem:
+            problems.append(problem)
+            continue
+        for statement in statements[:MAX_POLICIES]:
+            try:
+                _take(statement, schema, snapshot, verdicts)
+            except Refused as problem:
+                problems.append(problem)
+    try:
+        if not problems:
+            compile_policies(snapshot)
+    except Refused as problem:  # of all of them together
+        problems.append(problem)
+    return tuple(problems)
+
+
+def _schema(snapshot: AccessSnapshot) -> "Schema":
+    cedar = _cedar()
+    with _engine():
+        made: Schema = cedar.Schema.from_json_str(json.dumps(schema_tree(snapshot.actions)))
+        return made
+
+
+def _take(statement: Statement, schema: "Schema", snapshot: AccessSnapshot, verdicts: dict[str, Verdict]) -> None:
+    """One policy, to those that were taken before."""
+    name, verdict = _read(statement, snapshot)
+    if name in verdicts:
+        raise _refused(f'two policies are called @id("{name}")', statement, "Give each an id of its own.")
+    _validate(statement, name, schema, snapshot)
+    verdicts[name] = verdict
 
 
 def evaluate(compiled: Compiled, question: CedarQuestion) -> Evaluation:
@@ -113,7 +152,7 @@ def _who_failed(error: str, names: list[str]) -> str:
 
 def _read(statement: Statement, snapshot: AccessSnapshot) -> tuple[str, Verdict]:
     """The id of a policy, and what it says when it applies."""
-    tree = _tree(statement)
+    tree = policy_tree(statement)
     annotations = tree.get("annotations", {})
     name = annotations.get("id")
     if not isinstance(name, str) or not _ID.fullmatch(name):
@@ -127,7 +166,7 @@ def _read(statement: Statement, snapshot: AccessSnapshot) -> tuple[str, Verdict]
         raise _refused(
             f"the policy {name} has an annotation that is not known here: @{unknown[0]}",
             statement,
-            "Use @id, @verdict and @description.",
+            "Use @id, @verdict, @reason and @description.",
         )
     for kind, identifier in _named(tree):
         _require_listed(kind, identifier, name, statement, snapshot)
@@ -142,7 +181,7 @@ def _read(statement: Statement, snapshot: AccessSnapshot) -> tuple[str, Verdict]
     return name, APPROVAL
 
 
-def _tree(statement: Statement) -> dict[str, Any]:
+def policy_tree(statement: Statement) -> dict[str, Any]:
     """A policy as JSON."""
     cedar = _cedar()
     with _engine():
@@ -199,6 +238,15 @@ def _require_listed(kind: str, identifier: str, name: str, statement: Statement,
             f'A user is written as tenant/user, such as User::"{user_name("acme", "ann")}". Check the spelling; '
             "a user who is gone must go here too.",
         )
+    if kind == "Action" and identifier not in snapshot.actions:
+        raise UnknownAction(
+            Reason.MALFORMED,
+            f"the policy {name} names the action {identifier!r}, which no simulation has as its access_action; until "
+            "that is mended, everybody is denied everything",
+            where=statement.where,
+            next_step="If its simulation is gone for good, take the action out of the policy; else put the simulation "
+            f"back, or check the spelling. The access actions of the catalogue: {_some(snapshot.actions)}.",
+        )
 
 
 def _validate(statement: Statement, name: str, schema: "Schema", snapshot: AccessSnapshot) -> None:
@@ -208,12 +256,15 @@ def _validate(statement: Statement, name: str, schema: "Schema", snapshot: Acces
         problems = [str(problem.error).replace("for policy `policy0`", "").lstrip(", :") for problem in found.errors]
         if found.validation_passed and not problems:
             return
-    actions = ", ".join(snapshot.actions[:20]) or "none"
     raise _refused(
         f"the policy {name} does not fit the schema: {'; '.join(problems[:3]) or 'the engine does not say why'}",
         statement,
-        f"Mend it. The access actions of the catalogue: {actions}{', ...' if len(snapshot.actions) > 20 else ''}.",
+        f"Mend it. The access actions of the catalogue: {_some(snapshot.actions)}.",
     )
+
+
+def _some(actions: Sequence[str]) -> str:
+    return (", ".join(actions[:_SHOWN]) or "none") + (", ..." if len(actions) > _SHOWN else "")
 
 
 def _cedar() -> ModuleType:

@@ -39,6 +39,7 @@ from remit.sandbox.quotas import (
     next_look,
     time_breach,
 )
+from remit.turns import aside
 from remit.untrusted import Bounds, parse_json
 
 OnProgress = Callable[[int, int], None]
@@ -166,7 +167,8 @@ class Conversation:
         while True:
             if self._outgoing:
                 self._poll.modify(channel, select.POLLIN | select.POLLOUT)
-            ready = dict(self._poll.poll(max(look_at - time.monotonic(), 0.0) * 1_000))
+            with aside():
+                ready = dict(self._poll.poll(max(look_at - time.monotonic(), 0.0) * 1_000))
             if self._outgoing and ready.get(channel, 0) & select.POLLOUT:
                 self._send_more()
             if ready.get(channel, 0) & ~select.POLLOUT:

@@ -19,6 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.faultpoints import reach
 from remit.store.connection import Connection, DatabaseFailed, Store
+from remit.turns import aside
 
 T = TypeVar("T")
 MAX_GROUP: Final = 512
@@ -172,7 +173,8 @@ class GroupCommit(Generic[S]):
                 session.seal()
                 reach("append.before_commit")
                 committing = True
-                connection.commit()
+                with aside():
+                    connection.commit()
                 fate.durable = True
                 reach("append.committed")
         except BaseException as problem:

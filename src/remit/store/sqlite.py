@@ -26,6 +26,8 @@ from remit.store.connection import (
 )
 
 BUSY_SECONDS: Final = 10.0
+FIRST_PAUSE: Final = 0.0005
+LAST_PAUSE: Final = 0.004
 GUARD: Final = "append-only"
 MAX_DAMAGE: Final = 20
 MAX_IDLE: Final = 4
@@ -40,6 +42,7 @@ class SqliteConnection(Connection):
     def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS, access: str = "mode=rw") -> None:
         self._path = path
         self._busy_seconds = busy_seconds
+        self._waits_itself = True
         try:
             self._raw = sqlite3.connect(
                 # Never creates: a missing database is an error to report, not an empty ledger to begin.
@@ -70,9 +73,7 @@ class SqliteConnection(Connection):
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
         try:
-            # Not `yield from`: a half-read result that outlives its connection would close the cursor, too late.
-            for row in self._raw.execute(*self._bound(sql, parameters)):  # noqa: UP028 - see above
-                yield row
+            return iter(self._raw.execute(*self._bound(sql, parameters)).fetchall())
         except (sqlite3.Error, OverflowError) as problem:
             raise _translate(problem, self._path, self._busy_seconds) from problem
 
@@ -95,13 +96,40 @@ class SqliteConnection(Connection):
         return re.sub(r"\?", lambda _: next(marks), sql), values
 
     def stream(self, sql: str, parameters: Sequence[Any] = ()) -> Iterator[Row]:
-        return self.rows(sql, parameters)
+        try:
+            # Not `yield from`: a half-read result that outlives its connection would close the cursor, too late.
+            for row in self._raw.execute(*self._bound(sql, parameters)):  # noqa: UP028 - see above
+                yield row
+        except (sqlite3.Error, OverflowError) as problem:
+            raise _translate(problem, self._path, self._busy_seconds) from problem
 
     def script(self, sql: str) -> None:
         self.execute(sql)
 
     def begin(self, *, write: bool) -> None:
-        self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        if not write:
+            self.execute("BEGIN")
+            return
+        if self._waits_itself:
+            self.execute("PRAGMA busy_timeout=0")
+            self._waits_itself = False
+        self._begin_writing()
+
+    def _begin_writing(self) -> None:
+        """With patience of our own. A transaction takes a few milliseconds; SQLite's pauses between two looks grow to a
+        tenth of a second, so that among several processes whoever waited longest would come last.
+        """
+        ends, pause = time.monotonic() + self._busy_seconds, FIRST_PAUSE
+        while True:
+            try:
+                self.execute("BEGIN IMMEDIATE")
+            except Busy:
+                if time.monotonic() > ends:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, LAST_PAUSE)
+            else:
+                return
 
     def lock_schema(self) -> None:
         """BEGIN IMMEDIATE already holds the only write lock there is."""

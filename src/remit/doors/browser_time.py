@@ -1,0 +1,42 @@
+"""How long one action may take in the browser. What a person takes to answer does not count: a question has a limit of
+its own.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+GLANCE_SECONDS: Final = 0.1
+"""How exactly a person's time is told from the browser's."""
+
+
+class ActionTime:
+    """What is done in its `with` has so many seconds; then `end` is called, once. Leaves no thread behind."""
+
+    def __init__(self, seconds: float, waits_for_person: Callable[[], bool], end: Callable[[], None]) -> None:
+        self._left = seconds
+        self._waits_for_person = waits_for_person
+        self._end = end
+        self._done = threading.Event()
+        self._watch = threading.Thread(target=self._watched, name="remit-action-time")
+        self.is_over = False
+
+    def __enter__(self) -> Self:
+        self._watch.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watch.join()
+
+    def _watched(self) -> None:
+        looked_at = time.monotonic()
+        while not self._done.wait(min(self._left, GLANCE_SECONDS)):
+            now = time.monotonic()
+            spent = 0.0 if self._waits_for_person() else now - looked_at
+            self._left, looked_at = max(0.0, self._left - spent), now
+            if self._left == 0:
+                self.is_over = True
+                self._end()
+                return
