@@ -112,7 +112,7 @@ def check_policies(root: Path, config: SystemConfig) -> tuple[Finding, ...]:
 
     Nothing is said of them while a file of the catalogue cannot be read: its actions are not known then.
     """
-    read = read_files(root, config.goals.catalogue)
+    read = read_files(root.resolve(), config.goals.catalogue)
     if read.findings or not config.policies.cedar_files:
         return ()
     definitions = read.definitions
