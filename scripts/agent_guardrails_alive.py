@@ -81,7 +81,7 @@ def decided(given: Evidence) -> decisions.Decided:
         idempotency_key="x",
         attempt_counter=0,
     )
-    return decisions.decided(goal, given, gates.decide(given), (), AT)
+    return decisions.decided(goal, decisions.goal_papers(goal), given, gates.decide(given), (), AT)
 
 
 def _missing() -> Iterator[Violation]:

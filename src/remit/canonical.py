@@ -19,7 +19,6 @@ from remit.errors import Reason, Refused
 MAX_SAFE_INTEGER: Final = 2**53 - 1
 MAX_DEPTH: Final = 200
 _PLAIN_TYPES: Final = frozenset({str, bool, type(None)})
-_KEYS: Final = frozenset({str})
 # Fractions in between: there Python's shortest digits and JavaScript's are the same text.
 _LEAST_FRACTION: Final = 1e-4
 _MOST_FRACTION: Final = 1e15
@@ -75,17 +74,19 @@ def _is_plain(value: Any, depth: int) -> bool:
     if depth >= MAX_DEPTH and isinstance(value, dict | list | tuple):
         raise RecursionError
     if isinstance(value, dict):
-        plain = type(value) is dict and set(map(type, value)) <= _KEYS and "".join(value).isascii()
+        plain = type(value) is dict
+        for key in value:
+            if type(key) is not str or not key.isascii():
+                plain = False
         items: Iterable[Any] = value.values()
     elif isinstance(value, list | tuple):
         plain = type(value) is list or type(value) is tuple
         items = value
     else:
         return type(value) in _PLAIN_TYPES or _is_plain_number(value)
-    if not set(map(type, items)) <= _PLAIN_TYPES:
-        for item in items:
-            if type(item) not in _PLAIN_TYPES and not _is_plain(item, depth + 1):
-                plain = False
+    for item in items:
+        if type(item) not in _PLAIN_TYPES and not _is_plain(item, depth + 1):
+            plain = False
     return plain
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
-from remit.agent.decisions import Decided, DecisionRecord, decided, goal_document
+from remit.agent.decisions import Decided, DecisionRecord, GoalPapers, decided, goal_papers
 from remit.agent.gates import Answered, Evidence, decide
 from remit.agent.history import History, load_decision, read_history
-from remit.agent.outcomes import outcome_of
+from remit.agent.outcomes import Spoken, outcome_by, outcome_of
 from remit.agent.packet_words import kept_packet
 from remit.agent.recording import record_decision
 from remit.agent.replay import answer_of
@@ -30,6 +30,7 @@ from remit.contracts.packets import SimulationMatchPacket
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, render_time
 from remit.ledger.agent_reading import count_answers
+from remit.ledger.agent_rows import StepRow
 from remit.ledger.append import Ledger
 from remit.ledger.documents import Document, Shelf, load_document
 from remit.ledger.entry import Event
@@ -90,23 +91,25 @@ class AgentCore:
         return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
 
     def _cycle(self, goal: AgentGoalRequest, found_by: tuple[Document, ...]) -> AgentExecutionOutcome:
-        name = goal_document(goal, Document("packet", goal.sim_finder_packet.tree()).ref).ref
+        papers = goal_papers(goal)
         for _ in range(MOST_ROUNDS):
             with self.ledger().store.glancing() as connection:
                 history = self._history(connection, goal)
-                last = self._last_decision(connection, goal, name, history)
+                last = self._last_decision(connection, goal, papers, history)
                 moves = last is None or _moves(goal, history, render_time(self.clock())) or self._unsays(goal, history)
                 case = self._gather(connection, goal, history, last) if moves else None
             if case is not None:
                 try:
-                    made = self._decide(goal, history, case, found_by)
+                    made, row = self._decide(goal, papers, history, case, found_by)
                 except Refused as problem:
                     if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
                         continue
                     raise
                 if made.verdict.dispatches:
                     return self._dispatched(goal, made.ref)
-                return self._told(goal)
+                evidence = case.evidence
+                spoken = Spoken(lambda: evidence.catalogue, lambda: evidence.lexicon)  # noqa: B023 - called right here
+                return outcome_by(goal, row, made.record, made.ref, spoken)
             if history.event in ON_ITS_WAY:
                 return self._dispatched(goal, history.allowed_by)
             return self._told(goal)
@@ -121,13 +124,13 @@ class AgentCore:
         return read_history(connection, self.keyring, goal.tenant_id, goal.correlation_id)
 
     def _last_decision(
-        self, connection: Connection, goal: AgentGoalRequest, name: str, history: History
+        self, connection: Connection, goal: AgentGoalRequest, papers: GoalPapers, history: History
     ) -> DecisionRecord | None:
         """A correlation stands for one goal: of the same user, with the same words and the same packet."""
         if history.last is None:
             return None
         record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
-        if record.goal_ref != name:
+        if record.goal_ref != papers.goal.ref:
             raise Refused(
                 Reason.GOAL_CONFLICT,
                 "this correlation id stands for another goal",
@@ -182,13 +185,18 @@ class AgentCore:
         return _Case(evidence, rules.documents, at)
 
     def _decide(
-        self, goal: AgentGoalRequest, history: History, case: "_Case", found_by: tuple[Document, ...]
-    ) -> Decided:
+        self,
+        goal: AgentGoalRequest,
+        papers: GoalPapers,
+        history: History,
+        case: "_Case",
+        found_by: tuple[Document, ...],
+    ) -> tuple[Decided, StepRow]:
         """Decided out here: nobody else can write while a transaction lasts."""
         kept_with = (*case.snapshots, *found_by)
-        made = decided(goal, case.evidence, decide(case.evidence), kept_with, case.at)
-        self.ledger().transact(lambda batch: record_decision(batch, goal.tenant_id, made, history.last))
-        return made
+        made = decided(goal, papers, case.evidence, decide(case.evidence), kept_with, case.at)
+        row = self.ledger().transact(lambda batch: record_decision(batch, goal.tenant_id, made, history.last))
+        return made, row
 
     def _dispatched(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
         """Hand over what was decided, word for word as it was kept; what comes back is passed on unchanged."""

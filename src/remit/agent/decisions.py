@@ -4,7 +4,7 @@ Everything that `decide` needs is found again by these names, so the decision ca
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from remit.agent.catalogue import Catalogue
 from remit.agent.fields import fingerprint
@@ -89,6 +89,18 @@ def goal_document(goal: AgentGoalRequest, packet_ref: str) -> Document:
     )
 
 
+class GoalPapers(NamedTuple):
+    """A goal's packet and itself, as they are kept: the same for as long as the goal is."""
+
+    packet: Document
+    goal: Document
+
+
+def goal_papers(goal: AgentGoalRequest) -> GoalPapers:
+    packet = Document("packet", goal.sim_finder_packet.tree())
+    return GoalPapers(packet, goal_document(goal, packet.ref))
+
+
 def proof_document(evidence: Evidence, verdict: GateVerdict, answered: Answered) -> Document:
     """What was answered and how it was read. An accepted answer is the token itself; any other is masked."""
     parsed = verdict.parsed
@@ -143,13 +155,17 @@ def snapshot_documents(catalogue: Catalogue, policy: AccessPolicy, lexicon: Lexi
 
 
 def decided(
-    goal: AgentGoalRequest, evidence: Evidence, verdict: GateVerdict, kept_with: tuple[Document, ...], at: str
+    goal: AgentGoalRequest,
+    papers: GoalPapers,
+    evidence: Evidence,
+    verdict: GateVerdict,
+    kept_with: tuple[Document, ...],
+    at: str,
 ) -> Decided:
     """Put together all that a verdict leaves behind. `kept_with` are the snapshots of the evidence, made once, and what
     the Finder has to show for its packet.
     """
-    packet = Document("packet", evidence.packet.tree())
-    goal_kept = goal_document(goal, packet.ref)
+    packet, goal_kept = papers
     documents = [*kept_with, packet, goal_kept]
     proof = proof_document(evidence, verdict, evidence.answered) if evidence.answered else None
     access = access_document(evidence, verdict, at)

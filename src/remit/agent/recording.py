@@ -40,8 +40,10 @@ def step_row(batch: Batch, tenant_id: str, decided: Decided, event: str) -> Step
     )
 
 
-def record_decision(batch: Batch, tenant_id: str, decided: Decided, last: Recorded | None) -> None:
-    """From the event that the step stands at to the one that was decided; refused if it has moved on meanwhile."""
+def record_decision(batch: Batch, tenant_id: str, decided: Decided, last: Recorded | None) -> StepRow:
+    """From the event that the step stands at to the one that was decided, which is returned; refused if it has moved on
+    meanwhile.
+    """
     verdict, record = decided.verdict, decided.record
     _require_still(batch, tenant_id, record.correlation_id, last)
     before = last.row.event if last is not None else ""
@@ -63,6 +65,7 @@ def record_decision(batch: Batch, tenant_id: str, decided: Decided, last: Record
     )
     append_step(batch, tenant_id, ending)
     reach("goal.decided")
+    return ending
 
 
 def _require_still(batch: Batch, tenant_id: str, correlation_id: str, last: Recorded | None) -> None:
