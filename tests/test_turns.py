@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from remit.turns import Turns, aside
+from remit.turns import Turns, aside, away
 
 
 class Crowd:
@@ -22,16 +22,17 @@ class Crowd:
         self.go = threading.Event()
         self.threads: list[threading.Thread] = []
 
-    def want(self, number: int, work: Callable[[], None] | None = None) -> None:
+    def want(self, number: int, work: Callable[[], object] | None = None) -> None:
+        """Returns once it has its turn, or waits for one."""
         thread = threading.Thread(target=self._want, args=(number, work))
         self.threads.append(thread)
         thread.start()
-        wait_for(lambda: number in self.had or len(self.turns._line) == self._waiting())  # noqa: SLF001
+        wait_for(lambda: number in self.had or self._waiting() == len(self.threads) - len(self.had))
 
     def _waiting(self) -> int:
-        return len(self.threads) - len(self.had)
+        return len(self.turns.begun.line) + len(self.turns.computing.line)
 
-    def _want(self, number: int, work: Callable[[], None] | None) -> None:
+    def _want(self, number: int, work: Callable[[], object] | None) -> None:
         with self.turns.taken():
             with self.lock:
                 self.had.append(number)
@@ -57,63 +58,104 @@ def wait_for(holds: Callable[[], bool]) -> None:
 
 @contextmanager
 def crowd(turns: Turns) -> Iterator[Crowd]:
+    """Nothing is left over afterwards."""
     made = Crowd(turns)
     try:
         yield made
     finally:
         made.end()
+    for places in (turns.begun, turns.computing):
+        assert (places.taken, len(places.line), len(places.coming_back)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_only_so_many_at_once_and_in_the_order_they_came(most: int) -> None:
-    with crowd(Turns(most)) as people:
+@pytest.mark.parametrize("begun, computing", [(1, 1), (4, 1), (4, 2)])
+def test_only_so_many_at_once_and_in_the_order_they_came(begun: int, computing: int) -> None:
+    with crowd(Turns(begun, computing)) as people:
         for number in range(8):
             people.want(number)
-        assert people.had == list(range(most))
+        assert people.had == list(range(computing))
         people.end()
         assert sorted(people.had) == list(range(8))
-        assert most > 1 or people.had == list(range(8)), "of two who are called at once, either may be faster"
-        assert people.most_at_once == most
-    assert people.turns._busy == 0  # noqa: SLF001 - nothing is left over
+        assert begun > 1 or people.had == list(range(8)), "of two who may begin at once, either may be faster"
+        assert people.most_at_once == computing
 
 
-def test_whoever_steps_aside_lets_others_in_and_comes_back_without_waiting() -> None:
-    """Else two who wait for what a third holds would keep that one out for good."""
-    came_back, others_had = threading.Event(), threading.Event()
+def test_whoever_steps_aside_lets_one_that_has_begun_compute_and_comes_back_before_others_begin() -> None:
+    on, back = threading.Event(), threading.Event()
 
     def step_aside() -> None:
         with aside():
-            assert others_had.wait(10)
-        came_back.set()
+            assert on.wait(10)
+        back.set()
 
-    with crowd(Turns(1)) as people:
+    with crowd(Turns(begun=2, computing=1)) as people:
         people.want(0, step_aside)
-        people.want(1)  # has the one turn, and keeps it
-        others_had.set()
-        assert came_back.wait(10)
+        people.want(1)  # has begun too, and computes
+        people.want(2)  # may not begin: two have
         assert people.had == [0, 1]
-    assert people.turns._busy == 0  # noqa: SLF001
+        on.set()
+        wait_for(lambda: len(people.turns.computing.coming_back) == 1)
+        assert not back.is_set(), "one computes at a time"
+        people.go.set()
+        assert back.wait(10)
+        people.end()
+        assert people.had == [0, 1, 2]
 
 
-def test_stepping_aside_without_a_turn_does_nothing() -> None:
-    turns = Turns(1)
-    with aside():
-        assert turns._busy == 0  # noqa: SLF001
+def test_whoever_goes_away_lets_others_begin_and_does_not_wait_in_line_to_go_on() -> None:
+    """Else those who wait for what it holds would keep it out."""
+    on, back = threading.Event(), threading.Event()
+
+    def go_away() -> None:
+        with away():
+            assert on.wait(10)
+        back.set()
+
+    def wait_for_the_first() -> None:
+        with away():
+            assert back.wait(10)
+
+    with crowd(Turns(begun=1, computing=1)) as people:
+        people.want(0, go_away)
+        people.want(1, wait_for_the_first)
+        people.want(2, wait_for_the_first)
+        assert people.had == [0, 1, 2]
+        on.set()
+        assert back.wait(10)
+
+
+def test_without_a_turn_there_is_nothing_to_give() -> None:
+    turns = Turns(1, 1)
+    with aside(), away():
+        assert (turns.begun.taken, turns.computing.taken) == (0, 0)
     with turns.taken(), turns.taken():
-        assert turns._busy == 1, "whoever has a turn keeps it"  # noqa: SLF001
+        assert (turns.begun.taken, turns.computing.taken) == (1, 1), "whoever has a turn keeps it"
+        with aside(), aside():
+            assert (turns.begun.taken, turns.computing.taken) == (1, 0)
+        with away():
+            assert (turns.begun.taken, turns.computing.taken) == (0, 0)
+    assert (turns.begun.taken, turns.computing.taken) == (0, 0)
+
+
+def test_a_failure_gives_the_turn_back() -> None:
+    turns = Turns(1, 1)
+    for wait in (aside, away):
+        with pytest.raises(ZeroDivisionError), turns.taken(), wait():
+            raise ZeroDivisionError
+        assert (turns.begun.taken, turns.computing.taken) == (0, 0)
 
 
 def test_whoever_waited_for_long_goes_ahead() -> None:
-    with crowd(Turns(1, patience=0.01)) as people:
+    with crowd(Turns(1, 1, patience=0.01)) as people:
         people.want(0)
         people.want(1)
         wait_for(lambda: people.had == [0, 1])
         assert people.at_once == 2
-    assert people.turns._busy == 0  # noqa: SLF001
 
 
-def test_whoever_is_interrupted_while_waiting_leaves_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns = Turns(1)
+@pytest.mark.parametrize("begun", [1, 2])
+def test_whoever_is_interrupted_while_waiting_leaves_the_line(begun: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = Turns(begun, 1)
 
     class Struck:
         def __init__(self) -> None:
@@ -131,5 +173,5 @@ def test_whoever_is_interrupted_while_waiting_leaves_the_line(monkeypatch: pytes
             patched.setattr("remit.turns.threading.Lock", Struck)
             with pytest.raises(KeyboardInterrupt), turns.taken():
                 pass
-        assert len(turns._line) == 0  # noqa: SLF001
-    assert turns._busy == 0  # noqa: SLF001
+        assert (len(turns.begun.line), len(turns.computing.line)) == (0, 0)
+        assert (turns.begun.taken, turns.computing.taken) == (1, 1)

@@ -29,7 +29,7 @@ from remit.ledger.append import Ledger
 from remit.plans import Plans
 from remit.store.claims import ClaimKey, Done, Running, read_claim
 from remit.tasks import Tasks
-from remit.turns import aside
+from remit.turns import away
 
 LEASE_LIFE: Final = timedelta(minutes=5)
 ENVELOPE_LIFE: Final = timedelta(hours=1)
@@ -84,7 +84,7 @@ class GoalHands:
     def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
         if prepared["type"] == "task":
             return self._run_task(prepared, seconds)
-        with aside():  # databases, browsers and people are waited for at many places
+        with away():  # databases, browsers and people are waited for at many places
             match prepared["type"]:
                 case "plan":
                     return self._run_plan(prepared, min(seconds, prepared.get(SECONDS_LEFT, seconds)))
@@ -172,7 +172,7 @@ class GoalHands:
         try:
             # Who confirms an irreversible simulation has read that; what of it needs that, only a look can say.
             is_final = simulation.impact == "irreversible"
-            with aside():
+            with away():
                 named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
                 approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
                 return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()

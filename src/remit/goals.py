@@ -36,7 +36,7 @@ from remit.masking import mask_json, mask_text
 from remit.recovery import Recovered
 from remit.state import StateDirectory
 from remit.store.connection import Connection
-from remit.turns import Turns, aside
+from remit.turns import Turns, away
 
 _LOG: Final = logging.getLogger("remit.goals")
 
@@ -213,7 +213,7 @@ class Goals:
         if isinstance(self.finder, EmbeddedFinder):
             packet, proof = self.finder.find_with_proof(asked, catalogue)
             return packet, (Document("finder_proof", proof),)
-        with aside():
+        with away():
             found = self.finder.find(asked, catalogue)
         return FINDER_PACKET.from_tree(found.tree(), source="the Finder's packet"), ()
 

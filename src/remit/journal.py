@@ -28,7 +28,7 @@ from remit.masking import mask_json
 from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim, new_token, take_over
 from remit.store.connection import Connection, Dialect
 from remit.store.owners import is_before_reboot, is_childless, is_gone, lock_path, this_process
-from remit.turns import aside
+from remit.turns import away
 
 FIRST_LOOK_SECONDS: Final = 0.002
 LAST_LOOK_SECONDS: Final = 0.02
@@ -272,7 +272,7 @@ class Journal:
                     where=f"{self._trace.door} {self._trace.key}",
                     next_step="Ask again later; `remit ledger show` tells what is known of it.",
                 )
-            with aside():
+            with away():
                 time.sleep(pause)
             pause = min(2 * pause, LAST_LOOK_SECONDS)
 

@@ -1,8 +1,9 @@
 """Turns: of many threads that want to compute, only a few do at a time, first come first served.
 
-The interpreter runs one thread at a time anyway. Sixteen that wake each other for every statement of a database spend a
-third of their time on that, and none of them ends soon. Turns are about speed and nothing else: whoever waited for long
-goes ahead, so no fault of theirs can hold anybody up for good.
+The interpreter runs one thread at a time anyway. Sixteen that wake each other for every statement of a database spend
+half of their time on that, and none of them ends soon. So only a few are begun, and of those one computes while others
+wait for a disk or a sandbox. Turns are about speed and nothing else: whoever waited for long goes ahead, so no fault of
+theirs can hold anybody up for good.
 """
 
 import threading
@@ -21,13 +22,61 @@ class _Held(threading.local):
 _HELD: Final = _Held()
 
 
-class Turns:
-    def __init__(self, most: int, patience: float = PATIENCE_SECONDS) -> None:
+class _Places:
+    """So many places, for whoever came first; before those, for whoever had one and comes back."""
+
+    def __init__(self, most: int, patience: float) -> None:
         self._most = most
         self._patience = patience
-        self._lock = threading.Lock()  # guards the next two
-        self._busy = 0
-        self._line: deque[threading.Lock] = deque()
+        self._lock = threading.Lock()  # guards the rest
+        self.taken = 0
+        self.coming_back: deque[threading.Lock] = deque()
+        self.line: deque[threading.Lock] = deque()
+
+    def take(self, *, back: bool = False) -> None:
+        with self._lock:
+            if self.taken < self._most and not self.coming_back and (back or not self.line):
+                self.taken += 1
+                return
+            called = threading.Lock()
+            called.acquire()
+            (self.coming_back if back else self.line).append(called)
+        try:
+            was_called = called.acquire(timeout=self._patience)
+        except BaseException:
+            if not self._leave_line(called):
+                self.give()
+            raise
+        if not was_called and self._leave_line(called):
+            self.take_at_once()
+
+    def take_at_once(self) -> None:
+        with self._lock:
+            self.taken += 1
+
+    def give(self) -> None:
+        with self._lock:
+            self.taken -= 1
+            while self.taken < self._most and (line := self.coming_back or self.line):
+                self.taken += 1
+                line.popleft().release()
+
+    def _leave_line(self, called: threading.Lock) -> bool:
+        """False if it has been called meanwhile: then it has its place."""
+        with self._lock:
+            for line in (self.coming_back, self.line):
+                if called in line:
+                    line.remove(called)
+                    return True
+            return False
+
+
+class Turns:
+    """At most `begun` threads have begun, and at most `computing` of them compute."""
+
+    def __init__(self, begun: int, computing: int, patience: float = PATIENCE_SECONDS) -> None:
+        self.begun = _Places(begun, patience)
+        self.computing = _Places(computing, patience)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
@@ -35,64 +84,48 @@ class Turns:
         if _HELD.turns is not None:
             yield
             return
-        self._take()
-        _HELD.turns = self
+        self.begun.take()
         try:
-            yield
+            self.computing.take()
+            _HELD.turns = self
+            try:
+                yield
+            finally:
+                _HELD.turns = None
+                self.computing.give()
         finally:
-            _HELD.turns = None
-            self._give()
-
-    def _take(self) -> None:
-        with self._lock:
-            if self._busy < self._most and not self._line:
-                self._busy += 1
-                return
-            called = threading.Lock()
-            called.acquire()
-            self._line.append(called)
-        try:
-            was_called = called.acquire(timeout=self._patience)
-        except BaseException:
-            if self._leave_line(called):
-                raise
-            self._give()
-            raise
-        if not was_called and self._leave_line(called):
-            self._come_back()
-
-    def _leave_line(self, called: threading.Lock) -> bool:
-        """False if it has been called meanwhile: then it has its turn."""
-        with self._lock:
-            if called not in self._line:
-                return False
-            self._line.remove(called)
-            return True
-
-    def _give(self) -> None:
-        with self._lock:
-            self._busy -= 1
-            while self._line and self._busy < self._most:
-                self._busy += 1
-                self._line.popleft().release()
-
-    def _come_back(self) -> None:
-        """Without waiting in line: others may be waiting for what this one holds."""
-        with self._lock:
-            self._busy += 1
+            self.begun.give()
 
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """While waiting for a person, a process or another caller: whoever has a turn lets others have it."""
+    """While waiting for a moment, for a disk or a sandbox: another that has begun may compute."""
     turns = _HELD.turns
     if turns is None:
         yield
         return
     _HELD.turns = None
-    turns._give()  # noqa: SLF001 - the other half of one thing
+    turns.computing.give()
     try:
         yield
     finally:
-        turns._come_back()  # noqa: SLF001
+        turns.computing.take(back=True)
         _HELD.turns = turns
+
+
+@contextmanager
+def away() -> Iterator[None]:
+    """While waiting for who knows how long, for a person, a browser or another caller: others may begin.
+
+    Whoever comes back has begun already, and does not wait in line for that: others may be waiting for what it holds.
+    """
+    turns = _HELD.turns
+    if turns is None:
+        yield
+        return
+    with aside():
+        turns.begun.give()
+        try:
+            yield
+        finally:
+            turns.begun.take_at_once()

@@ -58,8 +58,8 @@ __all__ = ["Workspace", "WorkspaceSettings", "find_root", "open_store", "read_co
 T = TypeVar("T")
 DEFAULT_LEASE_LIFE: Final = timedelta(minutes=5)
 KEYRING: Final = "keyring.json"
-GOALS_AT_ONCE: Final = {"sqlite": 1, "postgresql": 4}
-"""In one process: one computes while others wait for a disk, a sandbox or a person. A server is waited for more."""
+GOALS_AT_ONCE: Final = {"sqlite": (6, 1), "postgresql": (8, 4)}
+"""In one process: how many have begun, and of these compute. A server is waited for more often than a file."""
 
 
 class Workspace:
@@ -198,7 +198,7 @@ class Workspace:
         doors = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
         browser = BrowserHand(*doors, self.state.hosts, self.clock)
         hands = GoalHands(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
-        turns = Turns(GOALS_AT_ONCE[self.settings.store])
+        turns = Turns(*GOALS_AT_ONCE[self.settings.store])
         return Goals(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock, turns)
 
     @cached_property

@@ -104,7 +104,8 @@ class GroupCommit(Generic[S]):
                     self._leader = unit
                 leads = self._leader is unit
             while not leads and not unit.settled:
-                unit.sleep.acquire(timeout=LOOK_UP_SECONDS)
+                with aside():
+                    unit.sleep.acquire(timeout=LOOK_UP_SECONDS)
                 leads = self._leader is unit
             if not unit.settled:
                 self._lead(unit)
@@ -121,6 +122,11 @@ class GroupCommit(Generic[S]):
                 self._abandon()
 
     def _lead(self, leader: _Unit[S]) -> None:
+        """Steps aside from the commit until all are woken: whoever has a turn may be one of them."""
+        with contextlib.ExitStack() as waiting:
+            self._lead_group(leader, waiting)
+
+    def _lead_group(self, leader: _Unit[S], waiting: contextlib.ExitStack) -> None:
         group: list[_Unit[S]] = []
         fate = _Fate()
         try:
@@ -129,7 +135,7 @@ class GroupCommit(Generic[S]):
             with self._at_work:
                 self._leading_thread = threading.get_ident()
                 try:
-                    self._commit(group, fate)
+                    self._commit(group, fate, waiting)
                 finally:
                     self._leading_thread = 0
         finally:
@@ -156,7 +162,7 @@ class GroupCommit(Generic[S]):
                 self._waiting.remove(unit)
         self._hand_over(unit)
 
-    def _commit(self, group: list[_Unit[S]], fate: _Fate) -> None:
+    def _commit(self, group: list[_Unit[S]], fate: _Fate, waiting: contextlib.ExitStack) -> None:
         session: S | None = None
         committing = False
         try:
@@ -173,8 +179,8 @@ class GroupCommit(Generic[S]):
                 session.seal()
                 reach("append.before_commit")
                 committing = True
-                with aside():
-                    connection.commit()
+                waiting.enter_context(aside())
+                connection.commit()
                 fate.durable = True
                 reach("append.committed")
         except BaseException as problem:
