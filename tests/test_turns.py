@@ -153,6 +153,39 @@ def test_whoever_waited_for_long_goes_ahead() -> None:
         assert people.at_once == 2
 
 
+def test_a_place_that_was_lost_is_taken_over_by_whoever_waited_for_it() -> None:
+    """Such as by an interrupt between the taking and the `try`."""
+    turns = Turns(1, 1, patience=0.01)
+    for places in (turns.begun, turns.computing):
+        places.take_at_once()
+        with turns.taken():
+            pass
+        assert (turns.begun.taken, turns.computing.taken) == (0, 0)
+        places.give()  # one too many
+        assert places.taken == 0
+
+
+def test_whoever_comes_back_with_a_lock_that_the_one_who_computes_wants_does_not_wait_for_long() -> None:
+    lock, has_it, back = threading.Lock(), threading.Event(), threading.Event()
+
+    def wait_with_the_lock() -> None:
+        with lock:
+            has_it.set()
+            with aside():
+                wait_for(lambda: 1 in people.had)
+        back.set()
+
+    def want_the_lock() -> None:
+        with lock:
+            assert back.wait(10)
+
+    with crowd(Turns(begun=2, computing=1, patience=100)) as people:
+        people.want(0, wait_with_the_lock)
+        assert has_it.wait(10)
+        people.want(1, want_the_lock)
+        assert back.wait(10)
+
+
 @pytest.mark.parametrize("begun", [1, 2])
 def test_whoever_is_interrupted_while_waiting_leaves_the_line(begun: int, monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns(begun, 1)

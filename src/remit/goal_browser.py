@@ -119,5 +119,15 @@ def claim_of(ledger: Ledger, scope: str, key: str) -> Done | Running | None:
 
 def recorded_outcome(ledger: Ledger, hosts: Path, done: Done) -> str:
     """What a door recorded under a key, held against the ledger. No authority is asked for: it may be over by now."""
+    return _journal_of(ledger, hosts, done).checked(done).text
+
+
+def recorded_checkpoint(ledger: Ledger, hosts: Path, done: Done) -> str:
+    """What a door had made ready under a key, held against its intent: a claim alone is anybody's word."""
+    _journal_of(ledger, hosts, done).require_intended(done)
+    return done.checkpoint
+
+
+def _journal_of(ledger: Ledger, hosts: Path, done: Done) -> Journal:
     trace = Trace(done.key.tenant_id, done.correlation_id, done.key.scope, done.key.key, done.request_digest)
-    return Journal(ledger, trace, hosts, 0).checked(done).text
+    return Journal(ledger, trace, hosts, 0)

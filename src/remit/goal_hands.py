@@ -23,7 +23,7 @@ from remit.contracts.simulation import UNDOES, Simulation
 from remit.contracts.task import TaskManifest
 from remit.doors.hooks import PlanHooks
 from remit.errors import Reason, Refused, RemitError
-from remit.goal_browser import BrowserHand, claim_of, recorded_outcome
+from remit.goal_browser import BrowserHand, claim_of, recorded_checkpoint, recorded_outcome
 from remit.ledger.agent_reading import step_events
 from remit.ledger.append import Ledger
 from remit.plans import Plans
@@ -200,7 +200,15 @@ class GoalHands:
                 where=f"correlation {original}",
                 next_step="`remit ledger trace` shows where that goal stands.",
             )
-        prepared: dict[str, Any] = json.loads(found.checkpoint)["prepared"]
+        begun = json.loads(recorded_checkpoint(self._ledger(), self._hosts, found))
+        if (begun["envelope"]["tenant_id"], begun["envelope"]["correlation_id"]) != (envelope.tenant_id, original):
+            raise Refused(
+                Reason.EVIDENCE_INVALID,
+                "what is recorded under this goal's key is another goal",
+                where=f"correlation {original}",
+                next_step="Keep the database as it is and run `remit ledger verify`.",
+            )
+        prepared: dict[str, Any] = begun["prepared"]
         if prepared["type"] not in {"task", "plan"}:
             raise Refused(
                 Reason.GOAL_CONFLICT,

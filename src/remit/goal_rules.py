@@ -51,7 +51,6 @@ class WorkspaceRules:
         self._states: Kept[tuple[str, int], dict[str, PromotedState]] = Kept(64, _SECONDS)
         self._policies: Kept[str, AccessPolicy] = Kept(16, _SECONDS)
         self._built: dict[str, tuple[_Seen, Rules]] = {}
-        self._rooted: tuple[SystemConfig, Path] | None = None
 
     def knows(self, tenant_id: str) -> bool:
         return tenant_id in self._config().tenants
@@ -83,10 +82,8 @@ class WorkspaceRules:
         return build_catalogue(tenant_id, definitions, self._promoted(tenant_id, connection))
 
     def _root(self, config: SystemConfig) -> Path:
-        """Where the files are, as of the settings that say so."""
-        if self._rooted is None or self._rooted[0] is not config:
-            self._rooted = config, (self._folder / config.root).resolve()
-        return self._rooted[1]
+        """Each time: it may be a link that somebody moves on to the next version."""
+        return (self._folder / config.root).resolve()
 
     def _build(self, tenant_id: str, seen: _Seen) -> Rules:
         catalogue = build_catalogue(tenant_id, seen.definitions, seen.states)

@@ -13,7 +13,7 @@ from remit.agent.finder import Asked, EmbeddedFinder, Finder, ThreadState, after
 from remit.agent.finder_packets import Packet
 from remit.agent.gates import NOT_IN_TIME
 from remit.agent.hands import Hands
-from remit.agent.history import APPROVAL, History, decision_of, load_decision, read_history
+from remit.agent.history import APPROVAL, decision_of, load_decision, read_history
 from remit.agent.kept import Kept
 from remit.agent.replay import Replayed, replay_goal
 from remit.agent.simulation import SimulationDoor, SimulationExecutor
@@ -189,11 +189,9 @@ class Goals:
     def stored_goal(
         self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None
     ) -> AgentGoalRequest:
-        """The goal as the tables know it, to go on with it: its words are masked, its packet is exact. Whether they are
-        right, the core asks the ledger.
-        """
+        """The goal as the ledger knows it, to go on with it: its words are masked, its packet is exact."""
         with self._ledger().store.glancing() as connection:
-            ref = History(tuple(step_events(connection, tenant, correlation_id))).decision_ref
+            ref = read_history(connection, self._keyring, tenant, correlation_id).decision_ref
             if ref is None:
                 raise _no_goal(correlation_id)
             shelf = Shelf(connection, tenant)

@@ -2,8 +2,8 @@
 
 The interpreter runs one thread at a time anyway. Sixteen that wake each other for every statement of a database spend
 half of their time on that, and none of them ends soon. So only a few are begun, and of those one computes while others
-wait for a disk or a sandbox. Turns are about speed and nothing else: whoever waited for long goes ahead, so no fault of
-theirs can hold anybody up for good.
+wait for a disk or a sandbox. Turns are about speed and nothing else: whoever waited for long goes ahead, and takes over
+a place that an interrupt may have lost, so no fault of theirs can hold anybody up for good.
 """
 
 import threading
@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-PATIENCE_SECONDS: Final = 5.0
+PATIENCE_SECONDS: Final = 2.0
+BACK_SECONDS: Final = 0.03
+"""Whoever comes back may hold a lock that the one who computes is waiting for; and has a sandbox to look after."""
 
 
 class _Held(threading.local):
@@ -25,9 +27,9 @@ _HELD: Final = _Held()
 class _Places:
     """So many places, for whoever came first; before those, for whoever had one and comes back."""
 
-    def __init__(self, most: int, patience: float) -> None:
+    def __init__(self, most: int, patience: float, back_patience: float) -> None:
         self._most = most
-        self._patience = patience
+        self._patience = patience, back_patience
         self._lock = threading.Lock()  # guards the rest
         self.taken = 0
         self.coming_back: deque[threading.Lock] = deque()
@@ -42,13 +44,14 @@ class _Places:
             called.acquire()
             (self.coming_back if back else self.line).append(called)
         try:
-            was_called = called.acquire(timeout=self._patience)
+            was_called = called.acquire(timeout=self._patience[back])
         except BaseException:
             if not self._leave_line(called):
                 self.give()
             raise
-        if not was_called and self._leave_line(called):
+        if not was_called and self._leave_line(called) and back:
             self.take_at_once()
+        # Else a place counts as lost, and this one has it now.
 
     def take_at_once(self) -> None:
         with self._lock:
@@ -56,7 +59,7 @@ class _Places:
 
     def give(self) -> None:
         with self._lock:
-            self.taken -= 1
+            self.taken = max(0, self.taken - 1)
             while self.taken < self._most and (line := self.coming_back or self.line):
                 self.taken += 1
                 line.popleft().release()
@@ -74,9 +77,11 @@ class _Places:
 class Turns:
     """At most `begun` threads have begun, and at most `computing` of them compute."""
 
-    def __init__(self, begun: int, computing: int, patience: float = PATIENCE_SECONDS) -> None:
-        self.begun = _Places(begun, patience)
-        self.computing = _Places(computing, patience)
+    def __init__(
+        self, begun: int, computing: int, patience: float = PATIENCE_SECONDS, back_patience: float = BACK_SECONDS
+    ) -> None:
+        self.begun = _Places(begun, patience, back_patience)
+        self.computing = _Places(computing, patience, back_patience)
 
     @contextmanager
     def taken(self) -> Iterator[None]:

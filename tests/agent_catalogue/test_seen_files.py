@@ -86,6 +86,30 @@ def test_one_that_is_gone_or_became_a_link_is_refused_though_it_was_read(reader:
 
 
 @pytest.mark.usefixtures("rested")
+def test_a_folder_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
+    """Not even to the very file that it led to before."""
+    (tmp_path / "root/policies").mkdir(parents=True)
+    (tmp_path / f"root/policies/{NAME}").write_bytes(b"permit")
+    files, root = SeenFiles(), str(tmp_path / "root")
+    assert files.read(root, f"policies/{NAME}", 1_000)[0] == b"permit"
+    (tmp_path / "root/policies").rename(tmp_path / "outside")
+    (tmp_path / "root/policies").symlink_to(tmp_path / "outside")
+    with pytest.raises(Refused):
+        files.read(root, f"policies/{NAME}", 1_000)
+
+
+@pytest.mark.usefixtures("rested")
+def test_everything_is_read_again_after_a_few_seconds(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is mapped into memory may change without its times."""
+    now = [1_000.0]
+    monkeypatch.setattr("remit.doors.seen_files.time.monotonic", lambda: now[0])
+    for seconds, reads in ((0.0, 1), (seen_files.SEEN_SECONDS - 0.1, 1), (seen_files.SEEN_SECONDS, 2)):
+        now[0] = 1_000.0 + seconds
+        reader.text()
+        assert reader.reads == reads
+
+
+@pytest.mark.usefixtures("rested")
 def test_one_that_is_changed_while_it_is_read_is_refused_and_not_kept(
     reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,7 @@ MOMENTS = [
     Moment("claim.before_commit", 2, dispatched=False),
     Moment("append.committed", 3, dispatched=True),
     Moment("road.intent_recorded", 1, dispatched=True),
-    Moment("append.committed", 4, dispatched=True),  # the lease
+    Moment("append.committed", 4, dispatched=True),  # the task's intent, with its lease
     Moment("road.checkpoint_made", 2, dispatched=True),  # the task
     Moment("claim.before_commit", 4, dispatched=True),
     Moment("road.intent_recorded", 2, dispatched=True),
@@ -62,7 +62,7 @@ MOMENTS = [
     Moment("simulation.ran", 1, dispatched=True, done=True),
     Moment("road.effect_done", 2, dispatched=True, done=True),
     Moment("road.published", 2, dispatched=True, done=True),
-    Moment("append.before_commit", 8, dispatched=True, done=True),
+    Moment("append.before_commit", 7, dispatched=True, done=True),
     Moment("road.outcome_recorded", 2, dispatched=True, done=True),
 ]
 

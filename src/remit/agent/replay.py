@@ -160,6 +160,7 @@ def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
         record.plan_ref,
         record.artifact_fingerprint_bundle_ref,
         record.access_decision_ref,
+        record.envelope_ref,
     )
 
 

@@ -104,10 +104,13 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         """The final gate: as things are now, not as they were when the goal was decided."""
         if request.begun:
             return Decision(("it was decided when it was begun",), ())
+        with self.ledger().store.glancing() as connection:
+            return self._final_gate(request, connection)
+
+    def _final_gate(self, request: Dispatch, connection: Connection) -> Decision:
         envelope = request.envelope
         ((record, then),) = request.evidence
-        with self.ledger().store.glancing() as connection:
-            rules = self.live(envelope.tenant_id, connection)
+        rules = self.live(envelope.tenant_id, connection)
         if request.passed and request.passed[0] is rules:
             return _PASSED  # from the same evidence and by the same rules, it would say the same
         now = replace(then, catalogue=rules.catalogue, policy=rules.policy, planned=_digest_in(then), final=True)
@@ -153,10 +156,6 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
         begun = Begun(envelope, tree["prepared"], tree["seconds"])
         return Dispatch(envelope, begun=True), begun
 
-    def stand_by(self, granted: Granted, begun: Begun) -> None:
-        """Asked once more: making it ready may have taken as long as the simulation may."""
-        self.decide(granted.request).require()
-
     def require_alive(self, granted: Granted, now: datetime) -> None:
         """A yes is to what somebody has just read: what was let through and left lying has to be asked for anew."""
         if now - granted.decided_at > ANSWER_LIFE:
@@ -168,7 +167,12 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
             )
 
     def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
-        """The step's one dispatch: the database refuses a second, whoever asks for it."""
+        """The step's one dispatch: the database refuses a second, whoever asks for it.
+
+        The final gate is asked once more: making it ready may have taken as long as the simulation may, and while this
+        transaction lasts nobody can promote or retire.
+        """
+        self._final_gate(granted.request, batch.store)
         if UNDOES in granted.envelope.required_fields:
             require_alone(batch.store, granted.envelope)
         self._append(batch, granted.envelope, granted.row, "DISPATCHED", None)

@@ -70,9 +70,11 @@ def field_asked_by(workspace: Workspace, tenant: str, user: str, correlation_id:
 
 
 def _nearest(workspace: Workspace, reply: Reply) -> tuple[Near, ...]:
-    """Of what the goal's own tenant has now."""
+    """Of what the goal's own tenant has now, and for its own users only."""
     goal, finder = reply.goal, workspace.goals.finder
     try:
+        if goal.user_id not in workspace.config.tenants[goal.tenant_id].users:
+            return ()
         catalogue = workspace.promotion.catalogue(goal.tenant_id)
     except RemitError:
         return ()
