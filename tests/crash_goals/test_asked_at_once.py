@@ -5,31 +5,34 @@ from typing import Any
 
 import pytest
 
-from remit.agent.core import AgentCore
+from remit.agent import core
+from remit.agent.outcomes import outcome_by
 from remit.testing.goal_evidence import find_problems, read_evidence
 from remit.testing.goal_scratch import TENANT, USER, carry_through, make_scratch
 
 
 @pytest.mark.req("AC-08", "AC-22")
-def test_whoever_asks_while_another_confirms_hears_the_outcome_not_how_far_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other one is quicker exactly between the decision to ask back and the telling of it."""
+def test_whoever_confirms_after_another_did_hears_the_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one is quicker exactly between the decision to ask back and the telling of it: what is told is the
+    question that was recorded, and the answer to it brings what came of the other's.
+    """
     scratch = make_scratch(tmp_path)
-    real: Any = AgentCore._told  # noqa: SLF001 - the moment in question
     others: list[str] = []
 
     with scratch.open() as here, scratch.open() as there:
 
-        def told(self: AgentCore, goal: Any, simulated: Any = None) -> Any:
-            if self is here.goals.core and not others:
+        def told(*given: Any) -> Any:
+            if not others:
+                others.append("asks")
                 others.append(carry_through(there.goals, "c-1", "n-1").reason_code)
-            return real(self, goal, simulated)
+            return outcome_by(*given)
 
-        monkeypatch.setattr(AgentCore, "_told", told)
+        monkeypatch.setattr(core, "outcome_by", told)
         said = here.goals.ask("copy the form as n-1", user=USER, tenant=TENANT, correlation_id="c-1").outcome
+        assert said.reason_code == "CONFIRMATION_REQUIRED"
+        assert others == ["asks", "SIMULATION_SUCCEEDED"]
+        then = here.goals.answer("c-1", "yes", user=USER, tenant=TENANT).outcome
         evidence = read_evidence(here, scratch)
-    assert others == ["SIMULATION_SUCCEEDED"]
-    assert said.reason_code == "SIMULATION_SUCCEEDED"
-    assert said.simulation_outcome is not None
+    assert then.reason_code == "SIMULATION_SUCCEEDED"
+    assert then.simulation_outcome is not None
     assert find_problems(evidence, {"c-1": "n-1"}) == []

@@ -128,7 +128,7 @@ def test_whoever_is_refused_late_gets_what_came_of_it(desk: Office, monkeypatch:
     monkeypatch.setattr(SimulationDoor, "decide", overtaken)
     assert desk.goals.executor.dispatch(envelope).reason_code == "SIMULATION_SUCCEEDED"
     assert desk.events(correlation)[-2:] == ["DISPATCHED", "SUCCEEDED"]
-    assert len(rounds) == 3  # the first is judged twice: before it is made ready, and after
+    assert len(rounds) == 2
 
 
 def test_what_cannot_be_settled_is_told_and_stays(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
