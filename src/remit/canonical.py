@@ -44,9 +44,9 @@ def canonical_bytes(value: Any) -> bytes:
     try:
         if not _is_plain(value, 0):
             value = _whole(value)
-        if _is_plain(value, 0):
-            return _encode(value).encode("utf-8")
-        return rfc8785.dumps(value)
+            if not _is_plain(value, 0):
+                return rfc8785.dumps(value)
+        return _encode(value).encode("utf-8")
     except (rfc8785.CanonicalizationError, UnicodeEncodeError, ValueError, RecursionError) as problem:
         why = _why(problem)
     # Raised out here, so that no traceback leads back to a text that quotes the value.

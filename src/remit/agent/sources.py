@@ -1,8 +1,9 @@
 """Where the gates' rules come from: the catalogue, the policy and the lexicon, as they are now or as they were.
 
-What is in force is read anew whenever its files, or the ledger's word on who promoted what, have changed. What was in
-force is built again from its document. Built things are cached under their digests, for a time and up to a number: a
-cache can save work, and it cannot let anything through, since a digest stands for exactly one content.
+What is in force is looked at each time, and read anew when its files, or the ledger's word on who promoted what, have
+changed, and every few seconds. What was in force is built again from its document. Built things are cached under their
+digests, for a time and up to a number: a cache can save work, and it cannot let anything through, since a digest stands
+for exactly one content.
 """
 
 from collections.abc import Callable
@@ -33,7 +34,7 @@ class Rules:
 
 class LiveRules(Protocol):
     def __call__(self, tenant_id: str, connection: Connection) -> Rules:
-        """As they are now, never from a cache that could be out of date. Raises if they cannot be read."""
+        """As they are now. Raises if they cannot be read. The same object for as long as they are the same."""
 
 
 class PastRules:
