@@ -126,9 +126,10 @@ docs: $(DEV) ## regenerate the generated pages
 	@$(BIN)/python scripts/generate_reference.py --write
 
 pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
-	@$(COMPILE) --extra postgres --extra sql --group build -o requirements/runtime.txt
-	@$(COMPILE) --extra browser --extra postgres --extra sql --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	@$(COMPILE) --extra mcp --extra postgres --extra sql --extra web --group build -o requirements/runtime.txt
+	@$(COMPILE) --extra browser --extra mcp --extra otel --extra postgres --extra sql --extra web --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	@$(COMPILE) --extra dbt -o requirements/dbt.txt
+	@$(COMPILE:pyproject.toml=) --group examples -o requirements/examples.txt
 	@$(COMPILE:pyproject.toml=) --group peers -o requirements/peers.txt
 
 clean: ## remove everything that make and the tools have made

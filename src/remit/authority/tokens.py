@@ -1,4 +1,4 @@
-"""Capability tokens: a signed leave to use the browser, for one agent, at some places, for a while.
+"""Capability tokens: a signed leave to use the browser or another door, for one agent, at some places, for a while.
 
 A token is a JWT of one plain form: RS256, three segments, a header of exactly `alg`, `typ` and `kid`. `verify_token` is
 pure and looks nowhere: the key is one that we know by its `kid`, or there is none. The signature comes first, so that
@@ -16,7 +16,6 @@ from remit.authority.signing import decode_base64url
 from remit.authority.token_keys import TokenKey, TokenKeys, TokenSigner
 from remit.canonical import digest_bytes
 from remit.contracts.browser import TokenClaims, TokenConstraints
-from remit.contracts.browser_errors import Capability
 from remit.errors import Reason, Refused
 from remit.ids import parse_time, uuid7
 from remit.untrusted import Bounds, parse_json
@@ -39,7 +38,7 @@ class Token:
     agent_id: str
     """Its `sub`: whom it was issued to."""
     jti: str
-    caps: frozenset[Capability]
+    caps: frozenset[str]
     constraints: TokenConstraints
     issued_at: datetime
     not_before: datetime
@@ -70,7 +69,7 @@ class Wish:
     """What a token is to allow, and to whom."""
 
     agent_id: str
-    caps: tuple[Capability, ...]
+    caps: tuple[str, ...]
     constraints: TokenConstraints
     life: timedelta
     not_before: datetime | None = None

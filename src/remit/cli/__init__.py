@@ -39,7 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "remit.cli.rollback:prune",
         "Remove backups that nobody can need any more: of plans taken back, or past their retention.",
     ),
-    "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens for the browser."),
+    "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens: what an agent may ask for."),
     "approvals": (
         "remit.cli.approvals:approvals",
         "Answer what waits for a person: held requests of the browser, and goals that need an approval.",

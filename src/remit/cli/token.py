@@ -12,8 +12,9 @@ import click
 from remit.approval.people import person_at_terminal
 from remit.cli.offering import complete_token
 from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option, written_output
-from remit.cli.token_wishes import read_domains, read_limit, require_sense
+from remit.cli.token_wishes import complete_capability, read_capabilities, read_domains, read_limit, require_sense
 from remit.contracts.browser import TokenConstraints
+from remit.contracts.capabilities import DOOR_CAPABILITIES, is_browser
 from remit.errors import Reason, Refused
 from remit.ids import parse_time, render_time
 from remit.workspace import Workspace
@@ -54,15 +55,26 @@ class Moment(click.ParamType[datetime]):
 
 @click.group()
 def token() -> None:
-    """Issue, revoke and list capability tokens for the browser.
+    """Issue, revoke and list capability tokens.
 
-    A token says what an agent may do there, at which hosts, and for how long. Other issuers can be trusted too.
+    A token says what an agent may do in the browser and ask for at the other doors, and for how long. Other issuers
+    can be trusted too.
     """
 
 
 @token.command()
 @click.option("--sub", "agent", required=True, metavar="AGENT", help="Whom the token is for.")
-@click.option("--cap", "caps", type=click.Choice(ACTIONS), multiple=True, required=True, help="What it allows; repeat.")
+@click.option(
+    "--cap",
+    "caps",
+    multiple=True,
+    required=True,
+    metavar="CAPABILITY",
+    callback=read_capabilities,
+    shell_complete=complete_capability,
+    help=f"What it allows; repeat. In the browser: {', '.join(ACTIONS)}. At the other doors:"
+    f" {', '.join(DOOR_CAPABILITIES)}, and call.NAME for a governed function.",
+)
 @click.option(
     "--domain",
     "domains",
@@ -79,6 +91,8 @@ def token() -> None:
     help="The most that one purchase may cost: 50 USD. Needed with --cap purchase.",
 )
 @click.option("--max-actions", type=click.IntRange(1, 1_000_000), help="For how many actions it may be used.")
+@click.option("--user", help="For whom the agent asks at the goal door. Needed with --cap goal.ask.")
+@click.option("--tenant", help="The tenant of that user.")
 @click.option("--life", type=Life(), default="1h", show_default=True, help="How long it counts: 90s, 30m, 1h, 7d.")
 @click.option("--not-before", type=Moment(), help="From when on: 2026-01-31T09:30:00Z.")
 @output_option
@@ -90,6 +104,8 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     domains: tuple[str, ...],
     limit: dict[str, Any] | None,
     max_actions: int | None,
+    user: str | None,
+    tenant: str | None,
     life: timedelta,
     not_before: datetime | None,
     output: Path | None,
@@ -103,11 +119,12 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     """
     from remit.authority.tokens import Wish  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
 
-    require_sense(caps, limit)
+    require_sense(caps, limit, user)
     limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
-    constraints = TokenConstraints.from_tree(limits, source="the token's constraints")
-    wish = Wish(agent, tuple(f"browser.{cap}" for cap in caps), constraints, life, not_before)  # type: ignore[misc]
-    if not domains:
+    whose = {"user": user, "tenant": tenant}
+    constraints = TokenConstraints.from_tree(limits | whose, source="the token's constraints")
+    wish = Wish(agent, caps, constraints, life, not_before)
+    if not domains and any(map(is_browser, caps)):
         click.echo("note: without --domain the token allows no place at all", err=True)
     if output is not None and os.path.lexists(output):
         raise Refused(

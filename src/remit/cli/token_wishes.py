@@ -7,10 +7,12 @@ from urllib.parse import urlsplit
 
 import click
 
+from remit.contracts.capabilities import BROWSER_CAPABILITIES, CALL_NAME, DOOR_CAPABILITIES
 from remit.contracts.domain_patterns import WILDCARD, normal_host, require_pattern
 from remit.errors import Reason, Refused
 
 _NUMBER: Final = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,6})?")
+_CALL: Final = re.compile(rf"call\.{CALL_NAME}")
 _CODE: Final = re.compile(r"[A-Z]{3}")
 _OTHER_NAMES: Final = {
     "€": "EUR", "euro": "EUR", "euros": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "dollars": "USD",
@@ -38,9 +40,36 @@ def read_limit(
     raise _no_limit(number, currency)
 
 
-def require_sense(caps: Collection[str], limit: dict[str, Any] | None) -> None:
+def read_capabilities(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """An action's name alone is the browser's."""
+    whole = tuple(f"browser.{name}" if f"browser.{name}" in BROWSER_CAPABILITIES else name for name in given)
+    for name in whole:
+        if name not in {*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES} and not _CALL.fullmatch(name):
+            known = ", ".join((*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *DOOR_CAPABILITIES))
+            raise Refused(
+                Reason.MALFORMED,
+                "there is no such capability",
+                where=f"--cap {name}",
+                next_step=f"There are: {known}; and call.NAME for a governed function.",
+            )
+    return whole
+
+
+def complete_capability(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    names = [*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *DOOR_CAPABILITIES]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str | None) -> None:
     """What could never be used is said now, and not at the first try."""
-    if "purchase" in caps and limit is None:
+    if "goal.ask" in caps and user is None:
+        raise Refused(
+            Reason.MALFORMED,
+            "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
+            where="--cap goal.ask",
+            next_step="Say for whom, such as: --user ana --tenant acme",
+        )
+    if "browser.purchase" in caps and limit is None:
         raise Refused(
             Reason.MALFORMED,
             "a token that allows purchases needs a limit for them: without one it allows none",

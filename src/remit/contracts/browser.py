@@ -17,7 +17,8 @@ from remit.contracts.base import (
     Timestamp,
     Uuid,
 )
-from remit.contracts.browser_errors import Capability, ExecutorError
+from remit.contracts.browser_errors import ExecutorError
+from remit.contracts.capabilities import TokenCapability, is_browser
 from remit.contracts.domain_patterns import DomainPattern
 from remit.untrusted import Bounds
 
@@ -95,13 +96,22 @@ PurchaseLimit = Annotated[
 class TokenConstraints(Contract):
     """What narrows a token. An unknown constraint cannot be checked, so the token is refused.
 
-    Without `domains` nothing can be reached, without `max_purchase` nothing bought: what is absent is not unlimited.
-    Only `max_actions` is a limit that a token may do without.
+    Without `domains` nothing can be reached, without `max_purchase` nothing bought, without `user` of `tenant` nothing
+    asked for at the goal door: what is absent is not unlimited. Only `max_actions` is a limit that a token may do
+    without; it counts actions in the browser.
     """
 
     domains: Some[DomainPattern] | None = None
     max_purchase: PurchaseLimit | None = None
     max_actions: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    user: Identifier | None = None
+    tenant: Identifier | None = None
+
+    @model_validator(mode="after")
+    def _check_user(self) -> Self:
+        if (self.user is None) != (self.tenant is None):
+            raise ValueError("user and tenant go together: a user is one of a tenant")
+        return self
 
 
 class TokenClaims(Contract):
@@ -119,8 +129,14 @@ class TokenClaims(Contract):
     iat: Count
     exp: Count
     nbf: Count | None = None
-    caps: Some[Capability]
+    caps: Some[TokenCapability]
     constraints: TokenConstraints = TokenConstraints()
+
+    @model_validator(mode="after")
+    def _check_countable(self) -> Self:
+        if self.constraints.max_actions is not None and not all(map(is_browser, self.caps)):
+            raise ValueError("max_actions counts actions in the browser, and this token allows more than those")
+        return self
 
 
 FieldMap = Annotated[dict[Annotated[str, Field(max_length=500)], Text], Field(max_length=500)]

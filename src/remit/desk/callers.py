@@ -1,0 +1,43 @@
+"""Whoever asks something of Remit from outside: an agent with a capability token, or a person who has logged in.
+
+Both are made by what has authenticated them, and by nothing else. An agent is never a person: no right that decides
+anything is within its reach (`remit.desk.rights`).
+"""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from remit.approval.people import Person
+from remit.authority.tokens import Token
+
+Role = Literal["viewer", "approver", "operator", "admin"]
+ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "operator", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCaller:
+    """By a token that was verified a moment ago; `text` is the token itself, for the doors that verify it again."""
+
+    token: Token
+    text: str = field(repr=False)
+
+    @property
+    def id(self) -> str:
+        return f"agent:{self.token.agent_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonCaller:
+    """By a session. `user` of `tenant` is whom this person asks for at the goal door; without one he asks nothing."""
+
+    person: Person
+    role: Role
+    user: str | None = None
+    tenant: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.person.id
+
+
+Caller = AgentCaller | PersonCaller
