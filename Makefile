@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-agent
 
-.PHONY: help demo test long crash crash-tasks crash-plans crash-goals check $(CHECKS) bench docs pins release system clean
+.PHONY: help demo test long conformance crash crash-tasks crash-plans crash-goals check $(CHECKS) bench docs pins release system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -47,12 +47,35 @@ $(DBT): $(DEV)
 		-r requirements/dbt.txt
 	@touch $@
 
-test: $(DEV) $(DBT) system ## run the tests
+# So do the libraries that the worked examples show: what agents are built with.
+EXAMPLES := .cache/examples/.$(call digest,requirements/examples.txt)
+
+$(EXAMPLES): $(DEV)
+	@rm -rf .cache/examples
+	@$(BIN)/uv venv --quiet --python $(BIN)/python .cache/examples
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python .cache/examples/bin/python --require-hashes \
+		-r requirements/examples.txt
+	@touch $@
+
+test: $(DEV) $(DBT) $(EXAMPLES) system ## run the tests
 	@$(BIN)/python -m compileall -q src tests
 	@$(PYTEST)
 
-long: $(DEV) $(DBT) system ## run the tests with all that takes long: more cases, more rounds, whole sequences (slow)
+long: $(DEV) $(DBT) $(EXAMPLES) system ## run the tests with all that takes long: more cases, more rounds, whole sequences (slow)
 	@REMIT_LONG=1 $(PYTEST) -m "not slow_crash"
+
+# The suite needs a newer Node.js than Debian has: one comes with it, pinned by hash like the rest; npm only fetches it.
+SUITE := .cache/mcp-conformance/.$(call digest,tests/mcp_conformance/package.json tests/mcp_conformance/package-lock.json)
+
+$(SUITE):
+	@command -v npm >/dev/null || sh scripts/install_packages.sh nodejs npm
+	@rm -rf .cache/mcp-conformance && mkdir -p .cache/mcp-conformance
+	@cp tests/mcp_conformance/package.json tests/mcp_conformance/package-lock.json .cache/mcp-conformance
+	@npm ci --prefix .cache/mcp-conformance --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+	@touch $@
+
+conformance: $(DEV) $(SUITE) ## run the official conformance suite of the Model Context Protocol
+	@$(BIN)/python -m tests.mcp_conformance .cache/mcp-conformance
 
 crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash
@@ -129,7 +152,7 @@ pins: $(DEV) ## pin the requirements again (PINS=--upgrade for newer versions)
 	@$(COMPILE) --extra mcp --extra postgres --extra sql --extra web --group build -o requirements/runtime.txt
 	@$(COMPILE) --extra browser --extra mcp --extra otel --extra postgres --extra sql --extra web --group build --group dev -c requirements/runtime.txt -o requirements/dev.txt
 	@$(COMPILE) --extra dbt -o requirements/dbt.txt
-	@$(COMPILE:pyproject.toml=) --group examples -o requirements/examples.txt
+	@$(COMPILE) --group examples -c requirements/runtime.txt -o requirements/examples.txt
 	@$(COMPILE:pyproject.toml=) --group peers -o requirements/peers.txt
 
 clean: ## remove everything that make and the tools have made

@@ -2,8 +2,8 @@
 
 The command page is the `--help` of every command; the error page lists every reason and the code that each door gives
 for it; the contract page lists every field; the page of words every answer that confirms a goal; the settings page
-holds a table of remit.yaml between two markers. Limit: it says what the code says; what a command is good for is told
-elsewhere.
+holds a table of remit.yaml between two markers, and the page of metrics one of all that a scrape can show. Limit: it
+says what the code says; what a command is good for is told elsewhere.
 """
 
 import importlib
@@ -18,6 +18,7 @@ from remit import errors
 from remit.contracts.catalog import CONTRACTS, load_schema
 from remit.contracts.goal_codes import USER_TEXT, goal_code
 from remit.contracts.plan_codes import plan_error
+from remit.observe.exposition import known_metrics
 from remit.policy.browser import browser_error
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -162,15 +163,27 @@ def _row(field: Line) -> str:
 
 
 def render_settings(page: str) -> str:
-    """The page as it is, with the table between the markers made anew."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise LookupError(f"the settings page has lost its markers {BEGIN} and {END}")
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for field in schema_lines(load_schema("system-config")):
         default = "required" if field.required else field.default
         rows.append(f"| `{field.name}` | {field.type} | {default} | {field.description} |")
+    return _with_table(page, "settings", rows)
+
+
+def render_metrics(page: str) -> str:
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for metric in known_metrics():
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
+    return _with_table(page, "metrics", rows)
+
+
+def _with_table(page: str, name: str, rows: list[str]) -> str:
+    """The page as it is, with the table between the markers made anew."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise LookupError(f"the {name} page has lost its markers {BEGIN} and {END}")
     return "\n".join([f"{before}{BEGIN}", "", *rows, "", f"{END}{after}"])
 
 
@@ -182,6 +195,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "docs/reference/confirmation-words.md": lambda _: render_confirmation_words(NOTE),
     "docs/reference/contracts.md": lambda _: render_contracts(),
     "docs/reference/errors.md": lambda _: render_errors(),
+    "docs/reference/metrics.md": render_metrics,
     "docs/reference/settings.md": render_settings,
 }
 

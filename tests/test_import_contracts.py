@@ -20,6 +20,7 @@ ALWAYS_THERE = [
     "faultpoints",
     "printable",
     "syscalls",
+    "tally",
     "version",
     "contracts",
 ]

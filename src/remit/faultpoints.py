@@ -89,10 +89,17 @@ FAULT_POINTS: Final = frozenset(
         "browser.answered",
         "browser.released",
         "browser.ended",
+        "call.asked",
+        "call.begun",
+        "call.returned",
         "goal.documents_kept",
         "goal.decided",
         "simulation.dispatched",
         "simulation.ran",
+        "proposal.inserted",
+        "proposal.made",
+        "proposal.approved",
+        "proposal.answered",
     }
 )
 

@@ -15,6 +15,7 @@ from remit.agent.gates import NOT_IN_TIME
 from remit.agent.hands import Hands
 from remit.agent.history import APPROVAL, decision_of, load_decision, read_history
 from remit.agent.kept import Kept
+from remit.agent.outcomes import outcome_of
 from remit.agent.replay import Replayed, replay_goal
 from remit.agent.simulation import SimulationDoor, SimulationExecutor
 from remit.agent.sources import PastRules
@@ -38,6 +39,8 @@ from remit.state import StateDirectory
 from remit.store.connection import Connection
 from remit.turns import Turns, away
 
+HAPPENED: Final = frozenset({"SUCCEEDED", "FAILED", "ROLLED_BACK"})
+"""Events after which the outcome of the dispatch is there."""
 _LOG: Final = logging.getLogger("remit.goals")
 
 
@@ -121,6 +124,15 @@ class Goals:
         with self._turn(tenant, correlation_id):
             goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
             return Reply(goal, self.core.go_on(goal))
+
+    def told(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
+        """Where a goal stands, in the core's words. Nothing is moved by it."""
+        goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
+        with self._ledger().store.glancing() as connection:
+            history = read_history(connection, self._keyring, tenant, correlation_id)
+            if history.event not in HAPPENED:
+                return Reply(goal, outcome_of(connection, self._past, goal, history))
+        return Reply(goal, self.core.go_on(goal))  # what came of it once, and comes no second time
 
     def take_back(
         self, original: str, *, user: str, tenant: str, language: str = "en", correlation_id: str | None = None

@@ -28,7 +28,7 @@ from remit.doors.plan_setting import CANCEL_LOOK, Cancellations, PlanRules, Plan
 from remit.doors.rollback import RollbackDoor
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
-from remit.ledger.append import Ledger
+from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
 from remit.policy.decision import Decision
 from remit.policy.findings import uncovered
@@ -95,7 +95,7 @@ class Plans:
             raise Misuse(Reason.MISUSE, "a dry run ended in something else than a preview")
         return found
 
-    def approve(
+    def approve(  # noqa: PLR0913 - what the yes is to, and what goes with it, by name
         self,
         plan: bytes,
         approvals: Approvals,
@@ -103,13 +103,18 @@ class Plans:
         actor: str | None = None,
         *,
         even_if_it_fails: bool = False,
+        as_seen: str | None = None,
+        also: Callable[[Batch, Envelope], None] = lambda _batch, _envelope: None,
         hooks: PlanHooks = NO_HOOKS,
     ) -> Envelope:
         """Sign an envelope for this plan on the files as they are now, and record it.
 
-        Refuses one of which something would fail; with `even_if_it_fails`, only one that would stop there.
+        Refuses one of which something would fail; with `even_if_it_fails`, only one that would stop there. `as_seen` is
+        the digest of the preview that the yes was to; `also` is done in the transaction that records the envelope.
         """
         seen = self.preview(plan, hooks)
+        if as_seen is not None and seen.digest != as_seen:
+            raise _not_as_seen(seen.plan.plan_id)
         require_worth_approving(seen, even_if_it_fails=even_if_it_fails)
         denials = uncovered(seen.findings, seen.needs, approvals)
         Decision(() if denials else ("the approval names all that it must",), denials).require()
@@ -123,25 +128,29 @@ class Plans:
             self._clock(),
             life,
         )
-        self._ledger().append(
-            Event(
-                DEFAULT_TENANT,
-                "envelope.issued",
-                envelope.envelope_id,
-                {
-                    "envelope_id": envelope.envelope_id,
-                    "envelope_digest": digest_of_envelope(envelope),
-                    "plan_id": envelope.plan.plan_id,
-                    "plan_digest": envelope.plan_digest,
-                    "config_digest": envelope.config_digest,
-                    "inputs": len(envelope.inputs),
-                    "approvals": approvals.tree(),
-                    "expires_at": envelope.expires_at,
-                },
-                task_id=envelope.envelope_id,
-                actor=actor,
-            )
+        issued = Event(
+            DEFAULT_TENANT,
+            "envelope.issued",
+            envelope.envelope_id,
+            {
+                "envelope_id": envelope.envelope_id,
+                "envelope_digest": digest_of_envelope(envelope),
+                "plan_id": envelope.plan.plan_id,
+                "plan_digest": envelope.plan_digest,
+                "config_digest": envelope.config_digest,
+                "inputs": len(envelope.inputs),
+                "approvals": approvals.tree(),
+                "expires_at": envelope.expires_at,
+            },
+            task_id=envelope.envelope_id,
+            actor=actor,
         )
+
+        def record(batch: Batch) -> None:
+            batch.append(issued)
+            also(batch, envelope)
+
+        self._ledger().transact(record)
         return envelope
 
     def apply(self, envelope: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
@@ -198,10 +207,13 @@ class Plans:
                 clear_half_written(outcome, self._rules.root())
         return ran
 
-    def cancel(self, envelope_id: str, actor: str | None = None) -> PlanOutcome | None:
+    def cancel(
+        self, envelope_id: str, actor: str | None = None, patience: float = CANCEL_PATIENCE
+    ) -> PlanOutcome | None:
         """Have a plan that runs taken back, or void an approval that was not used yet.
 
-        Gives the outcome of a plan that ran, or had run; None if it was never begun. Refuses an unknown id.
+        Gives the outcome of a plan that ran, or had run; None if it was never begun. Refuses an unknown id. Raises
+        `IN_PROGRESS` if it has not ended after so many seconds: it will.
         """
         if not self._runs.is_recorded(envelope_id, "envelope.issued") and self._runs.claim(envelope_id) is None:
             raise Refused(
@@ -213,7 +225,7 @@ class Plans:
         if not isinstance(self._runs.claim(envelope_id), Done):
             event = Event(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
             self._ledger().append(event)
-        return self._outcome_in_time(envelope_id)
+        return self._outcome_in_time(envelope_id, patience)
 
     def rollback(
         self, report: str, *, checkpoints: Collection[str] = (), force: bool = False, hooks: PlanHooks = NO_HOOKS
@@ -270,8 +282,8 @@ class Plans:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _outcome_in_time(self, envelope_id: str) -> PlanOutcome | None:
-        deadline = time.monotonic() + CANCEL_PATIENCE
+    def _outcome_in_time(self, envelope_id: str, patience: float) -> PlanOutcome | None:
+        deadline = time.monotonic() + patience
         while True:
             found = self._runs.claim(envelope_id)
             if found is None:
@@ -337,6 +349,15 @@ def unsettled_error(problem: Unsettled, clock: Clock) -> ErrorResponse:
     """For whoever has to go on by hand."""
     error = refusal_of(problem, problem.where or "plan", clock)
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
+
+
+def _not_as_seen(plan_id: str) -> Refused:
+    return Refused(
+        Reason.HASH_MISMATCH,
+        "a file that the plan names, or the configuration, changed since the plan was looked at; nothing was approved",
+        where=f"plan {plan_id}",
+        next_step="Look at it again, and answer to what is shown then.",
+    )
 
 
 def _still_running(envelope_id: str) -> RemitError:

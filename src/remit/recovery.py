@@ -16,6 +16,7 @@ from remit.journal import Entered, Journal, Trace, is_orphan
 from remit.road import Begun, Door, Made, Outcome, Request, Site, conclude, finish_failure, record
 from remit.store.claims import Running, unfinished
 from remit.store.owners import is_known_here
+from remit.tally import RECOVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ def recover(
         except Exception as problem:  # noqa: BLE001 - one that cannot be settled must not keep us from the others
             report = Recovered(claimed.key.key, claimed.claimed_at, problem=as_remit_error(problem))
         if report is not None:
+            RECOVERED.add(door.name, _ending(report))
             reports.append(report)
     return reports
 
@@ -110,7 +112,7 @@ def _finish(
             "it was interrupted before it took effect; nothing was changed",
             next_step=door.try_again,
         )
-        outcome = finish_failure(door, begun, door.fail(request, problem, begun))
+        outcome = finish_failure(door, request, begun, problem)
     else:
         outcome = conclude(door, journal, request, begun, made)
     outcome = record(door, journal, entered, request, begun, outcome)
@@ -134,6 +136,14 @@ def _close(
     door.publish(begun, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
     outcome = record(door, journal, entered, request, begun, outcome)
     return Recovered(orphan.key.key, orphan.claimed_at, outcome, unknown=True)
+
+
+def _ending(report: Recovered[Any]) -> str:
+    if report.problem is not None:
+        return "stuck"
+    if report.unknown:
+        return "closed"
+    return "finished" if report.took_effect else "cleared"
 
 
 def _unknown(claimed: Running) -> Recovered[Outcome]:

@@ -32,7 +32,9 @@ from remit.faultpoints import reach
 from remit.ids import Clock
 from remit.journal import Also, Entered, Journal, Stored, Trace
 from remit.ledger.append import Batch, Ledger
+from remit.observe.journey import Journey
 from remit.policy.decision import Decision
+from remit.tally import FAILURES
 
 Request = TypeVar("Request")
 Granted = TypeVar("Granted")
@@ -193,14 +195,16 @@ def travel(
     refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
     before: by this call nothing was done either.
     """
-    request = door.parse(raw)  # 1. parse
-    journal = Journal(site.ledger, door.trace(request), site.hosts, site.patience)
-    with ExitStack() as standing:
+    with Journey(door.name) as journey, ExitStack() as standing:
+        door = journey.follow(door)
+        request = door.parse(raw)  # 1. parse
+        journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience))
         try:
             granted = door.verify_authority(request, site.clock())  # 2. verify authority
             standing.callback(door.stand_down, granted)
             entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
         except Refused as problem:
+            journey.refused(problem.reason)
             on_refusal(problem)
             if dry_run:
                 raise
@@ -208,11 +212,15 @@ def travel(
             journal.record_refusal(problem, door.also_record(request, refusal))
             return refusal
         if isinstance(entered, Stored):
+            journey.ending = "stored"
             on_stored()
             return door.load_outcome(*entered)
         if isinstance(entered, Preview):
+            journey.ending = "previewed"
             return entered
-        return _carry_out(door, journal, request, granted, *entered)
+        outcome = _carry_out(door, journal, request, granted, *entered)
+        journey.ending = "done"
+        return outcome
 
 
 def _enter(
@@ -312,7 +320,7 @@ def _carry_out(
             raise
         except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
             interrupted = None if isinstance(problem, Exception) else problem
-            outcome = finish_failure(door, begun, door.fail(request, _as_failure(problem), begun))
+            outcome = finish_failure(door, request, begun, _as_failure(problem))
         else:
             reach("road.effect_done")
             outcome = conclude(door, journal, request, begun, made)
@@ -341,14 +349,18 @@ def conclude(
             door.undo(begun, journal.notes(), journal.note)
         except RemitError as second:
             raise _unsettled(second, door.trace(request)) from problem
-        return finish_failure(door, begun, door.fail(request, problem, begun))
+        return finish_failure(door, request, begun, problem)
     reach("road.published")
     door.clear_up(begun, outcome, journal.note)
     return outcome
 
 
-def finish_failure(door: Door[Request, Granted, Begun, Made, Outcome], begun: Begun, outcome: Outcome) -> Outcome:
+def finish_failure(
+    door: Door[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, problem: RemitError
+) -> Outcome:
     """A failure that is to be recorded: nothing of it stands in the world any more."""
+    outcome = door.fail(request, problem, begun)
+    FAILURES.add(door.name, problem.reason.value)
     door.publish(begun, outcome)
     return outcome
 
@@ -372,7 +384,7 @@ def record(
         if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
             raise
         door.undo(begun, journal.notes(), journal.note)
-        outcome = finish_failure(door, begun, door.fail(request, problem, begun))
+        outcome = finish_failure(door, request, begun, problem)
         stored = door.store_outcome(outcome)
         also = door.also_record(request, outcome)
         journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)

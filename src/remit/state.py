@@ -57,6 +57,11 @@ class StateDirectory:
         return self.path / "approvals.bell"
 
     @property
+    def people(self) -> Path:
+        """Who was invited and who is logged in; of secrets only the digests."""
+        return self.path / "people"
+
+    @property
     def settings(self) -> Path:
         return self.path / "workspace.json"
 

@@ -75,11 +75,13 @@ class Tasks:
         self._recovering = threading.Lock()
         self._recovered = False
 
-    def issue_lease(self, manifest: bytes, life: timedelta, *, correlation_id: str | None = None) -> LeaseToken:
-        """Sign a lease for this manifest and record that it was issued."""
+    def issue_lease(
+        self, manifest: bytes, life: timedelta, *, correlation_id: str | None = None, actor: str | None = None
+    ) -> LeaseToken:
+        """Sign a lease for this manifest and record that it was issued, and by whose wish."""
         parsed = TaskManifest.parse(manifest)
         lease = self.kernel.issue_lease(parsed, life)
-        self._ledger().append(_issued(lease, parsed, correlation_id))
+        self._ledger().append(_issued(lease, parsed, correlation_id, actor))
         return lease
 
     def lease_and_execute(
@@ -239,7 +241,7 @@ class Tasks:
         return self._fleet.host_for(self.registry.effects())
 
 
-def _issued(lease: LeaseToken, manifest: TaskManifest, correlation_id: str | None) -> Event:
+def _issued(lease: LeaseToken, manifest: TaskManifest, correlation_id: str | None, actor: str | None = None) -> Event:
     return Event(
         DEFAULT_TENANT,
         "lease.issued",
@@ -247,6 +249,7 @@ def _issued(lease: LeaseToken, manifest: TaskManifest, correlation_id: str | Non
         {"lease_id": lease.lease_id, "expires_at": lease.expires_at, "manifest_digest": manifest.digest()},
         task_id=manifest.task_id,
         capability_id=manifest.capability_id,
+        actor=actor,
     )
 
 

@@ -5,11 +5,12 @@ whoever has its text may act with it.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
-from remit.approval.approvals import Approvals
+from remit.approval.bell import Bell
 from remit.authority.token_key_files import (
     RING_FILE,
     create_policy_key,
@@ -54,6 +55,14 @@ from remit.store.tokens import (
 SHORTEST_PREFIX = 4
 
 
+class Waiting(Protocol):
+    """What waits for a person on behalf of tokens: held requests of a browser, proposed plans."""
+
+    bell: Bell
+
+    def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int: ...
+
+
 class Tokens:
     """`config` is asked for at each look: who issues, and for whom."""
 
@@ -62,14 +71,14 @@ class Tokens:
         folder: Path,
         config: Callable[[], Browser],
         ledger: Callable[[], Ledger],
-        approvals: Callable[[], Approvals],
+        waiting: Sequence[Callable[[], Waiting]],
         clock: Clock,
         tenant_id: str = DEFAULT_TENANT,
     ) -> None:
         self._folder = folder
         self._config = config
         self._ledger = ledger
-        self._approvals = approvals
+        self._waiting = waiting
         self._clock = clock
         self._tenant_id = tenant_id
         self._held: tuple[tuple[int, int, int] | None, TokenKeys] | None = None
@@ -164,13 +173,14 @@ class Tokens:
         def work(batch: Batch) -> None:
             if revoked_since(batch.store, self._tenant_id, whole) is not None:
                 return
-            voided = self._approvals().void_of_token(batch, whole, actor)
+            voided = sum(each().void_of_token(batch, whole, actor) for each in self._waiting)
             payload = {"jti": whole, "reason": why, "approvals_voided": voided}
             entry = batch.append(Event(self._tenant_id, REVOKED_KIND, whole, payload, actor=actor))
             insert_revocation(batch.store, self._tenant_id, whole, entry.created_at, actor, why, entry.seq)
 
         self._ledger().transact(work)
-        self._approvals().bell.ring()
+        for each in self._waiting:
+            each().bell.ring()
         return whole
 
     def whole_jti(self, jti: str) -> str:

@@ -31,7 +31,9 @@ from remit.turns import Turns
 
 if TYPE_CHECKING:
     from remit.approval.approvals import Approvals
+    from remit.approval.proposals import Proposals
     from remit.browsing import Browsing
+    from remit.calls import Calls
     from remit.contracts.browser import ActionResult, Approval
     from remit.contracts.envelope import Envelope
     from remit.contracts.ledger import LedgerHead
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from remit.goals import Goals, Reply
     from remit.kernel.kernel import Kernel
     from remit.ledger.findings import Progress, Verdict
+    from remit.people.people import People
     from remit.plans import Plans, Pruned
     from remit.promotion import Promotion
     from remit.recovery import Recovered
@@ -173,7 +176,23 @@ class Workspace:
 
         config = _as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
         browser = (self.state.keys, lambda: config().browser)
-        return Tokens(*browser, lambda: self.ledger, lambda: self.approvals, self.clock)
+        waiting = (lambda: self.approvals, lambda: self.proposals)
+        return Tokens(*browser, lambda: self.ledger, waiting, self.clock)
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """Plans that somebody proposed, and the answers."""
+        from remit.approval.bell import Bell
+        from remit.approval.proposals import Proposals
+
+        return Proposals(lambda: self.ledger, Bell(self.state.bell), self.clock)
+
+    @cached_property
+    def people(self) -> People:
+        """Who was invited, and who is logged in."""
+        from remit.people.people import People
+
+        return People(self.state.people, lambda: self.ledger, self.clock)
 
     @cached_property
     def browsing(self) -> Browsing:
@@ -184,6 +203,15 @@ class Workspace:
         return Browsing(
             self.state, config, lambda: self.tokens, lambda: self.approvals, lambda: self.ledger, self.clock
         )
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Functions of this program that agents call under a token (`remit.governed`)."""
+        from remit.calls import CallKeys, Calls
+
+        keys = CallKeys(self._current_keyring, self._current_signer("executor"))
+        people = (lambda: self.tokens, lambda: self.approvals)
+        return Calls(self.state, keys, *people, lambda: self.ledger, self.clock)
 
     @cached_property
     def goals(self) -> Goals:
@@ -268,7 +296,8 @@ class Workspace:
     def recover(self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()) -> list[Recovered[Any]]:
         """Finish or clear away what processes that died had begun, and record each outcome.
 
-        Tasks, plans, rollbacks, browser actions with the requests that were held for them, and goals, in this order.
+        Tasks, plans, rollbacks, browser actions with the requests that were held for them, calls of functions, and
+        goals, in this order.
         What is left in progress by a living process is not touched and not listed. `presumed_dead` names tasks of
         processes that cannot be seen from here and that the caller knows to be dead; `abandoned`, tasks that cannot be
         settled and shall be closed as they are. A plan is named by its envelope's id, a rollback by its order's.
@@ -279,6 +308,7 @@ class Workspace:
             *self.plans.recover(**named),
             *self.plans.recover_rollbacks(**named),
             *self.browsing.recover(**named),
+            *self.calls.recover(**named),
             *self.goals.recover(**named),
         ]
 

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from remit.cli.approval_view import kind_of, render_approval, render_left, render_url
+from remit.cli.approval_watch import ask_until_clear
 from remit.cli.approvals import approvals as approvals_command
-from remit.cli.approvals import ask_until_clear
 from remit.cli.offering import complete_question
 from remit.contracts.browser import Approval, HTTPPreview
 from remit.errors import Refused

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.contracts.values import DIGEST, LATER, TIME, UUID7
+from tests.contracts.values import DIGEST, KEY_ID, LATER, SIGNATURE, TIME, UUID7
 
 _PREVIEW: dict[str, Any] = {
     "method": "POST",
@@ -10,6 +10,44 @@ _PREVIEW: dict[str, Any] = {
     "headers": {"content-type": "application/json"},
     "body": {"masked": {"card": "****-****-****-1234"}, "preview": {"item": "tea"}},
     "estimatedEffect": "Buys tea",
+}
+
+_CALL: dict[str, Any] = {
+    "function": "crm.set_discount",
+    "arguments": {"customer": "acme", "percent": "5"},
+    "estimatedEffect": "acme gets 5%",
+    "risk": "HIGH",
+    "reversible": True,
+    "wayBack": "It is undone if it fails or is cut short.",
+}
+_CALLED: dict[str, Any] = {
+    "call_id": "c1",
+    "function": "crm.set_discount",
+    "status": "SUCCESS",
+    "effect": "done",
+    "value": {"percent": 5},
+    "error": None,
+    "confinement": "unconfined",
+    "request_digest": DIGEST,
+    "key_id": KEY_ID,
+    "signature": SIGNATURE,
+}
+CALLS: dict[str, dict[str, Any]] = {
+    "call-preview": _CALL,
+    "call-result": _CALLED,
+    "call-result/failure": {
+        **_CALLED,
+        "status": "FAILURE",
+        "effect": "unknown",
+        "value": None,
+        "error": {"code": "fate_unknown", "what": "it was cut short", "where": "call c1", "next_step": "Look."},
+    },
+    "call-answer": {"state": "done", "call_id": "c1", "result": _CALLED, "stored": True},
+    "call-answer/waiting": {
+        "state": "waiting",
+        "call_id": "c1",
+        "waiting": {"approval_id": UUID7, "expires": LATER, "what": "acme gets 5%"},
+    },
 }
 
 BROWSER: dict[str, dict[str, Any]] = {
@@ -69,6 +107,19 @@ BROWSER: dict[str, dict[str, Any]] = {
         "decidedBy": "os:ada",
         "decidedAt": LATER,
         "reason": "as agreed",
+    },
+    "approval/call": {
+        "approvalId": UUID7,
+        "agentId": "agent-1",
+        "tokenJti": UUID7,
+        "actionId": "c1",
+        "actionDigest": DIGEST,
+        "requestDigest": DIGEST,
+        "preview": _CALL,
+        "host": "lasting",
+        "createdAt": TIME,
+        "expires": LATER,
+        "state": "PENDING",
     },
     "approval-decision": {
         "approvalId": UUID7,

@@ -7,7 +7,7 @@ from remit.contracts.base import Contract, OneOf
 from remit.contracts.schemas import CONTRACTS, load_contract
 from tests.contracts import plan_examples as plans
 from tests.contracts.catalogue_examples import CATALOGUES
-from tests.contracts.door_examples import BROWSER, GOALS
+from tests.contracts.door_examples import BROWSER, CALLS, GOALS
 from tests.contracts.values import DIGEST, KEY_ID, LATER, OTHER_UUID4, SIGNATURE, TIME, UUID4, UUID7
 
 
@@ -423,7 +423,7 @@ _SLO: dict[str, dict[str, Any]] = {
 
 EXAMPLES = [
     Example(label, label.partition("/")[0], document)
-    for examples in (_TASKS, _PLANS, _REPORTS, _OUTCOMES, BROWSER, CATALOGUES, GOALS, _SLO, _LEDGER)
+    for examples in (_TASKS, _PLANS, _REPORTS, _OUTCOMES, BROWSER, CALLS, CATALOGUES, GOALS, _SLO, _LEDGER)
     for label, document in examples.items()
 ]
 

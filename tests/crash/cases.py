@@ -69,7 +69,9 @@ _BY_OTHERS: Final = (
     "elsewhere.",
     "pipeline.",
     "browser.",
+    "call.",
     "goal.",
+    "proposal.",
     "simulation.",
 )
 EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(_BY_OTHERS))

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from remit.approval.people import Person
-from remit.cli.goal_approvals import all_waiting
+from remit.desk.goal_questions import all_waiting
 from remit.errors import Reason, Refused
 from tests.goals.office import ANN, POLICY, TENANT, Office
 from tests.road.conftest import Hand

@@ -14,7 +14,8 @@ from remit.agent.core import AgentCore
 from remit.cli import main
 from remit.cli.ask import Talk, ask
 from remit.cli.ask_view import NEXT, Cycle, filled
-from remit.cli.goal_approvals import all_waiting, render_goal
+from remit.cli.goal_approvals import render_goal
+from remit.desk.goal_questions import all_waiting
 from remit.cli.suggested import Wheres
 from tests.goals.office import ANN, POLICY, SIMULATIONS, Office
 

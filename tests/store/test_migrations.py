@@ -15,7 +15,7 @@ from remit.store.migrate import Migration, migrate, require_current, shipped_mig
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import Ticking, World
 
-NAMES = ["0001_foundation", "0002_browser", "0003_agent"]
+NAMES = ["0001_foundation", "0002_browser", "0003_agent", "0004_proposals"]
 
 
 def tables(store: Store) -> set[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from remit.approval.approvals import Approvals
 from remit.approval.bell import Bell
+from remit.approval.proposals import Proposals
 from remit.authority.keys import create_keys
 from remit.authority.token_key_files import create_policy_key
 from remit.contracts.browser_config import Browser
@@ -30,7 +31,8 @@ def made_tokens(world: World, policy_key: Path) -> Tokens:
     shutil.copy2(policy_key / "policy.json", world.keys / "policy.json")
     bell = Bell(world.keys.parent / "approvals.bell")
     approvals = Approvals(lambda: world.ledger, bell, world.clock)
-    return Tokens(world.keys, Browser, lambda: world.ledger, lambda: approvals, world.clock)
+    proposals = Proposals(lambda: world.ledger, bell, world.clock)
+    return Tokens(world.keys, Browser, lambda: world.ledger, (lambda: approvals, lambda: proposals), world.clock)
 
 
 @pytest.fixture

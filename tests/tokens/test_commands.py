@@ -159,3 +159,28 @@ def test_keys_are_trusted_rotated_and_distrusted(remit: Remit, project: Path, tm
     assert remit("token", "distrust", "k1").out.startswith("k1 is revoked")
     with opened(project) as workspace:
         assert [key.is_active for key in workspace.tokens.keys] == [False, True]
+
+
+def test_a_token_for_the_other_doors(remit: Remit, project: Path) -> None:
+    wanted = [
+        "--cap",
+        "plan.propose",
+        "--cap",
+        "click",
+        "--cap",
+        "goal.ask",
+        "--cap",
+        "call.crm.set",
+        "--domain",
+        "a.example",
+    ]
+    issued = remit("token", "issue", "--sub", "bot", *wanted, "--user", "ana", "--tenant", "acme", "--json")
+    assert (issued.code, issued.err) == (0, "")
+    [row] = remit("token", "list", "--json").document["tokens"]
+    assert row["caps"] == ["plan.propose", "browser.click", "goal.ask", "call.crm.set"]
+    assert remit("token", "issue", "--sub", "bot", "--cap", "plan.apply").err == ""  # no place is needed for that
+
+    without_user = remit("token", "issue", "--sub", "bot", "--cap", "goal.ask")
+    assert (without_user.code, "--user ana --tenant acme" in without_user.err) == (2, True)
+    unknown = remit("token", "issue", "--sub", "bot", "--cap", "plan.approve")
+    assert (unknown.code, "plan.propose, plan.apply" in unknown.err) == (2, True)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remit.authority.tokens import Token, Wish
-from remit.contracts.browser import TokenConstraints
+from remit.contracts.browser import TokenClaims, TokenConstraints
 from remit.contracts.browser_config import Browser
 from remit.errors import Reason, Refused
 from remit.ledger.append import Batch
@@ -141,7 +141,7 @@ def test_a_token_that_expires_between_the_look_and_the_intent_is_refused(world: 
 def test_another_issuer_or_audience_in_the_settings_makes_old_tokens_invalid(world: World, tokens: Tokens) -> None:
     issued = tokens.issue(wish())
     for other in (Browser(issuer="somebody"), Browser(audience="somebody")):
-        place = Tokens(world.keys, lambda other=other: other, lambda: world.ledger, pytest.fail, world.clock)  # type: ignore[misc]
+        place = Tokens(world.keys, lambda other=other: other, lambda: world.ledger, (), world.clock)  # type: ignore[misc]
         with pytest.raises(Refused) as caught:
             place.verify(issued.text)
         assert browser_error(caught.value).code == "TOKEN_INVALID"
@@ -218,3 +218,29 @@ def test_a_beginning_that_fits_two_tokens_is_refused(tokens: Tokens) -> None:
     assert [row.revoked_at for row in tokens.listed()] == [None, None]
     tokens.revoke(first, actor="os:ada")
     assert tokens.revoke(shared, actor="os:ada") == second, "one that is revoked already is not meant"
+
+
+def test_capabilities_of_the_other_doors_and_for_whom_an_agent_asks() -> None:
+    base = {"iss": "i", "aud": "a", "sub": "bot", "jti": "j", "iat": 1, "exp": 2}
+    known = ["plan.propose", "plan.apply", "plan.undo", "task.run", "goal.ask", "call.crm.set_discount"]
+    whose = {"user": "ana", "tenant": "acme"}
+    claims = TokenClaims.from_tree({**base, "caps": known, "constraints": whose})
+    assert (claims.caps, claims.constraints.user) == (tuple(known), "ana")
+    unknown = (
+        "plan.approve",
+        "plan",
+        "call.",
+        "call.A",
+        "call.a/b",
+        "call.a.b.c.d.e",
+        "browser.anything",
+        "task.run ",
+        "",
+    )
+    for capability in unknown:
+        with pytest.raises(Refused):
+            TokenClaims.from_tree({**base, "caps": [capability]})
+    halves = ({"user": "ana"}, {"tenant": "acme"})
+    for constraints in (*halves, {"max_actions": 3}):  # which counts actions in the browser alone
+        with pytest.raises(Refused):
+            TokenClaims.from_tree({**base, "caps": ["browser.click", "plan.apply"], "constraints": constraints})

@@ -5,13 +5,13 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from remit.agent.decisions import DecisionRecord
-from remit.agent.history import load_decision, read_history
+from remit.agent.history import History, load_decision, read_history
 from remit.agent.sources import PastRules
 from remit.agent.trace_entries import as_tree
 from remit.authority.signing import Keyring
 from remit.errors import RemitError
 from remit.ledger.documents import Shelf, load_document
-from remit.ledger.goal_reading import entries_of, waiting_for_approval
+from remit.ledger.goal_reading import entries_of
 from remit.masking import mask_json
 from remit.store.connection import Connection
 
@@ -68,18 +68,28 @@ def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entr
     return as_tree(found) if found is not None else None
 
 
-def waiting_goals(connection: Connection, keyring: Callable[[], Keyring], tenant_id: str) -> list[WaitingGoal]:
-    """Those of a tenant that nobody has answered yet, the newest first."""
-    found = (waiting_goal(connection, keyring, tenant_id, each) for each in waiting_for_approval(connection, tenant_id))
-    return [each for each in found if each is not None]
-
-
 def waiting_goal(
     connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
 ) -> WaitingGoal | None:
     """None if it does not wait for an approval, or has its answer."""
     history = read_history(connection, keyring, tenant_id, correlation_id)
-    if history.last is None or history.event != "APPROVAL_REQUESTED" or history.approval is not None:
+    if history.event != "APPROVAL_REQUESTED" or history.approval is not None:
+        return None
+    return _told(connection, tenant_id, correlation_id, history)
+
+
+def unconfirmed_goal(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> WaitingGoal | None:
+    """None if it does not wait for its user's own yes."""
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    if history.event != "CONFIRMATION_REQUESTED":
+        return None
+    return _told(connection, tenant_id, correlation_id, history)
+
+
+def _told(connection: Connection, tenant_id: str, correlation_id: str, history: History) -> WaitingGoal | None:
+    if history.last is None:
         return None
     try:
         record = load_decision(connection, tenant_id, history.decision_ref or "")
@@ -99,7 +109,8 @@ def waiting_goal(
 def _described(connection: Connection, tenant_id: str, record: DecisionRecord, at: str) -> WaitingGoal:
     goal = load_document(connection, tenant_id, record.goal_ref)
     packet = load_document(connection, tenant_id, record.finder_packet_ref)
-    access = load_document(connection, tenant_id, record.access_decision_ref or "")
+    # A user is asked before the policies are.
+    access = load_document(connection, tenant_id, record.access_decision_ref) if record.access_decision_ref else {}
     simulation_id = str(packet["candidates"][0]["simulation_id"])
     entry = PastRules().catalogue(Shelf(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
     about = entry.simulation if entry is not None else None
@@ -117,5 +128,5 @@ def _described(connection: Connection, tenant_id: str, record: DecisionRecord, a
         impact=about.impact if about else "",
         risk=about.risk if about else "",
         fields=shown,
-        policies=tuple(str(each) for each in access["policies"]),
+        policies=tuple(str(each) for each in access.get("policies", ())),
     )

@@ -1,4 +1,4 @@
-"""Questions to a person about held requests, and the answers: asked, decided, expired, void, used.
+"""Questions to a person about held requests and calls, and the answers: asked, decided, expired, void, used.
 
 Each step is one entry of the ledger, written in one transaction with the row. A row is believed only as far as a signed
 entry says the same: whoever can write to the database, and has no key, can neither make a yes nor change what it was
@@ -26,7 +26,7 @@ from remit.approval.refusals import (
 )
 from remit.approval.steps import event_of, shown_of, take_step
 from remit.canonical import canonical_bytes
-from remit.contracts.browser import APPROVAL_SECONDS, Approval, ApprovalState, HTTPPreview
+from remit.contracts.browser import APPROVAL_SECONDS, LASTING, Approval, ApprovalPreview, ApprovalState
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
 from remit.ledger.append import Batch, Ledger
@@ -37,6 +37,7 @@ from remit.store.approvals import (
     insert_row,
     last_step_at,
     newest_rows,
+    newest_same,
     open_rows,
     was_closed,
 )
@@ -61,10 +62,13 @@ class Question:
     action_id: str
     action_digest: str
     request_digest: str
-    preview: HTTPPreview
+    preview: ApprovalPreview
     screenshot: str | None = None
     not_after: datetime | None = None
     """When the token ends: then a yes would come to nothing."""
+    life: timedelta = timedelta(seconds=APPROVAL_SECONDS)
+    lasting: bool = False
+    """No process holds anything for it: it outlives the one that asks, and whoever asks again gets the same one."""
 
 
 class _Decided(NamedTuple):
@@ -84,15 +88,17 @@ class Approvals:
     # --- asking and using: the side of the host that holds the request ------------------------------------------------
 
     def ask(self, question: Question) -> Approval:
-        """Put a question. It is void when this process is gone, and expires after ten minutes, or with the token."""
-        tree: Any = mask_json(question.preview.tree())
-        preview = canonical_bytes(HTTPPreview.from_tree(tree, source="preview").tree()).decode()
+        """Put a question. It is void when this process is gone, and expires after ten minutes, or with the token.
 
-        def work(batch: Batch) -> ApprovalRow:
+        A lasting one is put once: whoever asks the very same thing again is given it, a no included.
+        """
+        tree: Any = mask_json(question.preview.tree())
+        preview = canonical_bytes(question.preview.from_tree(tree, source="preview").tree()).decode()
+
+        def work(batch: Batch) -> tuple[ApprovalRow, bool]:
             now = batch.time_in(self._tenant_id)
-            ends = now + timedelta(seconds=APPROVAL_SECONDS)
+            ends = now + question.life
             self._close_overdue(batch, now)
-            self._require_room(batch.store, question.agent_id)
             require_not_revoked(batch.store, self._tenant_id, question.token_jti)
             row = ApprovalRow(
                 self._tenant_id,
@@ -104,7 +110,7 @@ class Approvals:
                 question.request_digest,
                 preview,
                 question.screenshot,
-                this_process(),
+                LASTING if question.lasting else this_process(),
                 render_time(now),
                 render_time(min(ends, question.not_after or ends)),
                 requested_seq=0,
@@ -114,12 +120,17 @@ class Approvals:
                 reason=None,
                 entry_seq=0,
             )
+            same = newest_same(batch.store, row, render_time(now - question.life)) if question.lasting else None
+            if same is not None and (same.is_open or same.state == "DENIED"):
+                return same, False
+            self._require_room(batch.store, question.agent_id)
             seq = batch.append(event_of(row, "PENDING", row.agent_id, shown_of(tree))).seq
             row = row._replace(requested_seq=seq, entry_seq=seq)
             insert_row(batch.store, row)
-            return row
+            return row, True
 
-        return self._told(self._ledger().transact(work))
+        asked, is_new = self._ledger().transact(work)
+        return self._told(asked) if is_new else asked.as_approval()
 
     def use(
         self, batch: Batch, approval_id: str, *, request_digest: str, action_digest: str, token_jti: str

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from remit.approval.refusals import not_as_recorded
 from remit.authority.signing import Keyring
-from remit.contracts.browser import ApprovalState
+from remit.contracts.browser import LASTING, ApprovalState
 from remit.ledger.covered import require_covered
 from remit.store.approvals import KIND_OF, ApprovalRow
 from remit.store.connection import Connection, Dialect
@@ -23,4 +23,6 @@ def require_evidence(
 
 def is_orphan(row: ApprovalRow, dialect: Dialect) -> bool:
     """Whether the process that held the request is gone, as far as this machine can tell."""
+    if row.host == LASTING:
+        return False
     return (dialect == "sqlite" and is_before_reboot(row.host)) or is_gone(row.host)

@@ -41,4 +41,6 @@ def event_of(row: ApprovalRow, state: ApprovalState, actor: str | None, more: di
 
 def shown_of(preview: dict[str, Any]) -> dict[str, Any]:
     """What the ledger keeps of a preview, beside its digest: it is for ever, and small."""
+    if "function" in preview:
+        return {"function": preview["function"], "effect": preview["estimatedEffect"][:2_000]}
     return {"method": preview["method"], "url": preview["url"][:2_000], "effect": preview["estimatedEffect"][:2_000]}

@@ -19,7 +19,9 @@ from remit.errors import Misuse, Reason, Refused
 from remit.ids import parse_time
 
 Role = Literal["kernel", "protocol", "executor", "audit"]
-Purpose = Literal["lease", "envelope", "rollback-order", "result", "plan-status", "rollback-outcome", "ledger-head"]
+Purpose = Literal[
+    "lease", "envelope", "rollback-order", "result", "plan-status", "rollback-outcome", "call-result", "ledger-head"
+]
 
 ROLES: Final[tuple[Role, ...]] = ("kernel", "protocol", "executor", "audit")
 ROLE_OF: Final[dict[Purpose, Role]] = {
@@ -29,6 +31,7 @@ ROLE_OF: Final[dict[Purpose, Role]] = {
     "result": "executor",
     "plan-status": "executor",
     "rollback-outcome": "executor",
+    "call-result": "executor",
     "ledger-head": "audit",
 }
 

@@ -49,9 +49,10 @@ class HostPlace:
         finally:
             os.close(descriptor)
 
-    def connect(self) -> socket.socket | None:
-        """To the host that listens; None if there is none."""
+    def connect(self, seconds: float | None = None) -> socket.socket | None:
+        """To the host that listens; None if there is none. `seconds`: TimeoutError if it does not take us by then."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        connection.settimeout(seconds)
         try:
             with self._short() as path:
                 connection.connect(path)

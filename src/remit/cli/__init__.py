@@ -27,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "task": ("remit.cli.task:task", "Lease, run and take back one task."),
     "preview": ("remit.cli.plan:preview", "Show exactly what a plan would change; change nothing."),
     "approve": ("remit.cli.plan:approve", "Sign an envelope: approve a plan for the files as they are now."),
+    "propose": ("remit.cli.propose:propose", "Propose a plan, and have a person look at it and answer."),
     "apply": ("remit.cli.plan:apply", "Carry out an approved plan, once, and report it."),
     "run": ("remit.cli.plan:run", "Preview, ask, approve and apply a plan in one go."),
     "runs": ("remit.cli.runs:runs", "List the plans that ran and those that were taken back, newest first."),
@@ -40,9 +41,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Remove backups that nobody can need any more: of plans taken back, or past their retention.",
     ),
     "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens: what an agent may ask for."),
+    "people": ("remit.cli.people:people", "Invite people to the console, list them, and end their sessions."),
     "approvals": (
         "remit.cli.approvals:approvals",
-        "Answer what waits for a person: held requests of the browser, and goals that need an approval.",
+        "Answer what waits for a person: requests of the browser, calls of functions, goals, and proposed plans.",
     ),
     "browse": ("remit.cli.browse:browse", "Do one thing in the browser, under a capability token."),
     "catalogue": (
@@ -55,6 +57,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Have something done by asking for it: one goal, decided, confirmed and carried out once.",
     ),
     "intake": ("remit.cli.intake:intake", "List and export what was asked for and nothing here can do yet."),
+    "mcp": ("remit.cli.mcp:mcp", "Serve an MCP client: an agent's tools, over standard input and output or HTTP."),
+    "serve": ("remit.cli.serve:serve", "Serve this workspace: HTTP API, console, and MCP over HTTP."),
     "recover": ("remit.cli.recover:recover", "Finish or clear away what a crash left, and record what came of it."),
     "ledger": ("remit.cli.ledger:ledger", "Verify, show, trace, replay, rebuild and export the record."),
     "keys": ("remit.cli.keys:keys", "List, export, rotate and revoke keys."),

@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 import click
 
 from remit.approval.refusals import STATE_WORDS
-from remit.contracts.browser import Approval
+from remit.contracts.browser import Approval, HTTPPreview
+from remit.contracts.call import CallPreview
 from remit.printable import printable
 
 LABEL: Final = 10
 MINUTE: Final = 60
+HOUR: Final = 3_600
 
 
 class Kind(NamedTuple):
@@ -38,10 +40,13 @@ _TYPING: Final = Kind(
     "goes on: the secret is put into that field, and nothing is sent by that alone",
     "is not done",
 )
+_CALL: Final = Kind("call", "the call", "Let it be called?", "is made, once, when its agent asks again", "is not made")
 
 
 def kind_of(approval: Approval) -> Kind:
     """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
+    if isinstance(approval.preview, CallPreview):
+        return _CALL
     if approval.preview.method is not None:
         return Kind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
     return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
@@ -63,6 +68,8 @@ def render_state(approval: Approval) -> str:
 
 def render_left(seconds: float) -> str:
     whole = int(seconds)
+    if whole >= HOUR:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
     return f"{whole // MINUTE} min {whole % MINUTE} s" if whole >= MINUTE else f"{whole} s"
 
 
@@ -75,14 +82,20 @@ def render_url(url: str) -> str:
     return printable(url)
 
 
+def render_request(approval: Approval) -> str:
+    """`POST https://shop.example/pay`, or `call crm.set_discount`."""
+    if isinstance(approval.preview, CallPreview):
+        return approval.preview.headline
+    return f"{kind_of(approval).label} {approval.preview.url}"
+
+
 def _lines(approval: Approval, seconds_left: float) -> Iterator[str]:
     preview = approval.preview
     yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {printable(approval.agent_id)}"
-    yield _labelled("request", f"{kind_of(approval).label} {render_url(preview.url)}")
-    yield _labelled("effect", printable(preview.estimated_effect))
-    yield from _fields("body", preview.body.preview)
-    yield from _fields("masked", preview.body.masked)
-    yield from _fields("headers", preview.headers)
+    if isinstance(preview, CallPreview):
+        yield from _call_lines(preview)
+    else:
+        yield from _request_lines(preview, kind_of(approval).label)
     if approval.screenshot:
         yield _labelled("picture", printable(approval.screenshot))
     yield _labelled("action", printable(approval.action_id))
@@ -97,6 +110,22 @@ def _lines(approval: Approval, seconds_left: float) -> Iterator[str]:
     yield _labelled("state", printable(render_state(approval)) + answered)
     if approval.reason:
         yield _labelled("reason", printable(approval.reason))
+
+
+def _request_lines(preview: HTTPPreview, label: str) -> Iterator[str]:
+    yield _labelled("request", f"{label} {render_url(preview.url)}")
+    yield _labelled("effect", printable(preview.estimated_effect))
+    yield from _fields("body", preview.body.preview)
+    yield from _fields("masked", preview.body.masked)
+    yield from _fields("headers", preview.headers)
+
+
+def _call_lines(preview: CallPreview) -> Iterator[str]:
+    yield _labelled("request", preview.headline)
+    yield _labelled("effect", printable(preview.estimated_effect))
+    yield from _fields("arguments", preview.arguments)
+    yield _labelled("risk", preview.risk.lower())
+    yield _labelled("way back", printable(preview.way_back))
 
 
 def _fields(label: str, fields: Mapping[str, str]) -> Iterator[str]:

@@ -13,14 +13,16 @@ import click
 from remit.agent.standing import Stands, stands
 from remit.approval.language_tags import read_tag
 from remit.approval.people import person_at_terminal
-from remit.cli.ask_hints import field_asked_by, hints_of, why_asked
-from remit.cli.ask_view import REFUSED, Cycle, WaitingFor, render_cycle
+from remit.cli.ask_view import REFUSED, Cycle, render_cycle
 from remit.cli.direction import shown_words
 from remit.cli.offering import complete_goal
 from remit.cli.shown import json_option, show_json, workspace_option
 from remit.cli.stopping import interrupting
 from remit.cli.suggested import Wheres
 from remit.cli.tenants import choose_tenant, tenant_of_goal, tenant_option
+from remit.contracts.desk import WaitingFor
+from remit.desk.goal_hints import field_asked_by, hints_of, why_asked
+from remit.desk.goal_states import ENDED
 from remit.errors import Reason, Refused
 from remit.goals import Reply
 from remit.untrusted import Bounds, read_bounded
@@ -28,7 +30,6 @@ from remit.workspace import Workspace
 
 MAX_WORDS: Final = Bounds(max_bytes=64 << 10)
 STDIN: Final = ("-",)
-ENDED: Final = frozenset({"SUCCEEDED", "FAILED", "REFUSED", "ESCALATED", "ROLLED_BACK"})
 OTHERWISE_SPOKEN: Final = "en"
 
 

@@ -2,37 +2,29 @@
 
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
 from remit.agent.finder_nearest import Near
 from remit.agent.standing import Stands
-from remit.cli.ask_hints import Hints
 from remit.cli.direction import shown_words
 from remit.cli.suggested import Wheres, argument, joined
 from remit.cli.table import counted, terminal_width
-from remit.contracts.simulation import UNDOES
+from remit.contracts.desk import WaitingFor
 from remit.contracts.sql_told import ToldColumn
+from remit.desk.goal_hints import Hints
+from remit.desk.goal_states import GoalState, can_take_back, state_of, waiting_for
 from remit.goals import Reply
 from remit.printable import printable
 
-WaitingFor = Literal["confirmation", "approval", "clarification"]
-
 DONE, FAILED, REFUSED, WAITING = 0, 1, 2, 3
-BEGUN: Final = frozenset({"DISPATCHED", "FAILED", "ROLLED_BACK"})
-"""From here on, more than nothing was done."""
+_CODES: Final[dict[GoalState, int]] = {"done": DONE, "failed": FAILED, "refused": REFUSED, "waiting": WAITING}
 _WORDS: Final = {
     DONE: ("done", "green"),
     FAILED: ("failed", "red"),
     REFUSED: ("refused", "red"),
     WAITING: ("waiting", "yellow"),
-}
-_WAITS: Final[dict[tuple[str, str], WaitingFor]] = {
-    ("CONFIRMATION_REQUIRED", "CONFIRMATION_REQUESTED"): "confirmation",
-    ("CONFIRMATION_AMBIGUOUS", "CONFIRMATION_REQUESTED"): "confirmation",
-    ("ACCESS_AP_REQUIRED", "APPROVAL_REQUESTED"): "approval",
-    ("CLARIFY_REQUIRED", "CLARIFIED"): "clarification",
 }
 NEXT: Final[dict[str, str]] = {
     "SIMULATION_FAILED": "See what its door says: remit ledger trace{tenant} {correlation}",
@@ -77,23 +69,16 @@ class Cycle(NamedTuple):
     @property
     def waiting_for(self) -> WaitingFor | None:
         """By both: a correlation that another goal has used waits for nothing of ours."""
-        return _WAITS.get((self.reply.outcome.reason_code, self.event))
+        return waiting_for(self.reply.outcome, self.event)
 
     @property
     def exit_code(self) -> int:
-        outcome = self.reply.outcome
-        if self.waiting_for is not None:
-            return WAITING
-        if outcome.reason_code == "SIMULATION_SUCCEEDED":
-            return DONE
-        return FAILED if outcome.simulation_outcome is not None and self.event in BEGUN else REFUSED
+        return _CODES[state_of(self.reply.outcome, self.event)]
 
     @property
     def can_undo(self) -> bool:
         """Whether it names a way back. Taking back what took something back would be asking for it anew."""
-        is_undo = UNDOES in getattr(self.reply.goal.sim_finder_packet, "fields", {})
-        named = self.stands is not None and self.stands.rollback_plan_ref is not None
-        return named and not is_undo and self.event == "SUCCEEDED"
+        return self.stands is not None and can_take_back(self.reply.goal, self.stands)
 
     def next(self) -> list[list[str]]:
         """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""

@@ -9,26 +9,21 @@ import click
 from remit.approval.people import person_at_terminal
 from remit.browser_host.client import Answered, HostClient, Waiting
 from remit.browser_host.place import HostPlace
+from remit.cli.acting_as import TOKEN_VARIABLE, read_token, token_option
 from remit.cli.picture_file import require_room, write_picture
 from remit.cli.shown import counted, json_option, show_json, workspace_option
 from remit.contracts.browser import Action, ActionResult
 from remit.contracts.browser_errors import MAX_RETRIES, NOT_SENT
-from remit.errors import Reason, Refused, RemitError
+from remit.errors import RemitError
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
 
 WAITING: Final = 3
-TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
-_LONGEST_TOKEN: Final = 20_000
 
 
 @click.command()
 @click.argument("action", type=click.File("rb"), required=False)
-@click.option(
-    "--token",
-    metavar="FILE",
-    help=f"The file with the capability token, or the token itself; else the variable {TOKEN_VARIABLE}.",
-)
+@token_option
 @click.option("--wait", is_flag=True, help="Wait for the person who has to answer.")
 @click.option(
     "-o",
@@ -71,7 +66,7 @@ def browse(  # noqa: PLR0913, PLR0917 - one for each option
             require_room(output, parsed, workspace)
     caller = _Caller(waits=wait, is_told=not as_json)
     try:
-        answered = client.browse(raw, _read_token(token), on_waiting=caller.wait, on_retry=caller.hear_of_retry)
+        answered = client.browse(raw, read_token(token), on_waiting=caller.wait, on_retry=caller.hear_of_retry)
     except KeyboardInterrupt:
         if not caller.questions:
             raise
@@ -118,30 +113,6 @@ def exit_code(result: ActionResult, *, refused: bool) -> int:
 def _environment() -> dict[str, str]:
     """What a new host is given: the agent's token is for this one action, not for a process that lives on."""
     return {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-
-
-def _read_token(given: str | None) -> str:
-    """A token in a command line can be seen by other users of the machine; a file is better."""
-    text = given or os.environ.get(TOKEN_VARIABLE, "")
-    if not text:
-        raise Refused(
-            Reason.AUTHORITY_MALFORMED,
-            "no capability token was given",
-            where="--token",
-            next_step="Have one issued: remit token issue -o FILE",
-        )
-    if text.count(".") == 2 and text.startswith("ey") and not os.path.exists(text):
-        return text.strip()
-    try:
-        with Path(text).open("rb") as stream:
-            return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
-    except OSError as problem:
-        raise Refused(
-            Reason.AUTHORITY_MALFORMED,
-            f"the file with the token cannot be read: {problem.strerror}",
-            where="--token" if text.startswith("ey") else text,  # half a token is a secret too
-            next_step="Name the file that `remit token issue -o FILE` wrote.",
-        ) from None
 
 
 def _show(answered: Answered, *, as_json: bool) -> None:

@@ -1,44 +1,15 @@
 """A unified diff for a terminal: coloured, cut where it is too long, and with nothing in it that a terminal obeys."""
 
 import itertools
-import re
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 
 from remit.cli.table import counted
 from remit.printable import printable
-
-_HUNK: Final = re.compile(r"^@@ -\d+(?:,(?P<old>\d+))? \+\d+(?:,(?P<new>\d+))? @@")
-
-
-class DiffLine(NamedTuple):
-    """One line, and what it is: a line of the files is never taken for a header, whatever it begins with."""
-
-    kind: str
-    text: str
-
+from remit.reports.diff_lines import DiffLine, parse_diff
 
 _COLOURS: Final[dict[str, str]] = {"added": "green", "removed": "red", "hunk": "cyan"}
-
-
-def parse_diff(text: str) -> Iterator[DiffLine]:
-    """Each line with its kind: header, hunk, added, removed, same or note."""
-    old = new = 0
-    for line in text.split("\n") if text else []:
-        found = _HUNK.match(line)
-        if old <= 0 and new <= 0 and found:
-            old, new = (int(found[side] or 1) for side in ("old", "new"))
-            yield DiffLine("hunk", line)
-        elif line.startswith("\\"):
-            yield DiffLine("note", line)
-        elif old <= 0 and new <= 0:
-            yield DiffLine("header", line)
-        else:
-            kind = {"+": "added", "-": "removed"}.get(line[:1], "same")
-            old, new = old - (kind != "added"), new - (kind != "removed")
-            yield DiffLine(kind, line)
 
 
 def render_diff(text: str, most: int | None = None, *, left_out: int = 0, advice: str = "") -> list[str]:

@@ -22,7 +22,8 @@ def render_meaning(entry: Entry) -> str:
         if meaning := render_browser_meaning(entry, payload):
             return meaning
         meaning = render_goal_meaning(entry.kind, payload, entry.actor)
-        meaning = meaning or _plan_meaning(entry.kind, payload) or _meaning(entry, payload)
+        meaning = meaning or _plan_meaning(entry.kind, payload) or _people_meaning(entry.kind, payload)
+        meaning = meaning or _meaning(entry, payload)
     # With spaces, so that it can be wrapped.
     shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(shown, MOST)
@@ -49,6 +50,8 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
         case "refused":
             why = _joined(payload.get("reason"), payload.get("what"), by=": ")
             return _joined(capability if other else "", why)
+        case "asked":
+            return _joined(capability, f"by {entry.actor}", _short_id(f"token {payload.get('jti') or ''}".strip()))
         case "issued" if subject == "lease":
             return _joined(capability, _until(payload))
         case "rotation_intended" | "rotated" | "revoked" | "trusted" if subject == "key":
@@ -60,6 +63,19 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
             return f"to {payload.get('to')}"
         case _:
             return ""
+
+
+def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """Who came and went, and what was proposed to them."""
+    subject = kind.partition(".")[0]
+    if subject == "person":
+        whom = f"for {payload.get('user')} of {payload.get('tenant')}" if payload.get("user") else ""
+        return _joined(payload.get("person"), payload.get("role"), whom, payload.get("how"))
+    if subject == "proposal":
+        return _joined(payload.get("title") or payload.get("plan_id"), payload.get("reason"))
+    if kind == "goal.asked":
+        return _joined(payload.get("by"), payload.get("role"))
+    return ""
 
 
 def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:

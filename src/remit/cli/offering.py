@@ -7,8 +7,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from remit.approval.people import person_at_terminal
-from remit.cli.goal_approvals import all_waiting
 from remit.cli.table import shortened
+from remit.desk.goal_questions import all_waiting
 from remit.errors import RemitError
 from remit.ids import DEFAULT_TENANT, render_time
 from remit.ledger.goal_reading import newest_goals
@@ -35,11 +35,16 @@ def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplet
             listed = workspace.approvals.listed
             found = listed("PENDING") if ctx.info_name in ANSWERING else listed()
             goals = [each for each in all_waiting(workspace) if each.correlation_id.startswith(incomplete)]
+            plans = [each for each in workspace.proposals.pending() if each.proposal_id.startswith(incomplete)]
     except (RemitError, OSError):
         return []
     fitting = [each for each in found if each.approval_id.startswith(incomplete)]
     return [
         *(CompletionItem(each.correlation_id, help=_help(f"{each.user_id}: {each.title}")) for each in goals[:OFFERED]),
+        *(
+            CompletionItem(each.proposal_id, help=_help(f"{each.proposed_by}: {each.title}"))
+            for each in plans[:OFFERED]
+        ),
         *(
             CompletionItem(each.approval_id, help=_help(f"{each.agent_id}: {each.preview.estimated_effect}"))
             for each in fitting[:OFFERED]
@@ -57,7 +62,7 @@ def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: st
         ):
             named = ctx.params.get("tenant_id")
             tenants = [named] if named else sorted({*workspace.config.tenants, DEFAULT_TENANT})
-            found = [each for tenant in tenants for each in newest_goals(connection, tenant, LOOKED_AT)]
+            found = [each[:2] for tenant in tenants for each in newest_goals(connection, tenant, LOOKED_AT)]
     except (RemitError, OSError):
         return []
     fitting = [(name, event) for name, event in found if name.startswith(incomplete) and event in (wanted or {event})]

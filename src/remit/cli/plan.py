@@ -10,6 +10,7 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from remit.cli.acting_as import token_option
 from remit.cli.allowing import Allowance, allow_options, command_again, require_allowed, require_useful
 from remit.cli.edge import STARTED
 from remit.cli.failing import DoorRefused
@@ -134,19 +135,35 @@ def approve(
 
 
 @click.command()
-@click.argument("envelope", type=click.File("rb"))
+@click.argument("envelope", type=click.File("rb"), required=False)
+@click.option("--proposal", metavar="ID", help="A proposed plan that a person has approved, instead of an envelope.")
+@token_option
 @workspace_option
 @json_option
 @click.pass_context
-def apply(ctx: click.Context, envelope: IO[bytes], directory: Path, as_json: bool) -> None:
+def apply(
+    ctx: click.Context,
+    envelope: IO[bytes] | None,
+    proposal: str | None,
+    token: str | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
     """Carry out an approved plan, once, and report it.
 
-    ENVELOPE is what `remit approve` signed (- for standard input). Exit code 0 when everything was done, now or before;
-    1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched. Ctrl-C and
-    SIGTERM cancel: everything is taken back; a second one leaves that to `remit recover`.
+    ENVELOPE is what `remit approve` signed (- for standard input). With --proposal it is what was signed when that was
+    approved: for people, and for whoever proposed it, an agent by its token. Exit code 0 when everything was done, now
+    or before; 1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched.
+    Ctrl-C and SIGTERM cancel: everything is taken back; a second one leaves that to `remit recover`.
     """
-    raw = _read(envelope, Envelope)
+    if (envelope is None) == (proposal is None) or (token is not None and proposal is None):
+        raise click.UsageError("Give an ENVELOPE, or --proposal ID; --token belongs to the latter.")
+    raw = _read(envelope, Envelope) if envelope is not None else b""
     with Workspace.open(directory) as workspace:
+        if proposal is not None:
+            from remit.cli.propose import envelope_of  # noqa: PLC0415 - the desk is loaded for this alone
+
+            raw = envelope_of(workspace, proposal, token)
         carried = carry_out(workspace, raw, quiet=as_json)
     ctx.exit(tell(carried, as_json=as_json, waited=time.monotonic() - STARTED))
 

@@ -11,6 +11,7 @@ from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.base import Contract
 from remit.contracts.browser import ActionResult
 from remit.contracts.browser_errors import KernelError
+from remit.contracts.call import CallResult
 from remit.contracts.dispatch import SimulationOutcome
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.report import ExecutionReport
@@ -23,12 +24,13 @@ from remit.recovery import Recovered
 from remit.store.claims import unfinished
 from remit.workspace import Workspace
 
-SCOPES: Final = ("task", "plan", "rollback", "browser", "browser_request", "simulation")
+SCOPES: Final = ("task", "plan", "rollback", "browser", "browser_request", "call", "simulation")
 _ID_FIELDS: Final = {
     "plan": "envelope_id",
     "rollback": "order_id",
     "browser": "action_id",
     "browser_request": "request_id",
+    "call": "call_id",
     "simulation": "idempotency_key",
 }
 
@@ -59,7 +61,7 @@ def recover(
 ) -> None:
     """Finish or clear away what a crash left, and record what came of it.
 
-    Tasks, plans, rollbacks, browser actions and goals alike. What a living process is at work on is left alone. Exit
+    Tasks, plans, rollbacks, browser actions, calls and goals alike. What a living process is at work on is left alone. Exit
     code 0 when nothing is left, 1 when something could not be settled: the table says what to do.
     """
     with Workspace.open(directory) as workspace:
@@ -72,7 +74,7 @@ def recover(
         click.echo("Nothing was left unfinished.")
     else:
         rows = [
-            (kinds.get(each.key, ""), each.key, each.began_at[:19].replace("T", " "), _state(each), _what(each))
+            (kinds.get(each.key, ""), each.key, each.began_at[:19].replace("T", " "), settled_as(each), what_came(each))
             for each in reports
         ]
         show_table(("kind", "id", "begun", "state", "what"), rows, prose=("what",))
@@ -97,7 +99,7 @@ def _require_unfinished(known: Collection[str], named: Collection[str]) -> None:
             )
 
 
-def _state(report: Recovered[Any]) -> str:
+def settled_as(report: Recovered[Any]) -> str:
     if report.outcome is None:
         return "unsettled"
     if report.unknown:
@@ -106,10 +108,12 @@ def _state(report: Recovered[Any]) -> str:
         return "unknown"
     if isinstance(report.outcome, ActionResult):
         return state_of(report.outcome)
+    if isinstance(report.outcome, CallResult):
+        return "cleared" if report.outcome.effect == "none" else report.outcome.effect
     return "finished" if report.took_effect else "cleared"
 
 
-def _what(report: Recovered[Any]) -> str:
+def what_came(report: Recovered[Any]) -> str:
     if report.problem is not None:
         return str(report.problem)
     outcome = report.outcome
@@ -124,6 +128,8 @@ def _what(report: Recovered[Any]) -> str:
             return error.message if isinstance(error, KernelError) else reason or ""
         case RequestOutcome(problem=problem):
             return problem or ""
+        case CallResult(error=error):
+            return f"{outcome.function}: {error.what if error else ''}"
         case SimulationOutcome():
             return f"{outcome.reason_code}: {', '.join(outcome.audit_refs) or 'nothing was run'}"
         case _:
@@ -142,7 +148,7 @@ def _as_document(report: Recovered[Any], kind: str) -> dict[str, Any]:
         "kind": kind,
         _ID_FIELDS.get(kind, "task_id"): report.key,
         "begun_at": report.began_at,
-        "state": _state(report),
+        "state": settled_as(report),
         "result": _as_tree(outcome),
         "problem": report.problem.as_json() if report.problem else None,
     }

@@ -9,13 +9,14 @@ from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS
 from remit.cli.failing import DoorRefused
 from remit.cli.plan_summary import render_outcome
 from remit.cli.plan_words import render_size, row
-from remit.cli.rollback_view import Standing, advise_on_later_run, later_run, look_around, render_rollback
-from remit.cli.run_list import full_name, project_root
+from remit.cli.rollback_view import advise_on_later_run, render_rollback
 from remit.cli.runs import complete_envelope, complete_run, find_run
 from remit.cli.settled import Settled
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.stopping import interrupting
 from remit.contracts.outcome import RollbackOutcome
+from remit.desk.drift import Standing, later_run, look_around
+from remit.desk.runs import full_name, project_root
 from remit.errors import Reason, Refused
 from remit.printable import printable
 from remit.workspace import Workspace

@@ -8,8 +8,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from remit.cli.run_list import KnownRun, full_name, list_runs, open_past_runs, short_name, unused_envelopes
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.desk.runs import KnownRun, full_name, list_runs, open_past_runs, short_name, unused_envelopes
 from remit.errors import Reason, Refused, RemitError
 from remit.printable import printable
 from remit.workspace import Workspace

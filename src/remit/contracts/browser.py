@@ -18,6 +18,7 @@ from remit.contracts.base import (
     Uuid,
 )
 from remit.contracts.browser_errors import ExecutorError
+from remit.contracts.call import CallPreview
 from remit.contracts.capabilities import TokenCapability, is_browser
 from remit.contracts.domain_patterns import DomainPattern
 from remit.untrusted import Bounds
@@ -158,6 +159,23 @@ class HTTPPreview(Contract):
     body: PreviewBody
     estimated_effect: Text = Field(alias="estimatedEffect")
 
+    @property
+    def headline(self) -> str:
+        return f"{self.method or 'at'} {self.url}"
+
+
+def _preview_kind(value: Any) -> str:
+    is_call = isinstance(value, CallPreview) or (
+        isinstance(value, dict) and not {"method", "url", "body"} & value.keys()
+    )
+    return "call" if is_call else "request"
+
+
+ApprovalPreview = Annotated[
+    Annotated[HTTPPreview, Tag("request")] | Annotated[CallPreview, Tag("call")], Discriminator(_preview_kind)
+]
+"""What a question is about: a request that is held, or a call of a function."""
+
 
 class ApprovalRequest(Contract):
     """A question to a person, about exactly one held request."""
@@ -173,6 +191,10 @@ class ApprovalRequest(Contract):
 ApprovalState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USED"]
 
 
+LASTING: Final = "lasting"
+"""In place of a process: nothing is held for the question, so it waits for its answer whoever dies."""
+
+
 class Approval(Contract):
     """A question to a person with what became of it: who decided, when, and whether the yes was used."""
 
@@ -182,9 +204,11 @@ class Approval(Contract):
     action_id: Identifier = Field(alias="actionId")
     action_digest: Digest = Field(alias="actionDigest")
     request_digest: Digest = Field(alias="requestDigest")
-    preview: HTTPPreview
+    preview: ApprovalPreview
     screenshot: ShortText | None = None
-    host: ShortText = Field(description="The process that holds the request; if it dies, the question is void.")
+    host: ShortText = Field(
+        description="The process that holds the request; if it dies, the question is void. `lasting`: none does."
+    )
     created_at: Timestamp = Field(alias="createdAt")
     expires: Timestamp
     state: ApprovalState

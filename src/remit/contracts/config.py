@@ -16,6 +16,7 @@ from remit.contracts.ceilings import (
     MAX_SQL_SECONDS,
     MAX_TASK_SECONDS,
 )
+from remit.contracts.web_config import Web
 from remit.untrusted import Bounds
 
 V = TypeVar("V")
@@ -272,3 +273,4 @@ class SystemConfig(Contract):
         default_factory=dict, description="Tenants of the goal door, by id."
     )
     goals: Goals = Field(default=Goals(), description="What the goal door can do.")
+    web: Web = Field(default=Web(), description="The web server: HTTP API, console, and MCP over HTTP.")

@@ -19,7 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from remit.contracts.base import Contract, OneOf
 from remit.contracts.catalog import CONTRACTS, FOLDER, load_schema
 
-__all__ = ["CONTRACTS", "find_drift", "generate_schema", "load_contract", "load_schema", "main", "write_schemas"]
+__all__ = ["CONTRACTS", "find_drift", "generate_schema", "load_contract", "load_schema", "main", "schema_of", "write_schemas"]
 
 VERSION: Final = 1
 
@@ -38,10 +38,16 @@ class _Generator(GenerateJsonSchema):
         return False
 
 
+def schema_of(contract: type[Contract] | OneOf[Any]) -> dict[str, Any]:
+    """Of any contract, shipped as a file or not."""
+    adapter: TypeAdapter[Any] = contract.adapter if isinstance(contract, OneOf) else TypeAdapter(contract)
+    schema: dict[str, Any] = _without_openapi(adapter.json_schema(schema_generator=_Generator))
+    return schema
+
+
 def generate_schema(name: str) -> dict[str, Any]:
     contract = load_contract(name)
-    adapter: TypeAdapter[Any] = contract.adapter if isinstance(contract, OneOf) else TypeAdapter(contract)
-    body = _without_openapi(adapter.json_schema(schema_generator=_Generator))
+    body = schema_of(contract)
     title = contract.name if isinstance(contract, OneOf) else contract.__name__
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -5,13 +5,10 @@ anything is within its reach (`remit.desk.rights`).
 """
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
 
 from remit.approval.people import Person
 from remit.authority.tokens import Token
-
-Role = Literal["viewer", "approver", "operator", "admin"]
-ROLES: Final[tuple[Role, ...]] = ("viewer", "approver", "operator", "admin")
+from remit.people.roles import Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from remit.contracts.capabilities import DoorCapability
-from remit.desk.callers import AgentCaller, Caller, Role
+from remit.desk.callers import AgentCaller, Caller
 from remit.errors import Reason, Refused
+from remit.people.roles import Role
 
 
 class Right(StrEnum):

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from remit.canonical import canonical_bytes
+from remit.contracts.goal_codes import USER_TEXT
 from remit.errors import Reason, Refused
 from remit.ledger.append import Batch
 from remit.ledger.entry import Entry, Event
 from remit.ledger.findings import Fault, Verdict
 from remit.store.connection import Conflict, Connection, Row
+from remit.tally import GOAL_EVENTS
 
 SOURCE: Final = "PH1.AGENT_EXECUTION"
 MAX_WORD: Final = 1_000
@@ -118,6 +120,8 @@ def append_agent_row(batch: Batch, tenant_id: str, row: AgentRow) -> Entry:
             where=f"correlation {row.correlation_id}, step {row.step_id}",
             next_step="Read its outcome in the ledger; it will not run twice.",
         ) from None
+    if isinstance(row, StepRow):
+        batch.count(GOAL_EVENTS, row.event, row.reason_code if row.reason_code in USER_TEXT else "")
     return entry
 
 

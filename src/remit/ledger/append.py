@@ -18,6 +18,7 @@ from remit.ledger.heads import Anchors, sign_head
 from remit.store.connection import Conflict, Connection, Guarded, Store
 from remit.store.group import GroupCommit
 from remit.store.migrate import require_current
+from remit.tally import ENTRIES, Counter
 
 T = TypeVar("T")
 MAX_PAYLOAD: Final = 1 << 20
@@ -51,6 +52,7 @@ class Batch:
         self._tips: dict[str, Tip] = {}
         self._written: dict[str, Tip] = {}
         self._heads: list[LedgerHead] = []
+        self._to_count: list[tuple[Counter, tuple[str, ...]]] = []
 
     def append(self, event: Event) -> Entry:
         """Add an event to its tenant's chain. It is durable when the transaction returns, not before."""
@@ -92,6 +94,7 @@ class Batch:
         entry = entry._replace(hash=entry.expected_hash())
         self._insert_next(_INSERT, entry)
         self._tips[event.tenant_id] = self._written[event.tenant_id] = Tip(entry.seq, entry.hash, created_at)
+        self.count(ENTRIES, event.kind.partition(".")[0])
         reach("append.inserted")
         return entry
 
@@ -100,11 +103,16 @@ class Batch:
         newest = self._tip(tenant_id).created_at
         return max(self.clock(), parse_time(newest)) if newest else self.clock()
 
+    def count(self, counter: Counter, *labels: str) -> None:
+        """Once, when this transaction is durable, and not before."""
+        self._to_count.append((counter, labels))
+
     def mark(self) -> Any:
-        return dict(self._tips), dict(self._written)
+        return dict(self._tips), dict(self._written), len(self._to_count)
 
     def reset(self, mark: Any) -> None:
-        self._tips, self._written = mark
+        self._tips, self._written, counted = mark
+        del self._to_count[counted:]
 
     def seal(self) -> None:
         if not self._written:
@@ -124,6 +132,8 @@ class Batch:
             self._continuity.advance(head.tenant_id, self._written[head.tenant_id])
             self._anchors.record(head)
         reach("append.anchored")
+        for counter, labels in self._to_count:
+            counter.add(*labels)
 
     def insert(self, sql: str, values: tuple[Any, ...]) -> None:
         """Insert one row. One that a guard refuses, or a foreign trigger swallows: somebody changed the tables."""

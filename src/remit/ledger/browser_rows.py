@@ -49,7 +49,7 @@ class BrowserRowsCheck:
                 what = f"{self._seen[kind]} {kind} entries are recorded and {row[0]} rows are in {table}"
                 self._report(Fault.ROW_MISSING if row[0] < self._seen[kind] else Fault.ROW_WITHOUT_EVIDENCE, None, what)
         for jti, found, seq, kind, payload in self._connection.stream(_TOKENS, (self._tenant_id,)):
-            if kind != "token.issued" or _read(payload).get("token_digest") != found:
+            if kind != "token.issued" or read_payload(payload).get("token_digest") != found:
                 self._report(Fault.ROW_EDITED, seq, f"token {jti!r} is not the one that was recorded")
         for jti, seq, kind, correlation in self._connection.stream(_REVOCATIONS, (self._tenant_id,)):
             if (kind, correlation) != ("token.revoked", jti):
@@ -72,12 +72,13 @@ def _is_recorded(row: Row) -> bool:
         return False
     if asked_kind != KIND_OF["PENDING"] or last_kind != KIND_OF.get(approval.state):
         return False
-    if not _read(asked).get("bound_digest") == _read(last).get("bound_digest") == bound:
+    if not read_payload(asked).get("bound_digest") == read_payload(last).get("bound_digest") == bound:
         return False
     return approval.state not in {"APPROVED", "DENIED"} or approval.decided_by == actor
 
 
-def _read(payload: Any) -> dict[str, Any]:
+def read_payload(payload: Any) -> dict[str, Any]:
+    """What an entry says; nothing, if somebody else wrote it."""
     try:
         tree = json.loads(payload or "{}")
     except (ValueError, TypeError, RecursionError):

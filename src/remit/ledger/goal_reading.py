@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from remit.ledger.entry import COLUMNS, Entry
+from remit.ledger.seeking import first_seq_since
 from remit.store.connection import Connection
 
 MOST_ENTRIES: Final = 500
@@ -12,9 +13,9 @@ MOST_WAITING: Final = 1_000
 
 _HAS_GOAL: Final = """SELECT 1 FROM agent_execution_ledger
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' LIMIT 1"""
-_WAITING: Final = """SELECT correlation_id FROM agent_execution_current
-  WHERE tenant_id = ? AND event = 'APPROVAL_REQUESTED' ORDER BY updated_at DESC, entry_seq DESC LIMIT ?"""
-_NEWEST: Final = """SELECT correlation_id, event FROM agent_execution_current
+_ASKED: Final = """SELECT correlation_id FROM agent_execution_ledger
+  WHERE tenant_id = ? AND entry_seq >= ? AND event = ? ORDER BY entry_seq DESC LIMIT ?"""
+_NEWEST: Final = """SELECT correlation_id, event, updated_at FROM agent_execution_current
   WHERE tenant_id = ? ORDER BY updated_at DESC, entry_seq DESC LIMIT ?"""
 _GOALS: Final = """SELECT correlation_id FROM agent_execution_ledger WHERE tenant_id = ?
   GROUP BY correlation_id ORDER BY min(entry_seq)"""
@@ -48,14 +49,18 @@ def goals_of(connection: Connection, tenant_id: str) -> Iterator[str]:
         yield correlation_id
 
 
-def newest_goals(connection: Connection, tenant_id: str, most: int) -> list[tuple[str, str]]:
-    """The correlation of each, and where it stands, the last one that moved first."""
-    return [(row[0], row[1]) for row in connection.rows(_NEWEST, (tenant_id, most))]
+def newest_goals(connection: Connection, tenant_id: str, most: int) -> list[tuple[str, str, str]]:
+    """The correlation of each, where it stands and since when, the last one that moved first."""
+    return [(row[0], row[1], row[2]) for row in connection.rows(_NEWEST, (tenant_id, most))]
 
 
-def waiting_for_approval(connection: Connection, tenant_id: str) -> list[str]:
-    """The correlations of goals that need somebody's approval, answered or not; the newest first."""
-    return [row[0] for row in connection.rows(_WAITING, (tenant_id, MOST_WAITING))]
+def asked_since(connection: Connection, tenant_id: str, event: str, at: str) -> list[str]:
+    """The correlations of goals that have come to ask something of a person, answered or not; the newest first.
+
+    Looks at what was recorded since then, however many goals there were before.
+    """
+    rows = connection.rows(_ASKED, (tenant_id, first_seq_since(connection, tenant_id, at), event, MOST_WAITING))
+    return list(dict.fromkeys(row[0] for row in rows))
 
 
 def entries_of(connection: Connection, tenant_id: str, correlation_id: str) -> tuple[list[Entry], int]:

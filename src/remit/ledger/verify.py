@@ -18,6 +18,7 @@ from remit.ledger.guards import foreign_triggers, missing_guards
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
 from remit.ledger.projections import projection_drift
+from remit.ledger.proposal_rows import ProposalRowsCheck
 from remit.store.connection import Connection, Row, Store, UnreadableText
 from remit.store.migrate import require_current
 from remit.store.shape import schema_changes
@@ -117,6 +118,7 @@ def _verify_chain(
     rows = AgentRowsCheck(connection, tenant_id, verdict)
     claims = ClaimsCheck(connection, tenant_id, verdict)
     browser = BrowserRowsCheck(connection, tenant_id, verdict)
+    proposals = ProposalRowsCheck(connection, tenant_id, verdict)
     for row in connection.stream(_ENTRIES, (tenant_id,)):
         entry = _entry(row)
         intact = entry.is_intact()
@@ -127,12 +129,14 @@ def _verify_chain(
         rows.pass_entry(entry)
         claims.pass_entry(entry)
         browser.pass_entry(entry)
+        proposals.pass_entry(entry)
     heads.finish(walk.length)
     for ref in changed_documents(connection, tenant_id):
         verdict.report(Fault.ROW_EDITED, tenant_id, None, f"agent_documents holds another text under {ref}")
     rows.finish()
     claims.finish()
     browser.finish()
+    proposals.finish()
 
 
 def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:

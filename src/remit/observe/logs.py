@@ -21,7 +21,7 @@ from remit.ids import render_time
 from remit.masking import Json, mask_json, mask_text
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-IDS: Final = ("correlation_id", "task_id", "capability_id", "plan_id", "tenant_id")
+IDS: Final = ("request_id", "trace_id", "correlation_id", "task_id", "capability_id", "plan_id", "tenant_id")
 """What records are found by. They stand at the top of a record; every other extra stands in `fields`."""
 
 MAX_TEXT: Final = 2_000
@@ -47,6 +47,11 @@ def bind_ids(**ids: str) -> Iterator[None]:
         yield
     finally:
         _ids.reset(token)
+
+
+def current_ids() -> Mapping[str, str]:
+    """What is bound here and now."""
+    return _ids.get()
 
 
 def parse_level(text: str) -> int:

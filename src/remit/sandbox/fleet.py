@@ -50,6 +50,12 @@ class Fleet:
                 self._sandboxes[kind] = self._make(kind)
             return self._sandboxes[kind]
 
+    @property
+    def ready(self) -> int:
+        """Processes of all sandboxes that wait for an order."""
+        with self._lock:
+            return sum(sandbox.ready for sandbox in self._sandboxes.values())
+
     def close(self) -> None:
         with self._lock:
             for sandbox in self._sandboxes.values():

@@ -35,6 +35,7 @@ from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken
 from remit.sandbox.handed import Handed, encode_order
 from remit.sandbox.orders import MOST_THREADS, Build, Order, Quotas
 from remit.sandbox.pool import AHEAD, ANSWER_SECONDS, TASKS, Child, Lease, Zygote, ZygoteGone, ZygoteStuck, close_all
+from remit.tally import SANDBOX_KILLS, SANDBOX_SECONDS
 from remit.untrusted import parse_json
 
 __all__ = ["Cancelled", "CutShort", "Finished", "SandboxHost", "StandBy"]
@@ -141,6 +142,12 @@ class SandboxHost:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    @property
+    def ready(self) -> int:
+        """Processes that were forked ahead and wait for an order."""
+        zygote = self._zygote
+        return 0 if zygote is None else zygote.ready
 
     def require_usable(self) -> None:
         if os.getpid() != self._owner:
@@ -326,12 +333,17 @@ class StandBy:
 
     def _try(self, ready: Ready, listener: Listener) -> Finished | None:
         try:
-            return ready.conversation.run(listener)
+            finished = ready.conversation.run(listener)
         except NeverBegun:
             return None
         except CutShort as cut:
             explained = self._host.explain(cut, ready)
+            SANDBOX_KILLS.add(explained.reason.value)
+            SANDBOX_SECONDS.observe(cut.usage.seconds)
             raise explained from None
+        else:
+            SANDBOX_SECONDS.observe(finished.usage.seconds)
+            return finished
         finally:
             ready.child.close()
 

@@ -161,6 +161,11 @@ class Zygote:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def ready(self) -> int:
+        """Children that wait for an order, as far as was heard of. Takes no lock: it is for whoever watches."""
+        return sum(child.user is None and bool(child.held) for child in tuple(self._children.values()))
+
     def wait_until_ready(self) -> None:
         """Raises with what went wrong, such as an effect that cannot be imported; ZygoteGone if it died."""
         self._control.settimeout(START_SECONDS)

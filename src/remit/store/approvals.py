@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from remit.canonical import digest
-from remit.contracts.browser import Approval, ApprovalState, HTTPPreview
+from remit.contracts.browser import Approval, ApprovalState
 from remit.errors import Reason, Refused
 from remit.store.connection import Connection
 
@@ -43,9 +43,8 @@ class ApprovalRow(NamedTuple):
 
     def as_approval(self) -> Approval:
         try:
-            preview = HTTPPreview.from_tree(json.loads(self.preview), source="a stored preview")
-            return Approval.model_validate(self._tree(preview))
-        except (ValueError, Refused):
+            return Approval.model_validate(self._tree(json.loads(self.preview)))
+        except ValueError:
             raise Refused(
                 Reason.EVIDENCE_INVALID,
                 "this question is not as Remit wrote it",
@@ -53,7 +52,7 @@ class ApprovalRow(NamedTuple):
                 next_step="Keep the database as it is and run `remit ledger verify`.",
             ) from None
 
-    def _tree(self, preview: HTTPPreview) -> dict[str, Any]:
+    def _tree(self, preview: Any) -> dict[str, Any]:
         return {
             "approvalId": self.approval_id,
             "agentId": self.agent_id,
@@ -96,6 +95,8 @@ _OPEN: Final = f"""SELECT {_COLUMNS} FROM approvals
   WHERE tenant_id = ? AND state IN ('PENDING', 'APPROVED') ORDER BY created_at, approval_id"""
 _NEWEST: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ?
   ORDER BY created_at DESC, approval_id DESC LIMIT ?"""
+_SAME: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ? AND created_at >= ? AND action_id = ?
+  AND action_digest = ? AND request_digest = ? AND token_jti = ? ORDER BY created_at DESC, approval_id DESC LIMIT 1"""
 _MOVE: Final = """UPDATE approvals SET state = ?, decided_by = ?, decided_at = ?, reason = ?, entry_seq = ?
   WHERE tenant_id = ? AND approval_id = ? AND state = ?"""
 _ENTRY_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
@@ -109,6 +110,13 @@ def insert_row(connection: Connection, row: ApprovalRow) -> None:
 
 def find_row(connection: Connection, tenant_id: str, approval_id: str) -> ApprovalRow | None:
     row = connection.one(_FIND, (tenant_id, approval_id))
+    return ApprovalRow(*row) if row else None
+
+
+def newest_same(connection: Connection, asked: ApprovalRow, since: str) -> ApprovalRow | None:
+    """The last question about the very same thing, of the same token."""
+    about = (asked.action_id, asked.action_digest, asked.request_digest, asked.token_jti)
+    row = connection.one(_SAME, (asked.tenant_id, since, *about))
     return ApprovalRow(*row) if row else None
 
 

@@ -13,12 +13,14 @@ only by whoever holds it, so that giving it up twice does no harm.
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.faultpoints import reach
 from remit.store.connection import Connection, DatabaseFailed, Store
+from remit.tally import COMMITS
 from remit.turns import aside
 
 T = TypeVar("T")
@@ -165,6 +167,7 @@ class GroupCommit(Generic[S]):
     def _commit(self, group: list[_Unit[S]], fate: _Fate, waiting: contextlib.ExitStack) -> None:
         session: S | None = None
         committing = False
+        began = time.monotonic()
         try:
             connection = self._connection = self._connection or self._store.connect()
             connection.begin(write=True)
@@ -185,7 +188,7 @@ class GroupCommit(Generic[S]):
                 reach("append.committed")
         except BaseException as problem:
             if fate.durable and session is not None and not isinstance(problem, Exception):
-                self._conclude(session)
+                self._conclude(session, began)
                 raise
             fate.durable = False
             self._abandon()
@@ -199,11 +202,13 @@ class GroupCommit(Generic[S]):
                 unit.settled = True
         finally:
             if session is not None:
-                self._conclude(session)
+                self._conclude(session, began)
 
-    def _conclude(self, session: S) -> None:
+    def _conclude(self, session: S, began: float) -> None:
         self.groups += 1
+        took = time.monotonic() - began
         session.committed()
+        COMMITS.observe(took)
 
     def _abandon(self) -> None:
         """After a failed transaction the connection's state is unknown: drop it, the database rolls back."""

@@ -17,9 +17,15 @@ from remit.workspace import Workspace
 
 LEAST_SHORT: Final = 8
 MANY: Final = 1_000_000
+AFTER_ALL: Final = ("9999", "")
+"""Later than every run: where a list of the newest begins."""
 NOT_VOUCHED_FOR: Final = "NOT VOUCHED FOR"
-_NEWEST: Final = """SELECT scope, key, coalesce(finished_at, claimed_at) AS at FROM claims
-  WHERE tenant_id = ? AND scope IN ('plan', 'rollback') ORDER BY at DESC, key DESC LIMIT ?"""
+_NEWEST: Final = """SELECT scope, key, at FROM (
+    SELECT scope, key, coalesce(finished_at, claimed_at) AS at FROM claims
+    WHERE tenant_id = ? AND scope IN ('plan', 'rollback')) AS runs
+  WHERE at < ? OR (at = ? AND key < ?) ORDER BY at DESC, key DESC LIMIT ?"""
+_AT: Final = """SELECT coalesce(finished_at, claimed_at) FROM claims
+  WHERE tenant_id = ? AND scope = 'plan' AND key = ?"""
 _UNUSED: Final = """SELECT e.correlation_id FROM ledger_entries e
   WHERE e.tenant_id = ? AND e.kind = 'envelope.issued'
   AND NOT EXISTS (SELECT 1 FROM ledger_entries c WHERE c.tenant_id = e.tenant_id
@@ -43,6 +49,8 @@ class KnownRun(NamedTuple):
     undo: Undo
     until: str | None = None
     report: str | None = None
+    key: str = ""
+    """Of the claim: the envelope's id, or that of the order which took it back."""
 
     @property
     def can_be_undone(self) -> bool:
@@ -51,18 +59,32 @@ class KnownRun(NamedTuple):
     def tree(self) -> dict[str, Any]:
         command = f"remit rollback {self.envelope_id}" if self.can_be_undone else None
         undo = {"state": self.undo, "until": self.until, "command": command}
-        return {name: value for name, value in self._asdict().items() if name != "until"} | {"undo": undo}
+        return {name: value for name, value in self._asdict().items() if name not in {"until", "key"}} | {"undo": undo}
 
 
-def list_runs(workspace: Workspace, limit: int = MANY) -> Iterator[KnownRun]:
-    """The newest first. One that the ledger does not vouch for is listed, and nothing it says of itself is."""
+def list_runs(workspace: Workspace, limit: int = MANY, before: tuple[str, str] = AFTER_ALL) -> Iterator[KnownRun]:
+    """The newest first. One that the ledger does not vouch for is listed, and nothing it says of itself is.
+
+    `before` is the time and the key of a run that was listed already.
+    """
     reading = _Reading(workspace)
+    at, key = before
     with workspace.store.reading() as connection:
-        rows = list(connection.rows(_NEWEST, (DEFAULT_TENANT, limit)))
+        rows = list(connection.rows(_NEWEST, (DEFAULT_TENANT, at, at, key, limit)))
     for scope, key, at in rows:
         found = reading.runs.claim(str(key), str(scope))
         if found is not None:
-            yield reading.plan(found, str(at)) if scope == "plan" else reading.rollback(found, str(at))
+            run = reading.plan(found, str(at)) if scope == "plan" else reading.rollback(found, str(at))
+            yield run._replace(key=str(key))
+
+
+def known_run(workspace: Workspace, envelope_id: str) -> KnownRun | None:
+    """The run of one envelope, if it was ever begun."""
+    with workspace.store.glancing() as connection:
+        row = connection.one(_AT, (DEFAULT_TENANT, envelope_id))
+    reading = _Reading(workspace)
+    found = reading.runs.claim(envelope_id) if row is not None else None
+    return None if row is None or found is None else reading.plan(found, str(row[0]))._replace(key=envelope_id)
 
 
 def short_name(envelope_id: str) -> str:

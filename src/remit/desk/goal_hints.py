@@ -10,9 +10,9 @@ from remit.agent.finder import EmbeddedFinder
 from remit.agent.finder_nearest import Near
 from remit.agent.finder_unfit import unfit
 from remit.agent.standing import refusal_of
-from remit.cli.ask_reasons import Explained, Rule, explained
 from remit.contracts.finder_proof import FinderProof
 from remit.contracts.packets import ClarifyPacket
+from remit.desk.goal_reasons import Explained, Rule, explained
 from remit.errors import RemitError
 from remit.goals import Reply
 from remit.ids import DEFAULT_TENANT

@@ -1,0 +1,87 @@
+"""A LangGraph agent whose tools are Remit's: the graph is interrupted while a person reads, and resumed after.
+
+    python examples/langgraph_agent.py
+
+The model is scripted. Nothing waits while the graph is interrupted: the question is in Remit's store, the graph in its
+checkpointer, and another process can resume it. A node that LangGraph runs again makes the same tool call again, under
+the same id: Remit gives the result of the first time, and does nothing twice.
+"""
+
+import json
+from typing import Any, TypedDict, cast
+
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from scripted import next_call
+from shop import PLAN, WISH, ShopTools, answer_as_person, open_shop, waits_for_person
+
+
+class ScriptedModel(BaseChatModel):
+    """Says what the script says. In its place: any chat model, with `bind_tools`."""
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        results = [json.loads(str(message.content)) for message in messages if isinstance(message, ToolMessage)]
+        call = next_call(results, PLAN)
+        said = AIMessage("Done: acme has 5% off.")
+        if call is not None:
+            said = AIMessage("", tool_calls=[{"name": call[0], "args": call[1], "id": f"call_{len(results)}"}])
+        return ChatResult(generations=[ChatGeneration(message=said)])
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+
+class Asked(TypedDict):
+    """What the graph tells whoever runs it while it is interrupted."""
+
+    tool: str
+    state: str
+
+
+def build_graph(model: BaseChatModel, tools: ShopTools) -> Any:
+    def think(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    def act(state: MessagesState) -> dict[str, Any]:
+        """From its beginning again after each interrupt, which is as well: the id of a tool call is its key."""
+        return {"messages": [run_tool(call) for call in cast("AIMessage", state["messages"][-1]).tool_calls]}
+
+    def run_tool(call: Any) -> ToolMessage:
+        while waits_for_person(result := tools.run(call["name"], json.dumps(call["args"]), call["id"])):
+            interrupt(Asked(tool=call["name"], state=result["state"]))
+        print(f"{call['name']}: {result['state']}")
+        return ToolMessage(json.dumps(result), tool_call_id=call["id"])
+
+    def goes_on(state: MessagesState) -> str:
+        return "act" if cast("AIMessage", state["messages"][-1]).tool_calls else END
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("think", think)
+    graph.add_node("act", act)
+    graph.add_edge(START, "think")
+    graph.add_conditional_edges("think", goes_on, ["act", END])
+    graph.add_edge("act", "think")
+    return graph.compile(checkpointer=InMemorySaver())
+
+
+def main() -> None:
+    thread: Any = {"configurable": {"thread_id": "discount"}}
+    with open_shop() as shop:
+        graph = build_graph(ScriptedModel(), shop.tools)
+        state = graph.invoke({"messages": [HumanMessage(WISH)]}, thread)
+        while "__interrupt__" in state:
+            print(f"interrupted: {state['__interrupt__'][0].value['tool']} waits for a person")
+            answer_as_person(shop.desk)  # a minute later, or a day, and perhaps elsewhere
+            state = graph.invoke(Command(resume=True), thread)
+        print(state["messages"][-1].content)
+        shop.show()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""A server on this machine that speaks a model's wire format, with answers that it has by heart: no network, no key."""
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@contextlib.contextmanager
+def serve_model(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> Iterator[str]:
+    """The address of a server that answers each request with what `reply` makes of it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.dumps(reply(asked)).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing: the examples print what matters."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def next_call(results: list[dict[str, Any]], plan: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """The script: propose a plan, apply it, set the discount. It looks at nothing but what its calls came to."""
+    match results:
+        case []:
+            return "propose_plan", {"plan": plan}
+        case [{"proposal_id": proposal_id}]:
+            return "apply_plan", {"proposal_id": proposal_id}
+        case [_, {"state": "APPLIED"}]:
+            return "crm-set_discount", {"customer": "acme", "percent": 5}
+        case _:
+            return None

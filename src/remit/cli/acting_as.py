@@ -1,0 +1,57 @@
+"""Who calls at the command line: an agent, by the token that it was given, or the person at the terminal."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from remit.approval.people import person_at_terminal
+from remit.errors import Reason, Refused
+from remit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from remit.desk.callers import Caller
+
+TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
+_LONGEST_TOKEN: Final = 20_000
+
+token_option: Final = click.option(
+    "--token",
+    metavar="FILE",
+    help=f"The file with the capability token, or the token itself; else the variable {TOKEN_VARIABLE}.",
+)
+
+
+def caller_here(workspace: Workspace, token: str | None, name: str | None = None) -> "Caller":
+    """Whoever can open the state directory has every right that a person has; whoever has a token acts as its agent."""
+    from remit.desk.callers import AgentCaller, PersonCaller  # noqa: PLC0415 - most commands need only the option
+
+    if token is None and not workspace.environ.get(TOKEN_VARIABLE):
+        return PersonCaller(person_at_terminal(workspace.environ, name), "admin")
+    text = read_token(token)
+    return AgentCaller(workspace.tokens.verify(text), text)
+
+
+def read_token(given: str | None) -> str:
+    """A token in a command line can be seen by other users of the machine; a file is better."""
+    text = given or os.environ.get(TOKEN_VARIABLE, "")
+    if not text:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED,
+            "no capability token was given",
+            where="--token",
+            next_step="Have one issued: remit token issue -o FILE",
+        )
+    if text.count(".") == 2 and text.startswith("ey") and not os.path.exists(text):
+        return text.strip()
+    try:
+        with Path(text).open("rb") as stream:
+            return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    except OSError as problem:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED,
+            f"the file with the token cannot be read: {problem.strerror}",
+            where="--token" if text.startswith("ey") else text,  # half a token is a secret too
+            next_step="Name the file that `remit token issue -o FILE` wrote.",
+        ) from None

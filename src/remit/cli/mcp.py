@@ -1,0 +1,106 @@
+"""`remit mcp`."""
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from remit.cli.shown import workspace_option
+from remit.errors import Reason, Refused
+from remit.observe.tracing import tracing
+
+if TYPE_CHECKING:
+    from remit.desk.desk import Desk
+
+DEFAULT_PORT: Final = 7342
+TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
+
+
+@click.command()
+@click.option(
+    "--stdio/--http",
+    "over_stdio",
+    default=True,
+    help="Speak over standard input and output (the default), or over HTTP on this machine, at /mcp.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help=f"The file with the agent's token, read at each call; else the variable {TOKEN_VARIABLE}. For --stdio.",
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, help="For --http.")
+@workspace_option
+def mcp(over_stdio: bool, token_file: Path | None, port: int, directory: Path) -> None:
+    """Serve an MCP client: tools to propose, apply and undo plans, run tasks, browse, and ask.
+
+    With --stdio a client starts this command and speaks for one agent, by its capability token. With --http it listens
+    on this machine only; `remit serve` offers the same at /mcp, with the console where people answer. No tool approves
+    anything: a person does, in the console or with `remit approvals`.
+    """
+    _require_installed()
+    if not over_stdio:
+        if token_file is not None:
+            raise click.UsageError("--token-file is for --stdio: over HTTP each request brings its own token.")
+        _serve(directory, lambda desk: _serve_http(desk, port))
+        return
+    token = _token(token_file)
+    _serve(directory, lambda desk: _serve_stdio(desk, token))
+
+
+def _serve(directory: Path, serve: Callable[["Desk"], None]) -> None:
+    from remit.desk.desk import Desk  # noqa: PLC0415 - loads every door; `remit mcp --help` does without
+    from remit.workspace import Workspace  # noqa: PLC0415 - as above
+
+    with tracing(os.environ), Workspace.open(directory) as workspace:
+        desk = Desk(workspace, console_url=workspace.config.web.public_url)
+        try:
+            desk.settle()
+            serve(desk)
+        finally:
+            desk.close()
+
+
+def _serve_stdio(desk: "Desk", token: Callable[[], str]) -> None:
+    from remit.mcp_server.stdio import serve_stdio  # noqa: PLC0415 - a second to load
+
+    serve_stdio(desk, token, elicitation=desk.workspace.config.web.mcp.elicitation)
+
+
+def _serve_http(desk: "Desk", port: int) -> None:
+    from remit.mcp_server.listening import serve_http  # noqa: PLC0415 - a second to load
+
+    def tell(address: str) -> None:
+        click.echo(f"Serving MCP at {address}; end with Ctrl-C.", err=True)
+
+    serve_http(desk, port, on_listening=tell, elicitation=desk.workspace.config.web.mcp.elicitation)
+
+
+def _token(file: Path | None) -> Callable[[], str]:
+    """Taken out of the environment: what this process starts has no use for it."""
+    text = os.environ.pop(TOKEN_VARIABLE, "").strip()
+    if file is not None:
+        from remit.mcp_server.identity import token_from_file  # noqa: PLC0415 - a second to load
+
+        return token_from_file(file)
+    if not text:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED,
+            "no capability token was given: an MCP client speaks for an agent",
+            where=f"--token-file, or the variable {TOKEN_VARIABLE}",
+            next_step="Have one issued: remit token issue --sub AGENT --cap plan.propose -o FILE",
+        )
+    return lambda: text
+
+
+def _require_installed() -> None:
+    for name in ("mcp", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            raise Refused(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "the MCP server is not installed here",
+                where=f"the package {name}",
+                next_step="Install it with: pip install 'remit[mcp]'",
+            )

@@ -1,0 +1,101 @@
+"""`remit people`."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remit.approval.people import person_at_terminal
+from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.cli.token import Life
+from remit.desk.served import find_served
+from remit.ids import render_time
+from remit.people.roles import ROLES, Role
+from remit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from remit.people.found import Listed
+
+
+@click.group()
+def people() -> None:
+    """Invite people to the console, see who there is, and remove them.
+
+    A viewer sees everything, an approver answers questions, an operator proposes and applies, an admin does all of it.
+    """
+
+
+@people.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What this person may do.")
+@click.option("--user", help="For whom this person asks at the goal door. Needs --tenant.")
+@click.option("--tenant", help="The tenant of that user.")
+@click.option("--life", type=Life(), default="15m", show_default=True, help="How long the link counts: 15m, 8h, 1d.")
+@workspace_option
+@json_option
+def invite(
+    name: str, role: Role, user: str | None, tenant: str | None, life: timedelta, directory: Path, as_json: bool
+) -> None:
+    """Make a link with which NAME logs in, once. Whoever opens it first is that person: send it to nobody else.
+
+    With another role than before, that person's sessions end at once.
+    """
+    if (user is None) != (tenant is None):
+        raise click.UsageError("give --user and --tenant together")
+    with Workspace.open(directory) as workspace:
+        actor = person_at_terminal(workspace.environ)
+        made = workspace.people.invite(name, role, actor=actor.id, user=user, tenant=tenant, life=life)
+        served = find_served(workspace.state)
+    server = served.url if served else None
+    known = {"person": made.person_id, "role": made.role, "expires_at": render_time(made.expires_at)}
+    if as_json:
+        show_json({**known, "link": f"{server}{made.path}" if server else None, "path": made.path})
+        return
+    if server is None:
+        click.echo("note: no server runs now; put its address before this path (remit serve)", err=True)
+    click.echo(f"{server or ''}{made.path}")
+
+
+@people.command("list")
+@workspace_option
+@json_option
+def list_people(directory: Path, as_json: bool) -> None:
+    """Who was invited or has logged in, with which role."""
+    with Workspace.open(directory) as workspace:
+        found = workspace.people.listed()
+    if as_json:
+        show_json([asdict(one) for one in found])
+    elif found:
+        rows = [
+            (one.id, one.role, _asks_for(one), one.sessions, one.open_links, _time(one.last_login)) for one in found
+        ]
+        show_table(("person", "role", "asks for", "sessions", "open links", "last login"), rows)
+    else:
+        click.echo("Nobody was invited yet: remit people invite NAME --role viewer")
+
+
+@people.command()
+@click.argument("name")
+@workspace_option
+@json_option
+def remove(name: str, directory: Path, as_json: bool) -> None:
+    """End all sessions and links of NAME, at once. What this person did stays in the ledger."""
+    with Workspace.open(directory) as workspace:
+        actor = person_at_terminal(workspace.environ)
+        person_id = workspace.people.remove(name, actor=actor.id)
+    if as_json:
+        show_json({"person": person_id, "state": "removed"})
+    else:
+        click.echo(f"{person_id} is removed")
+    if person_id.startswith("oidc:"):
+        click.echo("note: the identity provider still knows this person, who may log in again", err=True)
+
+
+def _asks_for(one: "Listed") -> str:
+    return f"{one.user} of {one.tenant}" if one.user else ""
+
+
+def _time(text: str | None) -> str:
+    return f"{text[:19]}Z" if text else "never"

@@ -1,0 +1,205 @@
+"""Proposed plans among the questions for people, at the command line.
+
+What a person is shown is the plan's own preview, made on the files as they are now: an agent words none of it but the
+note, and that is told as such.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from remit.approval.people import Person
+from remit.cli.allowing import Allowance, require_allowed, require_useful
+from remit.cli.approval_view import render_left
+from remit.cli.plan import NobodyToAsk
+from remit.cli.plan_summary import render_preview
+from remit.cli.shown import show_json, show_table
+from remit.cli.suggested import Wheres, joined
+from remit.contracts.desk_plans import ProposalPreview, ProposalView
+from remit.contracts.envelope import Approvals
+from remit.desk.callers import PersonCaller
+from remit.desk.plans import PlanDesk
+from remit.errors import Reason, Refused
+from remit.ids import parse_time
+from remit.printable import printable
+from remit.workspace import Workspace
+
+LABEL: Final = 10
+
+
+class Yes(NamedTuple):
+    """A person's yes to a plan: what it allows, and to which preview it is; without a digest, he is asked here."""
+
+    who: Person
+    allowed: Allowance
+    digest: str | None
+    reason: str | None
+    directory: Path
+    as_json: bool
+
+
+def waiting_plans(workspace: Workspace, who: Person) -> list[ProposalView]:
+    return PlanDesk(workspace).waiting(_as_admin(who))
+
+
+def show_plans(workspace: Workspace, found: Sequence[ProposalView], *, as_json: bool) -> None:
+    if as_json:
+        show_json({"plans": [each.tree() for each in found]})
+        return
+    if not found:
+        click.echo("No proposed plan waits for an answer.")
+        return
+    rows = [
+        (each.proposal_id, each.proposed_by, f"waits, {_left(workspace, each)} left", each.risk, each.title)
+        for each in found
+    ]
+    show_table(("plan", "by", "state", "risk", "would"), rows, prose=("would",))
+
+
+def plan_named(workspace: Workspace, given: str) -> str | None:
+    """The proposal that this id means, or None if it is a question's. Refused if it could be either.
+
+    Ids begin with the time, so that of a question and that of a proposal may begin alike.
+    """
+    proposals = workspace.proposals
+    if (whole := proposals.find(given)) is not None:
+        return whole.proposal_id
+    try:
+        found = proposals.named(given)
+    except Refused as problem:
+        if problem.reason is Reason.STATE_MISSING:
+            return None
+        raise
+    try:
+        question = workspace.approvals.show(given)
+    except Refused:
+        return found.proposal_id
+    raise Refused(
+        Reason.MALFORMED,
+        "both a question and a proposed plan begin like this; nothing was answered",
+        where=given,
+        next_step=f"Give the whole id: {found.proposal_id} is the plan, {question.approval_id} the question.",
+    )
+
+
+def show_plan(workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, as_json: bool) -> None:
+    """With the preview, where there is one to be had."""
+    desk, caller = PlanDesk(workspace), _as_admin(who)
+    view = desk.get(caller, proposal_id)
+    shown = desk.look(caller, proposal_id) if view.state == "PENDING" else None
+    if as_json:
+        show_json({"proposal": view.tree(), "preview": shown.tree() if shown is not None else None})
+        return
+    click.echo("\n".join(_lines(workspace, view, shown, directory)))
+
+
+def approve_plan(workspace: Workspace, proposal_id: str, yes: Yes) -> ProposalView:
+    """To what was shown: by the digest of an earlier look, or to what is shown here and now."""
+    desk, caller, allowed = PlanDesk(workspace), _as_admin(yes.who), yes.allowed
+    shown = desk.look(caller, proposal_id)
+    if yes.digest is None:
+        _require_terminal(proposal_id, as_json=yes.as_json)
+        click.echo("\n".join(_lines(workspace, desk.get(caller, proposal_id), shown, yes.directory, allowed)))
+    require_useful(shown.document, allowed, shown=yes.digest is None)
+    require_allowed(shown.document, allowed)
+    if yes.digest is None:
+        _require_yes(proposal_id)
+    return desk.decide(
+        caller,
+        proposal_id,
+        approved=True,
+        preview_digest=yes.digest or shown.preview_digest,
+        allow=Approvals.from_tree({kind: list(names) for kind, names in allowed.names.items()}),
+        reason=yes.reason,
+        even_if_it_fails=allowed.even_if_it_fails,
+    )
+
+
+def deny_plan(workspace: Workspace, proposal_id: str, who: Person, reason: str | None) -> ProposalView:
+    return PlanDesk(workspace).decide(_as_admin(who), proposal_id, approved=False, reason=reason)
+
+
+def tell_plan(view: ProposalView, directory: Path, *, as_json: bool) -> None:
+    if as_json:
+        show_json(view.tree())
+        return
+    word = "Approved" if view.state == "APPROVED" else "Denied"
+    click.echo(f"{word}: {printable(view.title)}, proposed by {printable(view.proposed_by)} ({view.proposal_id})")
+    if view.state == "APPROVED":
+        where = Wheres(directory).here
+        until = f"until {(view.apply_until or '')[:19]}Z"
+        click.echo(f"  next, {until}: {joined(('remit', 'apply', *where, '--proposal', view.proposal_id))}")
+
+
+def _require_terminal(proposal_id: str, *, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise NobodyToAsk(
+            Reason.MISUSE,
+            "a yes to a plan is to what was shown, and there is nobody here to show it to; nothing was approved",
+            where=f"proposal {proposal_id}",
+            next_step=f"Look at it, and answer with the digest that is shown: remit approvals show {proposal_id}",
+        )
+
+
+def _require_yes(proposal_id: str) -> None:
+    try:
+        is_yes = click.confirm("Approve this plan?", default=False, err=True)
+    except click.Abort:  # Ctrl-C or the end of input is no yes
+        is_yes = False
+    if not is_yes:
+        raise NobodyToAsk(
+            Reason.CANCELLED,
+            "not approved, and not denied either: it waits",
+            where=f"proposal {proposal_id}",
+            next_step=f"To say no for good: remit approvals deny {proposal_id}",
+        )
+
+
+def _lines(
+    workspace: Workspace,
+    view: ProposalView,
+    shown: ProposalPreview | None,
+    directory: Path,
+    allowed: Allowance | None = None,
+) -> Iterator[str]:
+    """`allowed` is given where the answer is asked for right below."""
+    by = printable(view.proposed_by) + (f", token {printable(view.token_jti)}" if view.token_jti else "")
+    yield click.style(f"Proposal {view.proposal_id}", bold=True) + f", by {by}"
+    yield _labelled("plan", printable(view.title))
+    if view.note:
+        yield _labelled("note", f"{printable(view.note)} (the proposer's own words)")
+    if shown is not None:
+        yield ""
+        yield from render_preview(shown.document, allowed.names if allowed is not None else {})
+        yield ""
+        yield _labelled("risk", shown.document.risk.lower())
+        yield _labelled("digest", shown.preview_digest)
+        yield _labelled("time", f"{_left(workspace, view)} left, until {view.expires_at[:19]}Z")
+        if allowed is None:
+            where, name = Wheres(directory).here, view.proposal_id
+            yes = ("remit", "approvals", "approve", *where, name, "--digest", shown.preview_digest)
+            yield _labelled("answer", joined(yes))
+            yield _labelled("", joined(("remit", "approvals", "deny", *where, name)))
+        return
+    answered = f" by {printable(view.decided_by)} at {(view.decided_at or '')[:19]}Z" if view.decided_by else ""
+    yield _labelled("state", f"{view.state}{f', answered{answered}' if answered else ''}")
+    if view.reason:
+        yield _labelled("reason", printable(view.reason))
+    if view.report_folder:
+        yield _labelled("report", printable(view.report_folder))
+
+
+def _left(workspace: Workspace, view: ProposalView) -> str:
+    return render_left(max((parse_time(view.expires_at) - workspace.clock()).total_seconds(), 0))
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"  {label.ljust(LABEL)}{text}"
+
+
+def _as_admin(who: Person) -> PersonCaller:
+    """Whoever is at the terminal could open the state directory, and so has every right that a person has."""
+    return PersonCaller(who, "admin")

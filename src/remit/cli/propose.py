@@ -1,0 +1,54 @@
+"""`remit propose`: a plan that a person is to look at and approve."""
+
+from pathlib import Path
+from typing import IO
+
+import click
+
+from remit.cli.acting_as import caller_here, token_option
+from remit.cli.shown import json_option, show_json, workspace_option
+from remit.contracts.plan import Plan
+from remit.desk.callers import PersonCaller
+from remit.desk.plans import PlanDesk
+from remit.printable import printable
+from remit.untrusted import read_bounded
+from remit.workspace import Workspace
+
+
+@click.command()
+@click.argument("plan", type=click.File("rb"))
+@click.option("--note", help="What a person should know of it. Nothing is decided by it.")
+@click.option("--key", help="A name of your own for it: the same plan under the same key is proposed once.")
+@token_option
+@workspace_option
+@json_option
+def propose(
+    plan: IO[bytes], note: str | None, key: str | None, token: str | None, directory: Path, as_json: bool
+) -> None:
+    """Propose a plan, and have a person look at it and answer.
+
+    PLAN is a JSON file, or - for standard input. An agent proposes by its token, with the capability plan.propose. The
+    answer is given in the console, or with `remit approvals approve`; then `remit apply --proposal` carries it out. A
+    plan that nobody could approve as the files are now is refused.
+    """
+    raw = read_bounded(plan, Plan.bounds, source=plan.name)
+    Plan.parse(raw, source=plan.name)
+    with Workspace.open(directory) as workspace:
+        made = PlanDesk(workspace).propose(caller_here(workspace, token), raw, note=note, key=key)
+    if as_json:
+        show_json(made.tree())
+        return
+    click.echo(f"Proposal {made.proposal_id}: {printable(made.title)}")
+    if made.state != "PENDING":
+        click.echo(f"  Proposed before; it is {made.state}.")
+        return
+    click.echo(f"  A person must answer until {made.expires_at[:19]}Z: remit approvals show {made.proposal_id}")
+    click.echo(f"  Then: remit apply --proposal {made.proposal_id}")
+
+
+def envelope_of(workspace: Workspace, proposal: str, token: str | None) -> bytes:
+    """What was signed for a proposal, for whoever may apply it. ID may be a beginning that is no other's."""
+    caller = caller_here(workspace, token)
+    if isinstance(caller, PersonCaller):
+        proposal = workspace.proposals.named(proposal).proposal_id
+    return PlanDesk(workspace).envelope(caller, proposal)

@@ -1,0 +1,122 @@
+"""`remit serve`."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from remit.approval.people import Person, person_at_terminal
+from remit.cli.recover import settled_as, what_came
+from remit.cli.shown import counted, json_option, show_json, workspace_option
+from remit.desk.served import announced, require_unserved
+from remit.errors import Reason, Refused
+from remit.observe.tracing import tracing
+from remit.people.found import Invitation
+from remit.printable import printable
+from remit.recovery import Recovered
+from remit.workspace import Workspace
+
+
+@click.command()
+@click.option("--host", help="The address to listen on, instead of web.host in remit.yaml.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port, instead of web.port; 0: any that is free.")
+@click.option("--open", "opens", is_flag=True, help="Open the login link in the browser of this desktop.")
+@click.option("--no-link", is_flag=True, help="Print no login link: people are invited by `remit people invite`.")
+@workspace_option
+@json_option
+def serve(host: str | None, port: int | None, opens: bool, no_link: bool, directory: Path, as_json: bool) -> None:
+    """Serve this workspace: HTTP API, console, and MCP over HTTP.
+
+    Finishes or clears away first what a crash left. Listens on loopback unless remit.yaml or --host says otherwise, and
+    prints a link that logs you in, once, as admin. SIGTERM or Ctrl-C ends it: what runs is given a few seconds.
+    REMIT_LOG=info writes one JSON line for each request to standard error.
+    """
+    serving = _serving()
+    with Workspace.open(directory) as workspace, contextlib.ExitStack() as stack:
+        stack.enter_context(tracing(os.environ))
+        person = None if no_link else _person()
+        settings = serving.WebSettings.of(workspace.config.web, host=host, port=port)
+        require_unserved(workspace.state)
+        for warning in serving.warnings_for(settings):
+            click.echo(f"Note: {warning}.", err=True)
+        listener = stack.enter_context(serving.listening(settings))
+        settings = settings.listening_at(serving.port_of(listener))
+        stack.enter_context(announced(workspace.state, settings.url, workspace.clock))
+        recovered = workspace.recover()
+        _tell_recovered(recovered)
+        desk = stack.enter_context(serving.opened_desk(workspace, settings))
+
+        def tell() -> None:
+            link = workspace.people.invite_self(person) if person else None
+            _tell(settings.url, link, recovered, as_json=as_json)
+            if opens and link is not None:
+                stack.enter_context(_opened(workspace.state.path, f"{settings.url}{link.path}"))
+
+        serving.run(desk, settings, listener, on_listening=tell)
+    if not as_json:
+        click.echo("Stopped.", err=True)
+
+
+def _serving() -> Any:
+    """The web server's own modules, which an installation without the extra `web` does not have."""
+    try:
+        from remit.web import serving  # noqa: PLC0415 - heavy, and optional
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] == "remit":
+            raise
+        raise Refused(
+            Reason.SANDBOX_UNAVAILABLE,
+            f"the web server needs a package that is not installed: {problem.name}",
+            where="remit serve",
+            next_step="Install the extra: pip install 'remit[web]'",
+        ) from None
+    return serving
+
+
+def _person() -> Person | None:
+    """Whoever starts it, if that is a person: an agent gets no link, and the server runs without one."""
+    try:
+        return person_at_terminal(os.environ)
+    except Refused as problem:
+        click.echo(f"No login link: {problem.what}.", err=True)
+        return None
+
+
+def _tell_recovered(reports: list[Recovered[Any]]) -> None:
+    if reports:
+        click.echo(f"A crash had left {counted(len(reports), 'thing')} unfinished:", err=True)
+    for report in reports:
+        click.echo(f"  {settled_as(report)}: {printable(report.key)}: {printable(what_came(report))}", err=True)
+
+
+def _tell(url: str, link: Invitation | None, recovered: list[Recovered[Any]], *, as_json: bool) -> None:
+    if as_json:
+        login = f"{url}{link.path}" if link else None
+        show_json({"url": url, "login": login, "pid": os.getpid(), "recovered": len(recovered)}, indent=None)
+    else:
+        click.echo(f"Listening on {url}")
+        if link is not None:
+            click.echo(f"Log in (once, until {link.expires_at:%H:%M} UTC): {url}{link.path}")
+        click.echo("Ctrl-C ends it.")
+    sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, link: str) -> Iterator[None]:
+    """In the browser, by way of a file that only this user can read: arguments of a program are seen by everybody."""
+    import webbrowser  # noqa: PLC0415 - for this option alone
+
+    page = folder / "login.html"
+    page.unlink(missing_ok=True)
+    descriptor = os.open(page, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={link}"><title>Remit</title>')
+    try:
+        webbrowser.open(page.as_uri())
+        yield
+    finally:
+        page.unlink(missing_ok=True)

@@ -1,0 +1,102 @@
+"""The catalogue at the desk: seen by people, promoted and retired by an admin, out of every agent's reach."""
+
+from remit.agent.catalogue import CatalogueEntry
+from remit.approval.people import Person
+from remit.contracts.desk_admin import CatalogueView, SimulationLine, SimulationView, StateSaid
+from remit.desk.callers import AgentCaller, Caller
+from remit.desk.rights import Right, require
+from remit.desk.room import Room
+from remit.errors import Reason, Refused
+from remit.ledger.simulation_states import PromotedState
+from remit.printable import printable
+
+
+class CatalogueDesk:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def listed(self, caller: Caller, tenant: str) -> CatalogueView:
+        """All simulations, and where each stands for the tenant."""
+        require(caller, Right.SEE)
+        promotion = self._room.workspace.promotion
+        entries = promotion.catalogue(tenant)
+        standing = promotion.standing(tenant)
+        return CatalogueView(
+            tenant_id=tenant,
+            catalogue_ref=entries.ref,
+            simulations=tuple(map(line_of, entries)),
+            changed=standing.changed,
+            gone=standing.gone,
+        )
+
+    def show(self, caller: Caller, tenant: str, simulation_id: str) -> SimulationView:
+        """One simulation whole, with the digest that `promote` takes."""
+        require(caller, Right.SEE)
+        promotion = self._room.workspace.promotion
+        entry = promotion.catalogue(tenant).find(simulation_id)
+        if entry is None:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "no file of the catalogue has such a simulation",
+                where=f"simulation {simulation_id}",
+                next_step="See the catalogue of this tenant.",
+            )
+        said = promotion.states(tenant).get(simulation_id)
+        return SimulationView(
+            tenant_id=tenant,
+            line=line_of(entry),
+            said=_said(said) if said is not None else None,
+            simulation=entry.simulation.tree(),
+        )
+
+    def promote(
+        self, caller: Caller, tenant: str, simulation_id: str, *, digest: str, reason: str | None = None
+    ) -> SimulationView:
+        """Make it ACTIVE, exactly as it was read: the digest says so."""
+        who = _person(caller)
+        self._room.workspace.promotion.promote(
+            simulation_id, tenant_id=tenant, who=who, reason=_reason(reason), digest=digest
+        )
+        return self.show(caller, tenant, simulation_id)
+
+    def retire(self, caller: Caller, tenant: str, simulation_id: str, *, reason: str | None = None) -> StateSaid:
+        """Stop it at once; also one whose file was changed or is gone."""
+        who = _person(caller)
+        promotion = self._room.workspace.promotion
+        return _said(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=_reason(reason)))
+
+
+def line_of(entry: CatalogueEntry) -> SimulationLine:
+    simulation = entry.simulation
+    return SimulationLine(
+        simulation_id=simulation.id,
+        version=simulation.version,
+        title=simulation.title_in("en")[:1_000],
+        state=entry.state,
+        impact=simulation.impact,
+        risk=simulation.risk,
+        access_action=simulation.access_action,
+        rollback=simulation.rollback,
+        definition_digest=entry.digest,
+    )
+
+
+def _person(caller: Caller) -> Person:
+    require(caller, Right.CHANGE_CATALOGUE)
+    if isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
+        raise Refused(Reason.PERMISSION_DENIED, "the catalogue is changed by people", where="the caller")
+    return caller.person
+
+
+def _said(state: PromotedState) -> StateSaid:
+    return StateSaid(
+        state=state.state,
+        version=state.version,
+        definition_digest=state.digest,
+        by=state.actor,
+        changed_at=state.changed_at,
+    )
+
+
+def _reason(given: str | None) -> str | None:
+    return printable(given.strip()) or None if given else None

@@ -1,0 +1,53 @@
+"""The desk of one process: what every way in calls, and nothing else. Each part looks who calls before all else."""
+
+from typing import Self
+
+from remit.desk.browser import BrowserDesk
+from remit.desk.catalogue import CatalogueDesk
+from remit.desk.events import Events
+from remit.desk.goals import GoalDesk
+from remit.desk.inbox import Inbox
+from remit.desk.people import PeopleDesk
+from remit.desk.plans import PlanDesk
+from remit.desk.record import Record
+from remit.desk.room import Room
+from remit.desk.tasks import TaskDesk
+from remit.desk.tokens import TokenDesk
+from remit.desk.work import Job, Work
+from remit.workspace import Workspace
+
+
+class Desk:
+    """One for each process; safe to use from any thread. Close it before the workspace."""
+
+    def __init__(self, workspace: Workspace, *, console_url: str | None = None) -> None:
+        """`console_url` is where people find the console: answers link to it."""
+        self.workspace = workspace
+        self.work = Work()
+        self.events = Events(lambda: workspace.store, workspace.approvals.bell, workspace.clock)
+        self.work.on_progress = self.events.tell_progress
+        self._room = Room(workspace, self.work, self.events, console_url)
+        self.plans = PlanDesk(workspace, work=self.work, console_url=console_url)
+        self.tasks = TaskDesk(self._room)
+        self.browser = BrowserDesk(self._room)
+        self.goals = GoalDesk(self._room)
+        self.inbox = Inbox(self._room, self.plans, self.goals)
+        self.record = Record(self._room)
+        self.tokens = TokenDesk(self._room)
+        self.catalogue = CatalogueDesk(self._room)
+        self.people = PeopleDesk(self._room)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def settle(self) -> Job[int]:
+        """Finish or clear away what a process that died had begun: for whoever starts serving."""
+        return self._room.settle()
+
+    def close(self) -> None:
+        """Listeners are let go first: they would wait for ever. Then the work: cancelled, or waited for."""
+        self.events.close()
+        self.work.close()

@@ -1,0 +1,324 @@
+"""The stream of events: what the record gains, told to whoever listens, and how far running work is.
+
+One thread looks at the record, for all listeners: when the bell rings, and a few times a second; and only while
+somebody listens. It makes one text of each event, and hands all listeners of an event loop theirs at once. A listener
+that does not read is let go with the event `desk.lagged`, and can come back with the id of the last event it saw:
+events have exact ids, whatever process told them.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final, Self
+
+from remit.approval.bell import Bell, Listener
+from remit.contracts.desk import Event
+from remit.desk.callers import AgentCaller, Caller
+from remit.desk.event_texts import LAGGED, PROGRESS, Sent, as_sent, transient
+from remit.desk.ownership import owner_of
+from remit.desk.rights import Right, require
+from remit.desk.work import Job
+from remit.errors import Reason, Refused, RemitError
+from remit.ids import DEFAULT_TENANT, Clock
+from remit.ledger.entry import Entry
+from remit.ledger.positions import ends_of, entries_between, parse_position, render_position
+from remit.store.connection import Connection, Store
+
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at the record, if no bell rings: most of what is recorded rings none."""
+MOST_LISTENERS: Final = 1_000
+MOST_QUEUED: Final = 1_000
+MOST_BEHIND: Final = 10_000
+"""Events that a listener who comes back is told at most; whoever missed more looks at the record itself."""
+STRETCH: Final = 500
+PROGRESS_SECONDS: Final = 0.1
+_LOG: Final = logging.getLogger("remit.events")
+
+
+class Subscription:
+    """One listener, in one event loop: `async for sent in subscription`. Close it."""
+
+    def __init__(self, events: "Events", caller: Caller, loop: asyncio.AbstractEventLoop) -> None:
+        self.agent = caller.id if isinstance(caller, AgentCaller) else None
+        self.tenants = _tenants_of(caller)
+        self.loop = loop
+        self._events = events
+        self._queue: deque[Sent] = deque()
+        self._come = asyncio.Event()
+        self._is_over = False
+        self.missed: AsyncIterator[Sent] | None = None
+
+    def put(self, sent: Sequence[Sent]) -> None:
+        """In the loop. What is too much ends it: memory is for those who read."""
+        if self._is_over:
+            return
+        if len(self._queue) + len(sent) > MOST_QUEUED:
+            self._queue.clear()
+            self._queue.append(self._events.lagged())
+            self._is_over = True
+        else:
+            self._queue.extend(sent)
+        self._come.set()
+
+    def end(self) -> None:
+        """In the loop: what is in the queue is still told."""
+        self._is_over = True
+        self._come.set()
+
+    def close(self) -> None:
+        self._events.leave(self)
+        self._queue.clear()
+        self._is_over = True
+        self._come.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sent:
+        if self.missed is not None:
+            try:
+                return await anext(self.missed)
+            except StopAsyncIteration:
+                self.missed = None
+        while not self._queue:
+            if self._is_over:
+                raise StopAsyncIteration
+            self._come.clear()
+            await self._come.wait()
+        return self._queue.popleft()
+
+    async def several(self) -> list[Sent]:
+        """What has come, as soon as anything has; empty when it is over. A few hundred at once cost as much as one."""
+        found: list[Sent] = []
+        while self.missed is not None and len(found) < STRETCH:
+            async for sent in self.missed:
+                found.append(sent)
+                if len(found) >= STRETCH:
+                    break
+            else:
+                self.missed = None
+        if found:  # what happens from now on may take its time
+            return found
+        async for sent in self:
+            found.append(sent)
+            if not self._queue or len(found) >= STRETCH:
+                break
+        return found
+
+    def is_for(self, owner: str | None) -> bool:
+        return self.agent is None or (owner is not None and owner == self.agent)
+
+
+class Events:
+    """The events of one workspace. Safe to use from any thread; `subscribe` from an event loop."""
+
+    def __init__(self, store: Callable[[], Store], bell: Bell, clock: Clock) -> None:
+        self._store = store
+        self._bell = bell
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._looking = threading.Lock()  # one look at a time; guards _told
+        self._listeners: set[Subscription] = set()
+        self._told: dict[str, int] | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._progress: dict[str, float] = {}
+
+    async def subscribe(self, caller: Caller, after: str | None = None) -> Subscription:
+        """From now on, or from a position on; then first what was missed since, and after that what happens."""
+        require(caller, Right.SEE_OWN)
+        since = None if after is None else parse_position(after)
+        subscription = Subscription(self, caller, asyncio.get_running_loop())
+        await asyncio.to_thread(self._join, subscription, since)
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._listeners.discard(subscription)
+
+    @property
+    def listeners(self) -> int:
+        return len(self._listeners)
+
+    def tell(self, kind: str, payload: dict[str, Any], *, owner: str | None = None, about: str | None = None) -> None:
+        """Something that is in no record: to all people, and to the agent whose it is."""
+        if self._listeners:
+            sent = transient(kind, self._clock(), payload, about)
+            self._hand_out([(owner, sent, {})])
+
+    def tell_progress(self, job: Job[Any]) -> None:
+        """At most ten times a second of each job."""
+        if not self._listeners or job.progress is None:
+            return
+        now, last = time.monotonic(), self._progress.get(job.key, 0.0)
+        if now - last < PROGRESS_SECONDS:
+            return
+        if len(self._progress) > MOST_QUEUED:
+            self._progress.clear()
+        self._progress[job.key] = now
+        about = {"subject": job.subject, **job.progress.tree()}
+        self.tell(PROGRESS, about, owner=job.owner)
+
+    def lagged(self) -> Sent:
+        return transient(LAGGED, self._clock(), {"next_step": "Come back with the id of the last event you saw."})
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            listeners, self._listeners = self._listeners, set()
+            thread = self._thread
+        self._bell.ring()
+        for listener in listeners:
+            _in_loop(listener.loop, listener.end)
+        if thread is not None:
+            thread.join(LOOK_SECONDS * 20)
+
+    # --- joining ------------------------------------------------------------------------------------------------------
+
+    def _join(self, subscription: Subscription, since: dict[str, int] | None) -> None:
+        with self._looking:  # nothing is told between the look and the joining
+            told = dict(self._look())
+            with self._lock:
+                if self._closed or len(self._listeners) >= MOST_LISTENERS:
+                    raise Refused(
+                        Reason.RESOURCE_EXHAUSTED,
+                        "too many listen to the events already",
+                        where="the stream of events",
+                        next_step="Close a page that shows them, or try again later.",
+                    )
+                self._listeners.add(subscription)
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._watch, name="remit-events", daemon=True)
+                    self._thread.start()
+        if since is not None:
+            subscription.missed = self._missed(subscription, since, told)
+
+    async def _missed(
+        self, subscription: Subscription, since: dict[str, int], told: dict[str, int]
+    ) -> AsyncIterator[Sent]:
+        """What happened between a position and the moment of joining, a stretch at a time."""
+        ends = {name: end for name, end in told.items() if subscription.tenants is None or name in subscription.tenants}
+        seqs = {name: min(since.get(name, 0), end) for name, end in ends.items()}
+        if sum(ends.values()) - sum(seqs.values()) > MOST_BEHIND:
+            yield self.lagged()
+            return
+        for name in sorted(ends):
+            while seqs[name] < ends[name]:
+                stretch = await asyncio.to_thread(self._stretch, name, seqs[name], ends[name], subscription)
+                for entry, owner in stretch:
+                    seqs[name] = entry.seq
+                    if subscription.is_for(owner):
+                        yield as_sent(entry).at(render_position(seqs), for_agent=subscription.agent is not None)
+                if not stretch:
+                    return  # a gap in the chain: whoever verifies it names it
+
+    def _stretch(
+        self, tenant_id: str, after: int, until: int, subscription: Subscription
+    ) -> list[tuple[Entry, str | None]]:
+        with self._store().reading() as connection:
+            found = entries_between(connection, tenant_id, after, until, STRETCH)
+            return [(each, owner_of(connection, each) if subscription.agent else None) for each in found]
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        listener = self._bell.listen()
+        try:
+            while not self._is_idle():
+                try:
+                    with self._looking:
+                        self._look()
+                except RemitError as problem:  # such as a database that is away for a while
+                    _LOG.warning("the record could not be looked at", extra={"why": str(problem)})
+                _pause(listener)
+        finally:
+            listener.close()
+
+    def _is_idle(self) -> bool:
+        """Nobody listens: then nothing is looked at, and whoever comes next begins anew."""
+        with self._looking, self._lock:
+            if self._listeners and not self._closed:
+                return False
+            self._thread, self._told = None, None
+            return True
+
+    def _look(self) -> dict[str, int]:
+        """Tell what is new, in the order of each chain; how far all were told. Without a beginning, from the end on."""
+        with self._store().reading() as connection:
+            ends = ends_of(connection)
+            if self._told is None:
+                self._told = ends
+                return self._told
+            for name, end in ends.items():
+                while self._told.get(name, 0) < end:
+                    new = entries_between(connection, name, self._told.get(name, 0), end, STRETCH)
+                    self._tell_entries(connection, new)
+                    if not new:
+                        self._told[name] = end
+        return self._told
+
+    def _tell_entries(self, connection: Connection, entries: Sequence[Entry]) -> None:
+        seqs = self._told if self._told is not None else {}
+        wants_owner = any(listener.agent for listener in self._listeners)
+        told = []
+        for entry in entries:
+            seqs[entry.tenant_id] = entry.seq
+            owner = owner_of(connection, entry) if wants_owner else None
+            told.append((owner, as_sent(entry), dict(seqs)))
+        self._hand_out(told)
+
+    def _hand_out(self, told: Sequence[tuple[str | None, Sent, dict[str, int]]]) -> None:
+        """One call for each event loop, and one text of each event for all people."""
+        for_people = [sent.at(render_position(seqs)) if seqs else sent for _, sent, seqs in told]
+        with self._lock:
+            by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Subscription, Sequence[Sent]]]] = {}
+            for listener in self._listeners:
+                theirs = for_people if listener.agent is None else _for_agent(listener, told)
+                if theirs:
+                    by_loop.setdefault(listener.loop, []).append((listener, theirs))
+        for loop, each in by_loop.items():
+            _in_loop(loop, _deliver, each)
+
+
+def _for_agent(listener: Subscription, told: Sequence[tuple[str | None, Sent, dict[str, int]]]) -> list[Sent]:
+    """Its own only, and with positions that name no tenant but its own."""
+    found = []
+    for owner, sent, seqs in told:
+        if listener.is_for(owner):
+            own = {name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants}
+            found.append(sent.at(render_position(own), for_agent=True) if seqs else sent)
+    return found
+
+
+def _tenants_of(caller: Caller) -> frozenset[str] | None:
+    """None for people: all of them."""
+    if not isinstance(caller, AgentCaller):
+        return None
+    return frozenset({DEFAULT_TENANT, caller.token.constraints.tenant or DEFAULT_TENANT})
+
+
+def _deliver(each: Sequence[tuple[Subscription, Sequence[Sent]]]) -> None:
+    for listener, sent in each:
+        listener.put(sent)
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *arguments: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended, and its listeners with it
+        loop.call_soon_threadsafe(what, *arguments)
+
+
+def _pause(listener: Listener) -> None:
+    listener.wait(LOOK_SECONDS)
+
+
+__all__ = ["Event", "Events", "Sent", "Subscription"]

@@ -1,0 +1,98 @@
+"""Goals that wait for a person: for somebody else's approval, or for the user's own yes.
+
+What a person is shown is made from the catalogue, the packet and the policy's answer, as they were recorded: an agent
+words none of it.
+"""
+
+import shlex
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Final
+
+from remit.agent.gates import ANSWER_LIFE, APPROVAL_LIFE
+from remit.agent.standing import Stands, WaitingGoal, stands, waiting_goal
+from remit.approval.people import Person
+from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT, parse_time, render_time
+from remit.ledger.goal_reading import asked_since
+from remit.printable import printable
+from remit.workspace import Workspace
+
+MOST_CONFIRMATIONS: Final = 200
+
+
+def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[WaitingGoal]:
+    """Of one tenant, or of all; the newest first; without those whose time is over, which nobody can approve."""
+    now = workspace.clock()
+    since = render_time(now - APPROVAL_LIFE)
+    tenants = [tenant_id] if tenant_id is not None else tenants_of(workspace)
+    with workspace.store.reading() as connection:
+        found = [
+            waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+            for tenant in tenants
+            for correlation_id in asked_since(connection, tenant, "APPROVAL_REQUESTED", since)
+        ]
+    return _newest(each for each in found if each is not None and each.asked_at >= since)
+
+
+def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, Stands]]:
+    """The user's own goals that ask for his yes, in time: the correlation of each, and where it stands."""
+    since = render_time(workspace.clock() - ANSWER_LIFE)
+    found = []
+    with workspace.store.reading() as connection:
+        for correlation_id in asked_since(connection, tenant_id, "CONFIRMATION_REQUESTED", since)[:MOST_CONFIRMATIONS]:
+            now = stands(connection, lambda: workspace.keyring, tenant_id, correlation_id)
+            if now is not None and now.event == "CONFIRMATION_REQUESTED" and now.user_id == user_id:
+                found.append((correlation_id, now))
+    return found
+
+
+def expires_at(asked_at: str, life: timedelta) -> str:
+    return render_time(parse_time(asked_at) + life)
+
+
+def require_waiting(workspace: Workspace, tenant: str, correlation_id: str) -> WaitingGoal:
+    with workspace.store.reading() as connection:
+        found = waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+    if found is None:
+        raise Refused(
+            Reason.TRANSITION_INVALID,
+            "this goal does not wait for an approval, or has its answer",
+            where=f"tenant {tenant}, correlation {correlation_id}",
+            next_step="See where it stands: "
+            f"remit ledger trace {shlex.quote(correlation_id)} --tenant {shlex.quote(tenant)}",
+        )
+    return found
+
+
+def decide_goal(
+    workspace: Workspace, tenant: str, correlation_id: str, *, approved: bool, who: Person, reason: str | None
+) -> WaitingGoal:
+    """What was answered, so that it can be told. The door itself says whether this person may."""
+    found = require_waiting(workspace, tenant, correlation_id)
+    if approved and found.problem:
+        raise Refused(
+            Reason.STATE_MISSING,
+            f"nobody can see what he would approve: {found.problem}",
+            where=f"correlation {correlation_id}",
+            next_step="Deny it, and let the user ask again.",
+        )
+    told = printable(reason.strip()) if reason else ""
+    workspace.goals.approve(correlation_id, tenant=tenant, who=who, approved=approved, reason=told)
+    workspace.approvals.bell.ring()
+    return found
+
+
+def wanted(found: WaitingGoal) -> str:
+    """What would be done, in a line."""
+    filled = ", ".join(f"{name} = {value}" for name, value in sorted(found.fields.items()))
+    title = f"{found.title} ({found.simulation_id} {found.version})" if found.title else found.simulation_id
+    return f"{title}: {filled}" if filled else title
+
+
+def tenants_of(workspace: Workspace) -> list[str]:
+    return sorted({*workspace.config.tenants, DEFAULT_TENANT})
+
+
+def _newest(found: Iterable[WaitingGoal]) -> list[WaitingGoal]:
+    return sorted(found, key=lambda each: each.asked_at, reverse=True)

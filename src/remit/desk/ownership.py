@@ -1,0 +1,96 @@
+"""Whose a thing is: an agent sees what it asked for itself, and of the record only what is about that.
+
+Who asked for a task or a goal is recorded with it; a browser's action and its questions name their agent anyway. An
+entry that belongs to nobody here is for people only.
+"""
+
+import json
+from typing import Final
+
+from remit.desk.callers import AgentCaller, Caller
+from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT
+from remit.ledger.entry import Entry, Event
+from remit.store.connection import Connection
+
+TASK_ASKED: Final = "task.asked"
+GOAL_ASKED: Final = "goal.asked"
+PROPOSAL_MADE: Final = "proposal.made"
+_ACTOR: Final = """SELECT actor FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
+_ANY: Final = "SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? LIMIT 1"
+# Each says only of its own kind whose it is: whoever chooses ids must not come by another door's entries.
+_SAID_BY: Final = {
+    "task": TASK_ASKED,
+    "agent": GOAL_ASKED,
+    "goal": GOAL_ASKED,
+    "proposal": PROPOSAL_MADE,
+}
+
+
+def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> str | None:
+    """The id of the caller who asked for it at the desk; None if nobody did."""
+    if not (tenant_id + correlation_id).isprintable():
+        return None
+    row = connection.one(_ACTOR, (tenant_id, correlation_id, kind))
+    return row[0] if row else None
+
+
+def is_new(connection: Connection, tenant_id: str, correlation_id: str) -> bool:
+    """Whether the record has nothing of it yet."""
+    return connection.one(_ANY, (tenant_id, correlation_id)) is None
+
+
+def task_asked(caller: Caller, task_id: str, capability_id: str) -> Event:
+    return Event(
+        DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.id[:200]
+    )
+
+
+def goal_asked(caller: Caller, tenant_id: str, correlation_id: str) -> Event:
+    return Event(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.id[:200])
+
+
+def authority_of(caller: Caller) -> dict[str, str]:
+    """By what somebody asks, for the record."""
+    if isinstance(caller, AgentCaller):
+        return {"by": "agent", "jti": caller.token.jti}
+    return {"by": "person", "role": caller.role}
+
+
+def owner_of(connection: Connection, entry: Entry) -> str | None:
+    """The caller whose thing this entry is about; None if it is nobody's, and for people only."""
+    family = entry.kind.partition(".")[0]
+    if family == "approval":
+        return _agent(_field(entry, "agent_id"))
+    if entry.kind == "browser.action":
+        return _agent(entry.actor)
+    said_by = _SAID_BY.get(family)
+    return asker_of(connection, entry.tenant_id, entry.correlation_id, said_by) if said_by else None
+
+
+def require_own(caller: Caller, asker: str | None, missing: Refused) -> None:
+    """To an agent, what is somebody else's is not there at all: it learns no more than that."""
+    if isinstance(caller, AgentCaller) and asker != caller.id:
+        raise missing
+
+
+def no_such(what: str, name: str) -> Refused:
+    return Refused(
+        Reason.STATE_MISSING,
+        f"there is no such {what}",
+        where=f"{what} {name}",
+        next_step="Check the id; an agent sees what it asked for itself.",
+    )
+
+
+def _agent(name: object) -> str | None:
+    return f"agent:{name}" if isinstance(name, str) else None
+
+
+def _field(entry: Entry, name: str) -> object:
+    try:
+        tree = json.loads(entry.payload)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return tree.get(name) if isinstance(tree, dict) else None

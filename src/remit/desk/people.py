@@ -1,0 +1,39 @@
+"""People at the desk: every person sees who there is; an admin invites and removes; no agent does either."""
+
+from datetime import timedelta
+
+from remit.desk.callers import Caller
+from remit.desk.rights import Right, require
+from remit.desk.room import Room
+from remit.people.found import Invitation, Listed
+from remit.people.people import LINK_LIFE
+from remit.people.roles import Role
+
+
+class PeopleDesk:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def listed(self, caller: Caller) -> list[Listed]:
+        require(caller, Right.SEE)
+        return self._room.workspace.people.listed()
+
+    def invite(
+        self,
+        caller: Caller,
+        name: str,
+        role: Role,
+        *,
+        user: str | None = None,
+        tenant: str | None = None,
+        life: timedelta = LINK_LIFE,
+    ) -> Invitation:
+        """A link for somebody; told to whoever asked, and kept nowhere."""
+        require(caller, Right.INVITE)
+        people = self._room.workspace.people
+        return people.invite(name, role, actor=caller.id, user=user, tenant=tenant, life=life)
+
+    def remove(self, caller: Caller, name: str) -> str:
+        """The id of whom it was."""
+        require(caller, Right.INVITE)
+        return self._room.workspace.people.remove(name, actor=caller.id)

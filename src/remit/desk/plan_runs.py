@@ -1,0 +1,170 @@
+"""Runs at the desk: what came of plans, proposed here or approved elsewhere, and the way back."""
+
+from collections.abc import Collection, Mapping
+
+from remit.approval.people import agent_cannot_decide
+from remit.approval.proposal_refusals import no_such
+from remit.contracts.desk import told_error
+from remit.contracts.desk_plans import MAX_PAGE, DriftedFile, RunDocuments, RunPage, RunView, UndoAnswer, UndoLook
+from remit.contracts.outcome import RollbackOutcome
+from remit.desk.callers import AgentCaller, Caller
+from remit.desk.drift import Standing, later_run, look_around
+from remit.desk.plan_views import Views, cursor_of, place_of, undo_told
+from remit.desk.rights import Right, may, require
+from remit.desk.runs import AFTER_ALL, full_name, known_run, list_runs, open_past_runs
+from remit.errors import Reason, Refused
+from remit.store.claims import Done
+from remit.store.proposals import ProposalRow
+from remit.workspace import Workspace
+
+
+class PlanRuns:
+    """What has become of plans. An agent sees what it proposed itself; a person, all."""
+
+    def __init__(self, workspace: Workspace, views: Views) -> None:
+        self._workspace = workspace
+        self._views = views
+
+    def runs(self, caller: Caller, *, cursor: str | None = None, limit: int = 50) -> RunPage:
+        """The newest first, those of the command line too, and what took them back."""
+        require(caller, Right.SEE)
+        limit = max(1, min(limit, MAX_PAGE))
+        found = list(list_runs(self._workspace, limit, place_of(cursor, AFTER_ALL)))
+        following = cursor_of((found[-1].at, found[-1].key)) if len(found) == limit else None
+        return RunPage(items=tuple(self._views.run(run) for run in found), next=following)
+
+    def run(self, caller: Caller, name: str) -> RunView:
+        """By the id of its proposal or of its envelope."""
+        require(caller, Right.SEE_OWN)
+        envelope_id = self._envelope(caller, name)
+        run = known_run(self._workspace, envelope_id)
+        if run is None:
+            raise _never_ran(name)
+        return self._views.run(run)
+
+    def report(self, caller: Caller, name: str) -> RunDocuments:
+        """All that is on record of a run, as the ledger vouches for it."""
+        require(caller, Right.SEE_OWN)
+        envelope_id = self._envelope(caller, name)
+        runs = open_past_runs(self._workspace)
+        found = runs.claim(envelope_id)
+        if not isinstance(found, Done):
+            raise _never_ran(name)
+        outcome = runs.outcome_of(found)
+        return RunDocuments(
+            status=outcome.status,
+            report=outcome.report,
+            change_log=outcome.change_log,
+            manifest=outcome.manifest,
+            errors=outcome.errors,
+            rollbacks=tuple(runs.rollbacks_of(outcome)),
+        )
+
+    def undo_look(self, caller: Caller, name: str) -> UndoLook:
+        """What taking it back would meet now: whether it can be, and which files were changed since."""
+        require(caller, Right.SEE_OWN)
+        envelope_id = self._envelope(caller, name)
+        run = known_run(self._workspace, envelope_id)
+        if run is None:
+            raise _never_ran(name)
+        standing = look_around(self._workspace, envelope_id, ())
+        drifted = self._drifted(standing) if run.can_be_undone else ()
+        return UndoLook(envelope_id=envelope_id, undo=undo_told(run), drifted=drifted)
+
+    def undo(self, caller: Caller, name: str, *, force: bool = False, checkpoints: Collection[str] = ()) -> UndoAnswer:
+        """Take back a run, by the id of its proposal or envelope, or by whatever else it is called.
+
+        Where files were changed since, nothing is touched, and they are named; `force` is for a person, who has looked
+        at them: what stands there is kept aside.
+        """
+        require(caller, Right.UNDO)
+        if force and isinstance(caller, AgentCaller):
+            raise agent_cannot_decide("what somebody changed since the run is not an agent's to replace")
+        envelope_id = self._envelope(caller, name)
+        standing = look_around(self._workspace, envelope_id, checkpoints)
+        if standing.is_empty:
+            return UndoAnswer(status="NOTHING", envelope_id=envelope_id)
+        stored: list[bool] = []
+        refusals: list[Refused] = []
+        outcome = self._workspace.rollback(
+            envelope_id,
+            checkpoints=checkpoints,
+            force=force,
+            on_refusal=refusals.append,
+            on_stored=lambda: stored.append(True),
+        )
+        self._workspace.proposals.bell.ring()
+        if outcome.status == "REFUSED" and refusals and not stored:
+            return self._refused(envelope_id, outcome, refusals[0], checkpoints)
+        return _told(outcome, stored=bool(stored))
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _row(self, caller: Caller, proposal_id: str) -> ProposalRow:
+        """An agent's own; that there is another's is none of its business."""
+        row = self._workspace.proposals.find(proposal_id)
+        if row is None or not (may(caller, Right.SEE) or row.proposed_by == caller.id):
+            raise no_such(proposal_id)
+        return row
+
+    def _envelope(self, caller: Caller, name: str) -> str:
+        """Of the run that is meant."""
+        proposals = self._workspace.proposals
+        row = proposals.find(name) or proposals.of_envelope(name)
+        if row is not None and (may(caller, Right.SEE) or row.proposed_by == caller.id):
+            if row.envelope_id is None:
+                raise _never_ran(name)
+            return row.envelope_id
+        if not may(caller, Right.SEE):
+            raise no_such(name)
+        return open_past_runs(self._workspace).find(full_name(self._workspace, name))
+
+    def _refused(
+        self, envelope_id: str, outcome: RollbackOutcome, problem: Refused, checkpoints: Collection[str]
+    ) -> UndoAnswer:
+        """Told with the files, if that is why; all else is refused as everywhere."""
+        if problem.reason is not Reason.DRIFTED:
+            raise problem
+        standing = look_around(self._workspace, envelope_id, checkpoints)
+        return UndoAnswer(
+            status="REFUSED",
+            envelope_id=envelope_id,
+            drifted=self._drifted(standing),
+            refused=told_error(problem),
+            errors=outcome.errors,
+        )
+
+    def _drifted(self, standing: Standing) -> tuple[DriftedFile, ...]:
+        if not standing.drifted:
+            return ()
+        later = later_run(self._workspace, standing)
+        by = later.envelope_id if later is not None else None
+        return tuple(
+            DriftedFile(path=path, exists=state is not None, changed_by=by)
+            for path, state in list(standing.drifted.items())[:1_000]
+        )
+
+
+def _told(outcome: RollbackOutcome, *, stored: bool) -> UndoAnswer:
+    paths: Mapping[str, str] = {each.checkpoint_id: each.file_path for each in outcome.manifest.checkpoints}
+    if (rows := outcome.manifest.rows) is not None:
+        paths = {**paths, rows.checkpoint_id: rows.server}
+    return UndoAnswer(
+        status=outcome.status,
+        envelope_id=outcome.envelope_id,
+        stored=stored,
+        restored=tuple(paths.get(each, each) for each in outcome.restored),
+        kept=tuple(
+            f"{paths.get(each.checkpoint_id, each.checkpoint_id)}: {each.reason}"[:1_000] for each in outcome.kept
+        ),
+        errors=outcome.errors,
+    )
+
+
+def _never_ran(name: str) -> Refused:
+    return Refused(
+        Reason.STATE_MISSING,
+        "this plan has not been applied, so there is no run of it",
+        where=name,
+        next_step="Apply it first; before that it must be approved.",
+    )

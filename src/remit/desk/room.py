@@ -1,0 +1,75 @@
+"""What every part of the desk works with: the workspace, the work under way, the stream of events, and links."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from remit.desk.callers import Caller
+from remit.desk.events import Events
+from remit.desk.work import Job, Work
+from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT
+from remit.journal import Journal, Trace, is_orphan
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.workspace import Workspace
+
+MAX_WAIT: Final = 30.0
+SETTLE_SECONDS: Final = 10.0
+
+
+@dataclass(frozen=True)
+class Room:
+    workspace: Workspace
+    work: Work
+    events: Events
+    console_url: str | None = None
+
+    def link(self, *path: str) -> str | None:
+        """Where a person finds it in the console, if there is one."""
+        if self.console_url is None:
+            return None
+        return "/".join((self.console_url.rstrip("/"), *(quote(part, safe="") for part in path)))
+
+    def found(self, scope: str, key: str) -> Done | Running | None:
+        """What stands under an id. What a process that died has begun is settled first, as far as that takes."""
+        claimed = self._claim(scope, key)
+        if isinstance(claimed, Running) and is_orphan(claimed, self.workspace.store.dialect):
+            self.settle().wait(SETTLE_SECONDS)
+            claimed = self._claim(scope, key)
+        return claimed
+
+    def outcome(self, done: Done) -> str:
+        """The text of an outcome, believed because the ledger carries its digest."""
+        key = done.key
+        trace = Trace(key.tenant_id, done.correlation_id, key.scope, key.key, done.request_digest)
+        return Journal(self.workspace.ledger, trace, self.workspace.state.hosts, 0).checked(done).text
+
+    def settle(self) -> Job[int]:
+        """Finish or clear away what processes that died had begun; how many things that were."""
+
+        def recover(_job: Job[int]) -> int:
+            return len(self.workspace.recover())
+
+        return self.work.begin("recover", recover, subject="recover", owner="remit")
+
+    def _claim(self, scope: str, key: str) -> Done | Running | None:
+        if not key.isprintable():
+            return None
+        with self.workspace.store.glancing() as connection:
+            return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
+
+
+def require_wait(wait: float) -> float:
+    if not 0 <= wait <= MAX_WAIT:
+        raise Refused(
+            Reason.MALFORMED,
+            f"nobody waits longer than {MAX_WAIT:g} seconds here",
+            where="wait",
+            next_step=f"Give 0 to {MAX_WAIT:g}, and look again by the id of the thing.",
+        )
+    return wait
+
+
+LinkTo = Callable[..., str | None]
+__all__ = ["MAX_WAIT", "Caller", "LinkTo", "Room", "require_wait"]

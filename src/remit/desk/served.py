@@ -1,0 +1,85 @@
+"""Where this workspace is served, for other commands to know: a file in the state directory, true while it is locked.
+
+A server that died leaves the file behind and no lock: then nobody serves.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from remit.contracts.base import Contract, Count, Timestamp
+from remit.errors import Reason, Refused, RemitError
+from remit.ids import Clock, render_time
+from remit.state import StateDirectory
+from remit.untrusted import read_bounded
+
+FILE: Final = "served.json"
+
+
+class Served(Contract):
+    """A server that runs now."""
+
+    url: Annotated[str, Field(min_length=1, max_length=500)]
+    pid: Count
+    since: Timestamp
+
+
+@contextlib.contextmanager
+def announced(state: StateDirectory, url: str, clock: Clock) -> Iterator[Served]:
+    """For as long as the block lasts. Refuses where another server is at it."""
+    path = state.path / FILE
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        if not _locked(descriptor):
+            raise _served_already(find_served(state))
+        served = Served(url=url, pid=os.getpid(), since=render_time(clock()))
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, served.canonical(), 0)
+        yield served
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def require_unserved(state: StateDirectory) -> None:
+    """Refuses while a server runs; sooner than a port that is taken would."""
+    if found := find_served(state):
+        raise _served_already(found)
+
+
+def _locked(descriptor: int) -> bool:
+    """Tried for a moment: whoever looks whether there is a server holds the lock while he looks."""
+    for _ in range(5):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def find_served(state: StateDirectory) -> Served | None:
+    """The server of this workspace, if one runs."""
+    try:
+        with open(state.path / FILE, "rb") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raw = read_bounded(stream, Served.bounds, source=FILE)
+                return Served.parse(raw, source=FILE)
+    except (OSError, RemitError):
+        return None
+    return None
+
+
+def _served_already(other: Served | None) -> Refused:
+    return Refused(
+        Reason.IN_PROGRESS,
+        "this workspace is served already" + (f", by process {other.pid}" if other else ""),
+        where=other.url if other else FILE,
+        next_step="Use that one, or stop it first: press Ctrl-C where it runs, or end its process.",
+    )

@@ -1,0 +1,110 @@
+"""Leased tasks at the desk: run, looked at by their id, and leases for an admin."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from remit.canonical import digest_bytes
+from remit.contracts.desk import Progress, TaskAnswer, told_error
+from remit.contracts.result import ExecutionResult
+from remit.contracts.task import LeaseToken, TaskManifest
+from remit.desk.callers import Caller
+from remit.desk.ownership import TASK_ASKED, asker_of, no_such, require_own, task_asked
+from remit.desk.rights import Right, may, require
+from remit.desk.room import Room, require_wait
+from remit.desk.work import Job
+from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT
+from remit.masking import mask_json
+from remit.store.claims import Done, Running
+
+MOST_LIFE: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    result: ExecutionResult
+    stored: bool
+    refused: Refused | None
+
+
+class TaskDesk:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def run(self, caller: Caller, manifest: bytes, lease: bytes, wait: float = 0.0) -> TaskAnswer:
+        """Have a leased task done. Who asked is recorded with its intent, so that he can look at it later."""
+        require(caller, Right.RUN_TASK)
+        require_wait(wait)
+        parsed = TaskManifest.parse(manifest, source="manifest")
+        asked = task_asked(caller, parsed.task_id, parsed.capability_id)
+
+        def execute(job: Job[_Ran]) -> _Ran:
+            refusals: list[Refused] = []
+            stored: list[bool] = []
+            result = self._room.workspace.tasks.execute(
+                manifest,
+                lease,
+                on_refusal=refusals.append,
+                on_stored=lambda: stored.append(True),
+                on_progress=lambda done, total: job.say("bytes", done, total),
+                leased=asked,
+            )
+            return _Ran(result, bool(stored), refusals[0] if refusals else None)
+
+        # By both, whole: only who gives the same task and the same lease is answered by the same run.
+        key = f"task:{digest_bytes(manifest)}:{digest_bytes(lease)}"
+        job = self._room.work.begin(key, execute, subject=f"task:{parsed.task_id}", owner=caller.id)
+        if not job.wait(wait):
+            return TaskAnswer(state="running", task_id=parsed.task_id, progress=job.progress)
+        return _told(parsed.task_id, job.result())
+
+    def get(self, caller: Caller, task_id: str, wait: float = 0.0) -> TaskAnswer:
+        """What became of a task: its recorded result, to whoever may run tasks; masked to others who see it."""
+        require(caller, Right.SEE_OWN)
+        require_wait(wait)
+        job = self._room.work.about(f"task:{task_id}")
+        if job is not None and job.owner == caller.id:
+            job.wait(wait)
+        found = self._room.found("task", task_id)
+        missing = no_such("task", task_id)
+        if found is None:
+            if job is None or job.owner != caller.id:
+                raise missing
+            # Refused, so that nothing of it is kept: then it is told as long as it is remembered here.
+            return TaskAnswer(state="running", task_id=task_id) if job.is_running else _told(task_id, job.result())
+        with self._room.workspace.store.glancing() as connection:
+            require_own(caller, asker_of(connection, DEFAULT_TENANT, task_id, TASK_ASKED), missing)
+        if isinstance(found, Running):
+            return TaskAnswer(state="running", task_id=task_id, progress=_progress(job))
+        return TaskAnswer(state="done", task_id=task_id, stored=True, result=self._result(caller, found))
+
+    def lease(self, caller: Caller, manifest: bytes, life: timedelta) -> LeaseToken:
+        """Sign a lease for exactly this task."""
+        require(caller, Right.LEASE)
+        if not timedelta(0) < life <= MOST_LIFE:
+            raise Refused(
+                Reason.MALFORMED,
+                "a lease lasts for a second at least, and for a day at most",
+                where="life",
+                next_step="Give seconds, such as 300.",
+            )
+        return self._room.workspace.tasks.issue_lease(manifest, life, actor=caller.id)
+
+    def _result(self, caller: Caller, done: Done) -> ExecutionResult:
+        text = self._room.outcome(done)
+        if may(caller, Right.RUN_TASK):
+            return ExecutionResult.parse(text.encode(), source="a stored result")
+        return ExecutionResult.from_tree(mask_json(json.loads(text)), source="a stored result")
+
+
+def _told(task_id: str, ran: _Ran) -> TaskAnswer:
+    answer = TaskAnswer(state="done", task_id=task_id, result=ran.result, stored=ran.stored)
+    if ran.refused is None:
+        return answer
+    return answer.model_copy(update={"state": "refused", "refused": told_error(ran.refused)})
+
+
+def _progress(job: Job[object] | None) -> Progress | None:
+    return job.progress if job is not None and job.is_running else None

@@ -1,0 +1,177 @@
+"""What the call door writes down: what a person reads of a call, and the checkpoint for whoever takes over.
+
+The checkpoint holds the arguments as they are, since undo needs them; it stays in the workspace's own database. All
+that people and the ledger are shown is masked.
+"""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from remit.authority.tokens import Token
+from remit.canonical import canonical_bytes
+from remit.contracts.base import MAX_TEXT, Contract, JsonData
+from remit.contracts.browser import Approval
+from remit.contracts.call import CallArguments, CallEffect, CallPreview
+from remit.doors.call_function import Function, Verdict
+from remit.doors.checkpoint_text import read_checkpoint
+from remit.errors import Reason, Refused, RemitError, render_line
+from remit.masking import mask_json, mask_text
+from remit.road import Preview
+from remit.store.connection import Connection
+
+MOST_BYTES: Final = 256 << 10
+"""Of what a function returns, and of what is kept for its undo."""
+_HIDDEN: Final = "********"
+_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonData)
+
+
+class CallTokens(Protocol):
+    """The tokens of the workspace: `remit.tokens.Tokens`."""
+
+    def verify(self, text: str, now: datetime | None = None) -> Token: ...
+    def require_alive(self, connection: Connection, token: Token, now: datetime) -> None: ...
+
+
+@dataclass
+class Known:
+    """What becomes known of a call on its way."""
+
+    token: Token | None = None
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class CallRequest:
+    """Nobody has vouched for any of it. `function` is None only where a checkpoint names one that is not here."""
+
+    name: str
+    call_id: str
+    arguments: Mapping[str, Any]
+    """As JSON; `model` is the same, closed."""
+    model: CallArguments | None
+    function: Function | None
+    token: str = field(repr=False)
+    digest: str
+    known: Known = field(default_factory=Known, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedCall:
+    """A call whose token was verified."""
+
+    request: CallRequest
+    function: Function
+    model: CallArguments
+    token: Token
+    approvals: list[Approval] = field(default_factory=list, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCall(Preview):
+    shown: CallPreview
+
+
+@dataclass
+class Fate:
+    """Whatever is not known is unknown."""
+
+    effect: CallEffect = "unknown"
+
+
+@dataclass(frozen=True)
+class BegunCall:
+    """A call as its checkpoint knows it."""
+
+    request: CallRequest
+    before: Any
+    fate: Fate = field(default_factory=Fate, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """A call whose process died: it is only told about."""
+
+    problem: RemitError
+
+
+def render_call_checkpoint(request: CallRequest, before: Any) -> str:
+    tree = {
+        "function": request.name,
+        "call_id": request.call_id,
+        "arguments": request.arguments,
+        "digest": request.digest,
+        "before": before,
+    }
+    return canonical_bytes(tree).decode()
+
+
+def parse_call_checkpoint(text: str, functions: Mapping[str, Function]) -> BegunCall:
+    """Also of a function that this program does not have: then it can be closed, and nothing else."""
+
+    def read(tree: Any) -> BegunCall:
+        function = functions.get(tree["function"])
+        model = None if function is None else function.arguments.from_tree(tree["arguments"])
+        request = CallRequest(
+            tree["function"], tree["call_id"], tree["arguments"], model, function, token="", digest=tree["digest"]
+        )
+        return BegunCall(request, tree["before"])
+
+    return read_checkpoint(text, read, "call")
+
+
+def render_call(function: Function, arguments: Mapping[str, Any], sentence: str) -> CallPreview:
+    """What a person reads. Refuses what does not fit before his eyes: half a call is no call to say yes to."""
+    shown: dict[str, str] = {}
+    for name, value in arguments.items():
+        masked = _HIDDEN if name in function.private else mask_json(value, name=name)
+        text = masked if isinstance(masked, str) else json.dumps(masked, ensure_ascii=False)
+        if len(text) > MAX_TEXT:
+            raise Refused(
+                Reason.TOO_LARGE,
+                f"an argument of more than {MAX_TEXT:,} characters cannot be shown to a person, so it is not called",
+                where=f"function {function.name}, {name}",
+                next_step="Send less at once.",
+            )
+        shown[name] = text
+    effect = render_line(sentence) if sentence else f"Calls {function.name}. {function.description}".strip()
+    return CallPreview(
+        function=function.name,
+        arguments=shown,
+        estimatedEffect=effect[:4_000],
+        risk=function.risk,
+        reversible=function.is_harmless,
+        wayBack=function.way_back,
+    )
+
+
+def render_summary(shown: CallPreview) -> str:
+    """One line for the ledger."""
+    arguments = ", ".join(f"{name}={value}" for name, value in shown.arguments.items())
+    return mask_text(f"{shown.function}({arguments}): {shown.estimated_effect}")[:2_000]
+
+
+def require_json(value: Any, what: str, where: str) -> Any:
+    """A tree of JSON of a bounded size. Refuses all else, by its type only: what it holds is nobody's business."""
+    tree, closed, size = (value.tree() if isinstance(value, Contract) else value), None, -1
+    with contextlib.suppress(ValidationError, RemitError, ValueError, RecursionError):
+        closed = _JSON.validate_python(tree, strict=True)
+        size = len(canonical_bytes(closed))
+    if not 0 <= size <= MOST_BYTES:
+        raise Refused(
+            Reason.MALFORMED if size < 0 else Reason.TOO_LARGE,
+            f"{what} is not JSON of at most {MOST_BYTES:,} bytes, but {type(value).__name__}",
+            where=where,
+            next_step="Return plain values: text, numbers, lists, dictionaries.",
+        )
+    return closed

@@ -1,0 +1,14 @@
+"""Put any Python function behind the road: `@governed`, and `acting` for who calls.
+
+An agent's call of such a function needs a token, may need a person's yes, happens once for each key, is undone when it
+fails if there is a way, and leaves a signed result and a record. The function runs in your own process, `unconfined`:
+what it does is its own; what is governed is whether, for whom, with which arguments and how often it is done.
+"""
+
+from remit.doors.call_function import NotDone
+from remit.governed.acting import acting
+from remit.governed.answers import value_of
+from remit.governed.function import Governed, governed
+from remit.governed.tools import tool_of, tools_of
+
+__all__ = ["Governed", "NotDone", "acting", "governed", "tool_of", "tools_of", "value_of"]

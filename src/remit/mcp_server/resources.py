@@ -1,0 +1,114 @@
+"""What can be read: reports, diffs and results, by whoever they belong to.
+
+A resource is looked up by its id at the desk, as the tools do: whose it is, and whether this caller may see it, is
+decided there. An address is never a path.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
+
+from remit.contracts.base import Contract
+from remit.contracts.desk import told_error
+from remit.contracts.desk_plans import RunDocuments
+from remit.contracts.plan_preview import PlanPreviewDocument
+from remit.desk.callers import Caller
+from remit.desk.desk import Desk
+from remit.errors import EnvironmentFailed, RemitError
+from remit.mcp_server.call import House, ask_desk
+from remit.mcp_server.goal_tools import look_at_goal
+
+_JSON: Final = "application/json"
+
+
+def add_resources(server: MCPServer[Any], house: House) -> None:
+    desk = house.desk
+
+    @server.resource(
+        "remit://reports/{run_id}",
+        name="report",
+        title="Report of a run",
+        description="Report, change log and what was taken back, of a plan that ran; by proposal_id or envelope_id.",
+        mime_type=_JSON,
+    )
+    async def report(run_id: str, context: Context[Any, Any]) -> str:
+        return await _read(house, context, lambda caller: _json(desk.plans.report(caller, run_id)))
+
+    @server.resource(
+        "remit://diffs/{proposal_id}",
+        name="diff",
+        title="Diff of a proposed plan",
+        description="What the plan would change in the files as they are now, masked; of one that ran, the beginning of"
+        " what it changed in each file.",
+        mime_type="text/x-diff",
+    )
+    async def diff(proposal_id: str, context: Context[Any, Any]) -> str:
+        return await _read(house, context, lambda caller: _diff_of(desk, caller, proposal_id))
+
+    @server.resource(
+        "remit://results/tasks/{task_id}",
+        name="task_result",
+        title="Signed result of a task",
+        description="What came of a task that this agent ran.",
+        mime_type=_JSON,
+    )
+    async def task_result(task_id: str, context: Context[Any, Any]) -> str:
+        return await _read(house, context, lambda caller: _json(desk.tasks.get(caller, task_id)))
+
+    @server.resource(
+        "remit://results/actions/{action_id}",
+        name="action_result",
+        title="Result of a browser action",
+        description="What came of an action of this agent in the browser.",
+        mime_type=_JSON,
+    )
+    async def action_result(action_id: str, context: Context[Any, Any]) -> str:
+        return await _read(house, context, lambda caller: _json(desk.browser.get(caller, action_id)))
+
+    @server.resource(
+        "remit://results/goals/{correlation_id}",
+        name="goal_result",
+        title="Where a goal stands",
+        description="What came of a goal that this agent asked for.",
+        mime_type=_JSON,
+    )
+    async def goal_result(correlation_id: str, context: Context[Any, Any]) -> str:
+        return await _read(house, context, lambda caller: _json(look_at_goal(desk, caller, correlation_id)))
+
+
+async def _read(house: House, context: Context[Any, Any], read: Callable[[Caller], str]) -> str:
+    try:
+        return await ask_desk(house, context, read)
+    except RemitError as problem:
+        raise _told(problem) from None
+
+
+def _told(problem: RemitError) -> MCPError:
+    code = INTERNAL_ERROR if isinstance(problem, EnvironmentFailed) else INVALID_PARAMS
+    return MCPError(code, problem.what, told_error(problem).tree())
+
+
+def _json(document: Contract) -> str:
+    return json.dumps(document.tree(), ensure_ascii=False, indent=2)
+
+
+def _diff_of(desk: Desk, caller: Caller, proposal_id: str) -> str:
+    if desk.plans.get(caller, proposal_id).report_folder is None:
+        return _planned(desk.plans.look(caller, proposal_id).document)
+    return _done(desk.plans.report(caller, proposal_id))
+
+
+def _planned(document: PlanPreviewDocument) -> str:
+    return "".join(_with_newline(file.diff) for file in document.files)
+
+
+def _done(documents: RunDocuments) -> str:
+    return "".join(_with_newline(change.diff_summary.preview) for change in documents.change_log.changes)
+
+
+def _with_newline(text: str) -> str:
+    return text if text.endswith("\n") or not text else f"{text}\n"

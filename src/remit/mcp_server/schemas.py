@@ -1,0 +1,54 @@
+"""The JSON Schemas that a tool is published with: of its closed arguments, and of what it answers.
+
+Both come from the contracts. A document of another contract (a plan, an action) is published with the schema that Remit
+ships for it and is parsed where it always is, at its door.
+"""
+
+from typing import Annotated, Any, Final
+
+from pydantic import Field, JsonValue, WithJsonSchema
+
+from remit.contracts.base import Contract
+from remit.contracts.catalog import load_schema
+from remit.contracts.desk import ErrorTold
+from remit.contracts.schemas import schema_of
+
+_DOCUMENT: Final = "x-remit-contract"
+
+Document = dict[Annotated[str, Field(max_length=200)], JsonValue]
+
+
+def shipped(name: str) -> WithJsonSchema:
+    """Publishes a field with the schema of the contract `name`."""
+    return WithJsonSchema({_DOCUMENT: name})
+
+
+def input_schema(arguments: type[Contract]) -> dict[str, Any]:
+    schema = schema_of(arguments)
+    defs: dict[str, Any] = schema.pop("$defs", {})
+    for field in schema.get("properties", {}).values():
+        name = field.pop(_DOCUMENT, None)
+        if name is not None:
+            document = load_schema(name)
+            defs.update(document.pop("$defs", {}))
+            title = document["title"]
+            defs[title] = {key: value for key, value in document.items() if not key.startswith("$")}
+            field["$ref"] = f"#/$defs/{title}"
+    return {**_headless(schema), **({"$defs": defs} if defs else {})}
+
+
+def output_schema(answer: type[Contract]) -> dict[str, Any]:
+    """The answer, or what an error says: some clients hold an error's document against this schema too."""
+    defs: dict[str, Any] = {}
+    choices = []
+    for model in (answer, ErrorTold):
+        schema = schema_of(model)
+        defs.update(schema.pop("$defs", {}))
+        defs[model.__name__] = _headless(schema)
+        choices.append({"$ref": f"#/$defs/{model.__name__}"})
+    return {"type": "object", "anyOf": choices, "$defs": defs}
+
+
+def _headless(schema: dict[str, Any]) -> dict[str, Any]:
+    """Without the title of the class and its docstring, which are for readers of the code."""
+    return {key: value for key, value in schema.items() if key not in {"title", "description"}}

@@ -1,0 +1,67 @@
+"""/v1/browser: one action at a time, under the agent's own token; what changes something waits for a person."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from remit.contracts.browser import Action
+from remit.contracts.desk import BrowseAnswer, BrowserStatus
+from remit.desk.rights import Right
+from remit.web.exchange import Asked, AskedWithBody, PathId, accepted, answer, location
+from remit.web.openapi import operation
+
+router = APIRouter(tags=["browser"])
+_ACTIONS = "/v1/browser/actions"
+_ONE = f"{_ACTIONS}/{{action_id}}"
+PNG = "image/png"
+
+
+@router.post(
+    _ACTIONS,
+    **operation(
+        "browse",
+        "Do one thing in the browser",
+        right=Right.BROWSE,
+        body=Action,
+        answers={200: BrowseAnswer, 202: BrowseAnswer},
+    ),
+)
+def browse(call: AskedWithBody) -> Response:
+    """The action's own id makes it happen once. 200 also tells of what the road refused: `refused`, and the result."""
+    call.require_same_body()
+    with call.waiting() as wait:
+        return _told(call.desk.browser.act(call.caller, call.raw, wait))
+
+
+@router.get(
+    _ONE,
+    **operation(
+        "getAction", "What became of an action", right=Right.SEE_OWN, answers={200: BrowseAnswer, 202: BrowseAnswer}
+    ),
+)
+def get_action(call: Asked, action_id: PathId) -> Response:
+    with call.waiting() as wait:
+        return _told(call.desk.browser.get(call.caller, action_id, wait))
+
+
+@router.get(
+    f"{_ONE}/picture",
+    **operation("pictureOfAction", "The picture that an action took", right=Right.SEE_OWN, answers={200: PNG}),
+)
+def picture_of_action(call: Asked, action_id: PathId) -> Response:
+    return Response(call.desk.browser.picture(call.caller, action_id), 200, media_type=PNG)
+
+
+@router.get(
+    "/v1/browser/sessions",
+    **operation(
+        "browserStatus", "Whether the browser runs, and its sessions", right=Right.SEE_OWN, answers={200: BrowserStatus}
+    ),
+)
+def browser_status(call: Asked) -> Response:
+    return answer(call.desk.browser.status(call.caller))
+
+
+def _told(found: BrowseAnswer) -> Response:
+    if found.state == "done":
+        return answer(found)
+    return accepted(found, location(_ACTIONS, found.action_id))

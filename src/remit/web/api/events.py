@@ -1,0 +1,25 @@
+"""/v1/events: what happens, as it happens."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import StreamingResponse
+
+from remit.desk.rights import Right
+from remit.web.exchange import Asked
+from remit.web.openapi import operation
+from remit.web.sse import MEDIA_TYPE, event_stream
+
+router = APIRouter()
+Place = Annotated[str | None, Query(min_length=1, max_length=65_536, description="Go on after this event's id.")]
+LastEvent = Annotated[
+    str | None, Header(alias="Last-Event-ID", max_length=65_536, description="The same, as browsers say it.")
+]
+
+
+@router.get(
+    "/v1/events",
+    **operation("listenToEvents", "What happens, as it happens", right=Right.SEE_OWN, answers={200: MEDIA_TYPE}),
+)
+async def events(call: Asked, last_event_id: LastEvent = None, after: Place = None) -> StreamingResponse:
+    return await event_stream(call.request, last_event_id or after)

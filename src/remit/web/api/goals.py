@@ -1,0 +1,159 @@
+"""/v1/goals: what users want done, in their words."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from remit.contracts.desk import GoalAnswer, Page
+from remit.contracts.desk_record import GoalLine, ReplayAnswer, TraceAnswer
+from remit.desk.callers import AgentCaller
+from remit.desk.rights import Right
+from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT
+from remit.web.api.asks import GoalAsk, GoalReply, Nothing
+from remit.web.exchange import Asked, AskedWithBody, Call, Limit, PathId, accepted, answer, location
+from remit.web.keys import id_under
+from remit.web.openapi import operation
+
+router = APIRouter(tags=["goals"])
+_GOALS = "/v1/goals"
+_ONE = f"{_GOALS}/{{tenant}}/{{correlation_id}}"
+Goals = Page[GoalLine]
+Tenant = Annotated[str, Query(min_length=1, max_length=200, description="Whose goals.")]
+
+
+@router.post(
+    _GOALS,
+    **operation(
+        "askForGoal",
+        "Have something done by asking for it",
+        right=Right.ASK,
+        body=GoalAsk,
+        answers={200: GoalAnswer, 202: GoalAnswer},
+    ),
+)
+def ask_for_goal(call: AskedWithBody) -> Response:
+    """Without an id of its own a goal has that of the header Idempotency-Key, so that a repeat is the same goal."""
+    wish = call.parse(GoalAsk)
+    correlation_id = wish.correlation_id or (id_under(call.caller.id, call.key) if call.key else None)
+    with call.waiting() as wait:
+        return _told(
+            call.desk.goals.ask(call.caller, wish.utterance, wish.language, correlation_id, wish.reply_to, wait)
+        )
+
+
+@router.get(
+    _GOALS,
+    **operation("listGoals", "Goals of a tenant, the last one that moved first", right=Right.SEE, answers={200: Goals}),
+)
+def list_goals(call: Asked, tenant: Tenant, limit: Limit = 50) -> Response:
+    return answer(Goals(items=tuple(call.desk.goals.listed(call.caller, tenant, limit))))
+
+
+@router.get(
+    _ONE,
+    **operation("getGoal", "Where a goal stands", right=Right.SEE_OWN, answers={200: GoalAnswer, 202: GoalAnswer}),
+)
+def get_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
+    with call.waiting() as wait:
+        return _told(call.desk.goals.get(call.caller, tenant, correlation_id, wait))
+
+
+@router.post(
+    f"{_ONE}/answer",
+    **operation(
+        "answerGoal",
+        "The user's own yes or no, in his words",
+        right=Right.CONFIRM,
+        body=GoalReply,
+        answers={200: GoalAnswer, 202: GoalAnswer},
+    ),
+)
+def answer_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
+    said = call.parse(GoalReply)
+    _require_own(call, tenant, correlation_id)
+    with call.waiting() as wait:
+        return _told(call.desk.goals.answer(call.caller, correlation_id, said.answer, wait))
+
+
+@router.post(
+    f"{_ONE}/continue",
+    **operation(
+        "continueGoal",
+        "Go on with a goal that somebody else has approved meanwhile",
+        right=Right.ASK,
+        body=Nothing,
+        answers={200: GoalAnswer, 202: GoalAnswer},
+    ),
+)
+def continue_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
+    call.parse(Nothing)
+    _require_own(call, tenant, correlation_id)
+    with call.waiting() as wait:
+        return _told(call.desk.goals.go_on(call.caller, correlation_id, wait))
+
+
+@router.post(
+    f"{_ONE}/undo",
+    **operation(
+        "undoGoal",
+        "Take a goal back, by a goal of its own",
+        right=Right.ASK,
+        body=Nothing,
+        answers={200: GoalAnswer, 202: GoalAnswer},
+    ),
+)
+def undo_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
+    call.parse(Nothing)
+    _require_own(call, tenant, correlation_id)
+    with call.waiting() as wait:
+        return _told(call.desk.goals.take_back(call.caller, correlation_id, wait))
+
+
+@router.get(
+    f"{_ONE}/trace",
+    **operation(
+        "traceGoal",
+        "All that is on record of a goal, as a tree",
+        right=Right.SEE,
+        answers={200: TraceAnswer},
+        errors=(422,),
+    ),
+)
+def trace_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
+    return answer(call.desk.record.trace(call.caller, tenant, correlation_id))
+
+
+@router.get(
+    f"{_ONE}/replay",
+    **operation(
+        "replayGoal",
+        "Every decision about it made again, from what was kept",
+        right=Right.SEE,
+        answers={200: ReplayAnswer},
+        errors=(422,),
+    ),
+)
+def replay_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
+    return answer(call.desk.goals.replay(call.caller, tenant, correlation_id))
+
+
+def _told(found: GoalAnswer) -> Response:
+    if found.state == "running":
+        folder = location(_GOALS, found.tenant_id)
+        return accepted(found, location(folder, found.correlation_id) if folder else "")
+    return answer(found)
+
+
+def _require_own(call: Call, tenant: str, correlation_id: str) -> None:
+    """The desk asks for the caller's own tenant; an address that names another one names nothing of his."""
+    caller = call.caller
+    own = caller.token.constraints.tenant or DEFAULT_TENANT if isinstance(caller, AgentCaller) else caller.tenant
+    if own is not None and own != tenant:
+        raise Refused(
+            Reason.STATE_MISSING,
+            "there is no such goal of yours",
+            where=f"goal {correlation_id} of {tenant}",
+            next_step="Give the tenant that the answer to your request named.",
+        )

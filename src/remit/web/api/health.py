@@ -1,0 +1,102 @@
+"""How the server is: alive (/healthz), and fit for work (/readyz). Public, so neither names a path or a value."""
+
+import time
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from remit.contracts.base import Contract, Many, ShortText
+from remit.observe import workspace_checks as checks
+from remit.observe.check import Check, Topic
+from remit.sandbox.kernel import probe_kernel
+from remit.web.exchange import answer
+from remit.web.openapi import operation
+from remit.workspace import Workspace
+
+KERNEL_SECONDS: Final = 60.0
+"""What the kernel offers is tried in a process of its own; it does not change from one moment to the next."""
+CONFINEMENT: Final = Topic("sandbox", "effects that stay where they belong")
+
+
+class Alive(Contract):
+    status: ShortText = "alive"
+
+
+class Finding(Contract):
+    """One thing that is looked at. What exactly is wrong with it, `remit doctor` says on the machine itself."""
+
+    name: ShortText
+    ok: bool
+
+
+class Readiness(Contract):
+    ready: bool
+    checks: Many[Finding]
+    next_step: ShortText = ""
+
+
+def health_router() -> APIRouter:
+    router = APIRouter()
+    kernel = _Kernel()
+
+    @router.get("/healthz", **operation("alive", "Whether the server answers", answers={200: Alive}, public=True))
+    def alive() -> Response:
+        return answer(Alive())
+
+    @router.get(
+        "/readyz",
+        **operation(
+            "ready",
+            "Whether it can do its work: store, tables, keys, sandbox",
+            answers={200: Readiness, 503: Readiness},
+            public=True,
+        ),
+    )
+    def ready(request: Request) -> Response:
+        found = look(request.app.state.desk.workspace, kernel)
+        return answer(found, 200 if found.ready else 503)
+
+    return router
+
+
+def look(workspace: Workspace, kernel: "_Kernel") -> Readiness:
+    """All that has to be in order, each found by the check that `remit doctor` makes."""
+    found = [
+        checks.KEY_FILES.ask(lambda: checks.check_key_files(workspace.state.keys)),
+        checks.KEYRING.ask(lambda: checks.check_keyring(workspace.state.keys)),
+        *_store(workspace),
+        CONFINEMENT.ask(lambda: kernel.check(workspace.config.sandbox)),
+    ]
+    ready = all(check.status != "fail" for check in found)
+    return Readiness(
+        ready=ready,
+        checks=tuple(Finding(name=check.name, ok=check.status != "fail") for check in found),
+        next_step="" if ready else "Run `remit doctor` on the machine: it says what is wrong, and what to do.",
+    )
+
+
+def _store(workspace: Workspace) -> list[Check]:
+    def opened() -> Check:
+        with workspace.store.reading() as connection:
+            checks.check_tables(connection)
+        return checks.STORE.ok("")
+
+    return [checks.STORE.ask(opened)]
+
+
+class _Kernel:
+    """Whether effects can be confined, asked once a minute."""
+
+    def __init__(self) -> None:
+        self._found: tuple[float, Any] | None = None
+
+    def check(self, setting: str) -> Check:
+        if setting == "unsafe-none":
+            return CONFINEMENT.warn("not asked for", "sandbox: required")
+        now = time.monotonic()
+        if self._found is None or now - self._found[0] > KERNEL_SECONDS:
+            self._found = now, probe_kernel()
+        features = self._found[1]
+        works = features.confinement.works and features.seccomp.works
+        return CONFINEMENT.ok("") if works else CONFINEMENT.fail("not offered", "See `remit doctor`.")

@@ -1,0 +1,70 @@
+"""/v1/inbox: what waits for a person, what he should see of it, and his answer."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from remit.contracts.desk import Decision, Page, Question, QuestionKind, QuestionView
+from remit.desk.rights import Right
+from remit.web.exchange import Asked, AskedWithBody, PathId, answer
+from remit.web.openapi import operation
+
+router = APIRouter(tags=["inbox"])
+_ONE = "/v1/inbox/{kind}/{question_id}"
+PNG = "image/png"
+Tenant = Annotated[
+    str | None, Query(min_length=1, max_length=200, description="Whose goal it is; for goals and confirmations.")
+]
+Questions = Page[Question]
+
+
+@router.get(
+    "/v1/inbox",
+    **operation("listInbox", "What waits for a person, the newest first", right=Right.SEE, answers={200: Questions}),
+)
+def list_inbox(call: Asked) -> Response:
+    return answer(Questions(items=tuple(call.desk.inbox.open(call.caller)[:1_000])))
+
+
+@router.get(
+    "/v1/inbox/closed",
+    **operation(
+        "listClosed", "What was closed lately, and how: also what is void", right=Right.SEE, answers={200: Questions}
+    ),
+)
+def list_closed(call: Asked) -> Response:
+    return answer(Questions(items=tuple(call.desk.inbox.recent(call.caller))))
+
+
+@router.get(
+    _ONE,
+    **operation(
+        "showQuestion", "All that a person should see before he answers", right=Right.SEE, answers={200: QuestionView}
+    ),
+)
+def show_question(call: Asked, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
+    return answer(call.desk.inbox.show(call.caller, kind, question_id, tenant=tenant))
+
+
+@router.post(
+    f"{_ONE}/decision",
+    **operation(
+        "answerQuestion",
+        "A person's answer; no agent can give one",
+        right=Right.CONFIRM,
+        body=Decision,
+        answers={200: Question},
+    ),
+)
+def answer_question(call: AskedWithBody, kind: QuestionKind, question_id: PathId, tenant: Tenant = None) -> Response:
+    """Yes or no to a request, a plan or a goal needs the right to decide; a confirmation is its user's own."""
+    return answer(call.desk.inbox.decide(call.caller, kind, question_id, call.parse(Decision), tenant=tenant))
+
+
+@router.get(
+    "/v1/inbox/request/{question_id}/picture",
+    **operation("showPicture", "The page from which a held request comes", right=Right.SEE, answers={200: PNG}),
+)
+def show_picture(call: Asked, question_id: PathId) -> Response:
+    return Response(call.desk.inbox.picture(call.caller, question_id), 200, media_type=PNG)

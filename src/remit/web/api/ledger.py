@@ -1,0 +1,161 @@
+"""/v1/ledger: the record, looked through, traced, checked, and exported as evidence."""
+
+from collections.abc import Iterator
+from typing import IO, Annotated, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Query
+from starlette.background import BackgroundTask
+from starlette.responses import Response, StreamingResponse
+
+from remit.contracts.desk import Page
+from remit.contracts.desk_record import Chain, EntryFilter, EntryPage, EntryView, TraceAnswer, VerifyAnswer
+from remit.contracts.ledger import LedgerHead
+from remit.desk.rights import Right
+from remit.web.api.asks import VerifyWish
+from remit.web.exchange import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer
+from remit.web.openapi import operation
+
+router = APIRouter(tags=["ledger"])
+_TENANT: Final = "/v1/ledger/{tenant}"
+_VERIFY: Final = "/v1/ledger/verify"
+BUNDLE: Final = "application/x-ndjson"
+_CHUNK: Final = 64 << 10
+Chains = Page[Chain]
+Heads = Page[LedgerHead]
+Named = Annotated[str | None, Query(min_length=1, max_length=200)]
+Time = Annotated[str | None, Query(max_length=27, description="RFC 3339 in UTC, such as 2026-11-01T00:00:00Z.")]
+Seq = Annotated[int, Path(ge=1, le=2**53 - 1, description="The entry's place in its chain.")]
+
+
+@router.get(
+    "/v1/ledger",
+    **operation("listChains", "Whose chains there are, and their heads", right=Right.SEE, answers={200: Chains}),
+)
+def list_chains(call: Asked) -> Response:
+    return answer(Chains(items=tuple(call.desk.record.tenants(call.caller)[:1_000])))
+
+
+@router.get(
+    "/v1/ledger/heads",
+    **operation(
+        "listHeads", "The newest signed head of each chain: keep them elsewhere", right=Right.SEE, answers={200: Heads}
+    ),
+)
+def list_heads(call: Asked) -> Response:
+    return answer(Heads(items=tuple(call.desk.record.heads(call.caller)[:1_000])))
+
+
+@router.post(
+    _VERIFY,
+    **operation(
+        "verifyLedger",
+        "Check every hash, link and signature",
+        right=Right.SEE,
+        body=VerifyWish,
+        answers={200: VerifyAnswer, 202: VerifyAnswer},
+    ),
+)
+def verify_ledger(call: AskedWithBody) -> Response:
+    wish = call.parse(VerifyWish)
+    with call.waiting() as wait:
+        return _told(call.desk.record.verify(call.caller, wish.tenant, wait), wish.tenant)
+
+
+@router.get(
+    _VERIFY,
+    **operation(
+        "getVerdict",
+        "What the last check found, or how far it is",
+        right=Right.SEE,
+        answers={200: VerifyAnswer, 202: VerifyAnswer},
+        errors=(422,),
+    ),
+)
+def get_verdict(call: Asked, tenant: Named = None) -> Response:
+    with call.waiting() as wait:
+        return _told(call.desk.record.verify(call.caller, tenant, wait, again=False), tenant)
+
+
+@router.get(
+    f"{_TENANT}/entries",
+    **operation("listEntries", "Entries of one chain, the newest first", right=Right.SEE, answers={200: EntryPage}),
+)
+def list_entries(  # noqa: PLR0913 - one for each filter
+    call: Asked,
+    *,
+    tenant: PathId,
+    kind: Annotated[str | None, Query(max_length=100, pattern=r"^[a-z0-9_.-]*$")] = None,
+    correlation_id: Named = None,
+    task_id: Named = None,
+    actor: Named = None,
+    text: Named = None,
+    since: Time = None,
+    until: Time = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Response:
+    """`kind` is the beginning of one, such as `task.`; `text` is looked for in what was recorded."""
+    wanted = {
+        "kind": kind,
+        "correlation_id": correlation_id,
+        "task_id": task_id,
+        "actor": actor,
+        "text": text,
+        "since": since,
+        "until": until,
+    }
+    filters = EntryFilter.from_tree(wanted, source="query")
+    return answer(call.desk.record.entries(call.caller, tenant, filters, cursor, limit))
+
+
+@router.get(
+    f"{_TENANT}/entries/{{seq}}",
+    **operation(
+        "getEntry", "One entry, and whether a signed head covers it", right=Right.SEE, answers={200: EntryView}
+    ),
+)
+def get_entry(call: Asked, tenant: PathId, seq: Seq) -> Response:
+    return answer(call.desk.record.entry(call.caller, tenant, seq))
+
+
+@router.get(
+    f"{_TENANT}/trace/{{correlation_id}}",
+    **operation(
+        "traceCorrelation",
+        "All of one correlation, as a tree",
+        right=Right.SEE,
+        answers={200: TraceAnswer},
+        errors=(422,),
+    ),
+)
+def trace_correlation(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
+    return answer(call.desk.record.trace(call.caller, tenant, correlation_id))
+
+
+@router.get(
+    f"{_TENANT}/bundle",
+    **operation(
+        "exportBundle",
+        "Evidence that anybody with the public key can check: JSON lines",
+        right=Right.SEE,
+        answers={200: BUNDLE},
+        errors=(422,),
+    ),
+)
+def export_bundle(call: Asked, tenant: PathId, correlation_id: Named = None) -> Response:
+    bundle = call.desk.record.bundle(call.caller, tenant, correlation_id)
+    headers = {"Content-Disposition": 'attachment; filename="evidence.jsonl"'}
+    return StreamingResponse(_chunks(bundle), 200, headers, BUNDLE, BackgroundTask(bundle.close))
+
+
+def _chunks(stream: IO[bytes]) -> Iterator[bytes]:
+    with stream:
+        while chunk := stream.read(_CHUNK):
+            yield chunk
+
+
+def _told(found: VerifyAnswer, tenant: str | None) -> Response:
+    if found.state == "running":
+        return accepted(found, _VERIFY + (f"?tenant={quote(tenant, safe='')}" if tenant else ""))
+    return answer(found)

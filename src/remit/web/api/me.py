@@ -1,0 +1,62 @@
+"""/v1/me: as whom the caller is known here, and what that lets him ask for."""
+
+from typing import Literal
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from remit.contracts.base import Contract, Identifier, Many, ShortText, Timestamp
+from remit.desk.callers import AgentCaller
+from remit.desk.rights import Right, may
+from remit.ids import render_time
+from remit.web.exchange import Asked, answer
+from remit.web.openapi import operation
+
+
+class Me(Contract):
+    """`rights` are the words of the desk's own table."""
+
+    kind: Literal["agent", "person"]
+    id: Identifier
+    name: ShortText | None = None
+    role: ShortText | None = None
+    user: Identifier | None = None
+    tenant: Identifier | None = None
+    capabilities: Many[ShortText] = ()
+    token: Identifier | None = None
+    expires_at: Timestamp | None = None
+    rights: Many[ShortText]
+
+
+router = APIRouter()
+
+
+@router.get("/v1/me", **operation("me", "As whom you are known here", answers={200: Me}))
+def me(call: Asked) -> Response:
+    caller = call.caller
+    rights = tuple(right.value for right in Right if may(caller, right))
+    if isinstance(caller, AgentCaller):
+        token = caller.token
+        return answer(
+            Me(
+                kind="agent",
+                id=caller.id,
+                user=token.constraints.user,
+                tenant=token.constraints.tenant,
+                capabilities=tuple(sorted(token.caps)),
+                token=token.jti,
+                expires_at=render_time(token.expires_at),
+                rights=rights,
+            )
+        )
+    return answer(
+        Me(
+            kind="person",
+            id=caller.id,
+            name=caller.person.name,
+            role=caller.role,
+            user=caller.user,
+            tenant=caller.tenant,
+            rights=rights,
+        )
+    )

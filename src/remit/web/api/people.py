@@ -1,0 +1,120 @@
+"""/v1/people: who is let in, and as what."""
+
+from datetime import timedelta
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from remit.contracts.base import Contract, Count, Identifier, Many, ShortText, Timestamp
+from remit.desk.rights import Right
+from remit.ids import render_time
+from remit.people.found import Listed
+from remit.people.roles import Role
+from remit.web.api.asks import Invite, PersonNamed
+from remit.web.exchange import Asked, AskedWithBody, answer
+from remit.web.openapi import operation
+
+router = APIRouter(tags=["people"])
+
+
+class PersonView(Contract):
+    id: Identifier
+    role: Role
+    user: Identifier | None
+    tenant: Identifier | None
+    since: Timestamp
+    last_login: Timestamp | None
+    invited_by: ShortText | None
+    sessions: Count
+    open_links: Count
+
+
+class PeoplePage(Contract):
+    items: Many[PersonView]
+
+
+class InvitationMade(Contract):
+    """The link works once. Whoever opens it is let in: hand it to that person, and to nobody else."""
+
+    person_id: Identifier
+    role: Role
+    expires_at: Timestamp
+    link: ShortText
+
+
+class Removed(Contract):
+    person_id: Identifier
+
+
+@router.get(
+    "/v1/people",
+    **operation("listPeople", "Who is let in, and as what", right=Right.SEE, answers={200: PeoplePage}),
+)
+def list_people(call: Asked) -> Response:
+    return answer(PeoplePage(items=tuple(map(_view, call.desk.people.listed(call.caller)))))
+
+
+@router.post(
+    "/v1/people",
+    **operation(
+        "invitePerson",
+        "A link that logs somebody in, once",
+        right=Right.INVITE,
+        body=Invite,
+        answers={201: InvitationMade},
+    ),
+)
+def invite_person(call: AskedWithBody) -> Response:
+    wish = call.parse(Invite)
+
+    def invite() -> Response:
+        made = call.desk.people.invite(
+            call.caller,
+            wish.name,
+            wish.role,
+            user=wish.user,
+            tenant=wish.tenant,
+            life=timedelta(seconds=wish.seconds),
+        )
+        url = call.request.app.state.settings.url
+        return answer(
+            InvitationMade(
+                person_id=made.person_id,
+                role=made.role,
+                expires_at=render_time(made.expires_at),
+                link=f"{url}{made.path}",
+            ),
+            201,
+        )
+
+    return call.once(invite)
+
+
+@router.post(
+    "/v1/people/remove",
+    **operation(
+        "removePerson",
+        "Let somebody in no longer: his links and sessions end at once",
+        right=Right.INVITE,
+        body=PersonNamed,
+        answers={200: Removed},
+    ),
+)
+def remove_person(call: AskedWithBody) -> Response:
+    """By a body and not by a path: who comes from an identity provider has an id with anything in it."""
+    named = call.parse(PersonNamed)
+    return answer(Removed(person_id=call.desk.people.remove(call.caller, named.name)))
+
+
+def _view(listed: Listed) -> PersonView:
+    return PersonView(
+        id=listed.id,
+        role=listed.role,
+        user=listed.user,
+        tenant=listed.tenant,
+        since=listed.since,
+        last_login=listed.last_login,
+        invited_by=listed.invited_by,
+        sessions=listed.sessions,
+        open_links=listed.open_links,
+    )

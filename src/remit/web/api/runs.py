@@ -1,0 +1,39 @@
+"""/v1/runs: what ran, proposed here or approved at the command line; by the id of its envelope."""
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from remit.contracts.desk_plans import RunDocuments, RunPage, RunView
+from remit.desk.rights import Right
+from remit.web.exchange import Asked, Cursor, Limit, PathId, answer
+from remit.web.openapi import operation
+
+router = APIRouter(tags=["runs"])
+_ONE = "/v1/runs/{envelope_id}"
+
+
+@router.get(
+    "/v1/runs",
+    **operation("listRuns", "Runs of plans, the newest first", right=Right.SEE, answers={200: RunPage}),
+)
+def list_runs(call: Asked, cursor: Cursor = None, limit: Limit = 50) -> Response:
+    return answer(call.desk.plans.runs(call.caller, cursor=cursor, limit=limit))
+
+
+@router.get(_ONE, **operation("getRun", "One run", right=Right.SEE_OWN, answers={200: RunView}))
+def get_run(call: Asked, envelope_id: PathId) -> Response:
+    return answer(call.desk.plans.run(call.caller, envelope_id))
+
+
+@router.get(
+    f"{_ONE}/report",
+    **operation(
+        "reportOfRun",
+        "Report, change log and rollbacks of a run",
+        right=Right.SEE_OWN,
+        answers={200: RunDocuments},
+        errors=(409, 422),
+    ),
+)
+def report_of_run(call: Asked, envelope_id: PathId) -> Response:
+    return answer(call.desk.plans.report(call.caller, envelope_id))

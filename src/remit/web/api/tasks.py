@@ -1,0 +1,65 @@
+"""/v1/tasks and /v1/leases: leased tasks, run and looked at by their id."""
+
+from datetime import timedelta
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from remit.contracts.desk import TaskAnswer
+from remit.contracts.task import LeaseToken
+from remit.desk.rights import Right
+from remit.web.api.asks import LeaseWish, TaskRun, handed_on
+from remit.web.exchange import Asked, AskedWithBody, PathId, accepted, answer, location
+from remit.web.openapi import operation
+from remit.web.problems import refused_answer
+
+router = APIRouter(tags=["tasks"])
+_TASKS = "/v1/tasks"
+
+
+@router.post(
+    _TASKS,
+    **operation(
+        "runTask",
+        "Run one leased task, once",
+        right=Right.RUN_TASK,
+        body=TaskRun,
+        answers={200: TaskAnswer, 202: TaskAnswer},
+    ),
+)
+def run_task(call: AskedWithBody) -> Response:
+    """The task's own id makes it happen once: the same request again gives the stored result."""
+    wish = call.parse(TaskRun)
+    call.require_same_body()
+    with call.waiting() as wait:
+        found = call.desk.tasks.run(call.caller, handed_on(wish.manifest), handed_on(wish.lease), wait)
+    if found.refused is not None:
+        return refused_answer(call.request, found.refused, found)
+    return _told(found)
+
+
+@router.get(
+    f"{_TASKS}/{{task_id}}",
+    **operation("getTask", "What became of a task", right=Right.SEE_OWN, answers={200: TaskAnswer, 202: TaskAnswer}),
+)
+def get_task(call: Asked, task_id: PathId) -> Response:
+    with call.waiting() as wait:
+        return _told(call.desk.tasks.get(call.caller, task_id, wait))
+
+
+@router.post(
+    "/v1/leases",
+    **operation(
+        "issueLease", "Have a lease for one task signed", right=Right.LEASE, body=LeaseWish, answers={201: LeaseToken}
+    ),
+)
+def issue_lease(call: AskedWithBody) -> Response:
+    wish = call.parse(LeaseWish)
+    manifest, life = handed_on(wish.manifest), timedelta(seconds=wish.seconds)
+    return call.once(lambda: answer(call.desk.tasks.lease(call.caller, manifest, life), 201))
+
+
+def _told(found: TaskAnswer) -> Response:
+    if found.state == "running":
+        return accepted(found, location(_TASKS, found.task_id))
+    return answer(found)

@@ -1,0 +1,120 @@
+"""The web application, every part in its place. From outside in: watching, the guard, handlers of errors, the routes.
+
+`build_app` makes it for one desk; whoever made the desk closes it.
+"""
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio.to_thread
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.desk.desk import Desk
+from remit.errors import RemitError
+from remit.web.addresses import Addresses
+from remit.web.api.routers import api_routers
+from remit.web.console.pages import error_page, wants_page
+from remit.web.console.router import console_router
+from remit.web.exchange import JSON, WAITING_AT_ONCE
+from remit.web.guard import guard
+from remit.web.keys import Keys
+from remit.web.login import login_router
+from remit.web.metrics_route import metrics_router
+from remit.web.openapi import rendered
+from remit.web.problems import handle_errors, show_pages
+from remit.web.settings import WebSettings
+from remit.web.watching import Watching
+
+if TYPE_CHECKING:
+    from remit.mcp_server.http import McpApp
+
+THREADS: Final = WAITING_AT_ONCE + 32
+"""That serve requests. Of these some may wait for long work; the rest is always there for what is quick."""
+SPECIFICATION: Final = "/v1/openapi.json"
+
+
+def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
+    """HTTP API, console, login, metrics and, where the extra is installed, MCP."""
+    mcp = _mcp(desk, settings)
+    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_lifespan(mcp))
+    app.state.desk = desk
+    app.state.settings = settings
+    app.state.keys = Keys()
+    app.state.waiting = threading.BoundedSemaphore(WAITING_AT_ONCE)
+    handle_errors(app)
+    for router in api_routers():
+        app.router.routes.extend(router.routes)  # themselves, not a router around them: one look less each time
+    _add_specification(app)
+    _add_pages(app, desk, settings)
+    if mcp is not None:
+        app.router.add_route("/mcp", mcp, include_in_schema=False)
+    guard(app, desk.workspace, settings)
+    assert app.middleware_stack is not None  # noqa: S101 - the guard
+    app.middleware_stack = Watching(app.middleware_stack)
+    return app
+
+
+def _add_specification(app: FastAPI) -> None:
+    """Public: it says what every Remit of this version can be asked, and nothing about this one."""
+    held: list[bytes] = []
+
+    def specification() -> Response:
+        if not held:
+            held.append(rendered(app))
+        return Response(held[0], 200, {"Cache-Control": "no-cache"}, JSON)
+
+    app.add_api_route(SPECIFICATION, specification, include_in_schema=False)
+
+
+def _add_pages(app: FastAPI, desk: Desk, settings: WebSettings) -> None:
+    """What is not under /v1: login and console for people, metrics for whoever watches."""
+    app.include_router(metrics_router(desk))
+    app.include_router(login_router(desk.workspace, settings))
+    app.include_router(console_router())
+    show_pages(app, _error_page, wants_page)
+
+
+def _error_page(request: Request, status: int, error: RemitError, headers: dict[str, str]) -> Response:
+    shown = error_page(request, status, error)
+    shown.headers.update(headers)
+    return shown
+
+
+def _mcp(desk: Desk, settings: WebSettings) -> "McpApp | None":
+    """None where the extra is not installed: then there is nothing at /mcp."""
+    try:
+        from remit.mcp_server.http import mcp_app  # noqa: PLC0415 - heavy, and optional
+    except ModuleNotFoundError as problem:
+        if (problem.name or "").partition(".")[0] == "remit":
+            raise
+        return None
+    # The guard around it knows every name of this server, and lets no other in.
+    return mcp_app(
+        desk,
+        allowed_hosts=_names(settings),
+        allowed_origins=[settings.url],
+        max_body_bytes=settings.config.limits.body_bytes,
+        elicitation=settings.config.mcp.elicitation,
+    )
+
+
+def _names(settings: WebSettings) -> list[str]:
+    """In the words of the MCP library: a name with its port, or with any."""
+    names = [f"{name}:{port or '*'}" for name, port in Addresses.of(settings).names]
+    return [*names, *(name for name, port in Addresses.of(settings).names if not port)]
+
+
+def _lifespan(mcp: "McpApp | None") -> Any:
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        async with AsyncExitStack() as stack:
+            if mcp is not None:
+                await stack.enter_async_context(mcp.running())
+            yield
+
+    return lifespan

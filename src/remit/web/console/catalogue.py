@@ -1,0 +1,66 @@
+"""The catalogue: what users of a tenant can ask for; looked at, promoted and retired."""
+
+import json
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.errors import Refused, RemitError
+from remit.web.console.forms import Filled
+from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.console.templating import address
+from remit.web.problems import status_of
+
+router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+
+@router.get("/catalogue")
+def catalogue(request: Request, tenant: str = "") -> Response:
+    viewer = viewer_of(request)
+    desk = desk_of(request)
+    tenants = sorted(desk.workspace.config.tenants)
+    chosen = tenant or (tenants[0] if tenants else "")
+    view = desk.catalogue.listed(viewer.caller, chosen) if chosen else None
+    return page(request, "catalogue.html", here="/catalogue", tenants=tenants, tenant=chosen, view=view)
+
+
+@router.get("/catalogue/simulation")
+def simulation(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa: A002 - as in the address
+    return _show(request, viewer_of(request), tenant, id)
+
+
+@router.post("/catalogue/promote")
+def promote(request: Request, form: Filled) -> Response:
+    viewer = viewer_of(request)
+    tenant, name = form.one("tenant"), form.one("id")
+    try:
+        desk_of(request).catalogue.promote(
+            viewer.caller, tenant, name, digest=form.one("digest"), reason=form.given("reason")
+        )
+    except Refused as problem:
+        return _show(request, viewer, tenant, name, problem)
+    return go(address("/catalogue/simulation", tenant=tenant, id=name, said="promoted"))
+
+
+@router.post("/catalogue/retire")
+def retire(request: Request, form: Filled) -> Response:
+    viewer = viewer_of(request)
+    tenant, name = form.one("tenant"), form.one("id")
+    desk_of(request).catalogue.retire(viewer.caller, tenant, name, reason=form.given("reason"))
+    return go(address("/catalogue", tenant=tenant, said="retired"))
+
+
+def _show(request: Request, viewer: Viewer, tenant: str, name: str, problem: RemitError | None = None) -> Response:
+    view = desk_of(request).catalogue.show(viewer.caller, tenant, name)
+    return page(
+        request,
+        "simulation.html",
+        status_of(problem) if problem else 200,
+        here="/catalogue",
+        view=view,
+        line=view.line,
+        whole=json.dumps(view.simulation, ensure_ascii=False, indent=2),
+        problem=problem,
+    )

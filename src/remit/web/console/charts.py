@@ -1,0 +1,82 @@
+"""Small bar charts: from numbers to places on the page. Pure; the page draws them without a line of script."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+WIDE: Final = 960
+NARROW: Final = 340
+HEIGHT: Final = 150
+TOP: Final = 14
+BOTTOM: Final = 22
+LEFT: Final = 8
+GAP: Final = 0.25
+LABEL: Final = 46
+"""What a name needs of the width; where there is less, some names are left away."""
+
+
+class Value(NamedTuple):
+    """One bar: what it is called, how much it is, and how much of that is bad."""
+
+    name: str
+    amount: float
+    bad: float = 0.0
+
+
+class Bar(NamedTuple):
+    x: float
+    y: float
+    width: float
+    height: float
+    bad_y: float
+    bad_height: float
+    words: str
+
+
+class Label(NamedTuple):
+    x: float
+    text: str
+
+
+class Chart(NamedTuple):
+    title: str
+    bars: tuple[Bar, ...]
+    labels: tuple[Label, ...]
+    most: str
+    width: int
+    height: int = HEIGHT
+    base: int = HEIGHT - BOTTOM
+    top: int = TOP
+    left: int = LEFT
+
+
+def draw_bars(title: str, values: Sequence[Value], unit: str = "", width: int = NARROW) -> Chart:
+    """Bars from left to right, the highest as high as the chart."""
+    most = max((value.amount for value in values), default=0.0)
+    across = (width - 2 * LEFT) / max(len(values), 1)
+    room = HEIGHT - BOTTOM - TOP
+    bars, labels = [], []
+    each = max(-(-LABEL // max(int(across), 1)), 1)
+    for place, value in enumerate(values):
+        height = room * value.amount / most if most else 0.0
+        bad = room * min(value.bad, value.amount) / most if most else 0.0
+        x = LEFT + place * across
+        words = f"{value.name}: {_told(value.amount, unit)}" + (f", {_told(value.bad, '')} failed" if value.bad else "")
+        bars.append(
+            Bar(
+                round(x + across * GAP / 2, 1),
+                round(TOP + room - height, 1),
+                round(across * (1 - GAP), 1),
+                round(height, 1),
+                round(TOP + room - bad, 1),
+                round(bad, 1),
+                words,
+            )
+        )
+        if place % each == 0:
+            labels.append(Label(round(x + across / 2, 1), value.name))
+    return Chart(title, tuple(bars), tuple(labels), _told(most, unit) if most else "", width)
+
+
+def _told(amount: float, unit: str) -> str:
+    text = f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.3g}"
+    return f"{text} {unit}".strip()

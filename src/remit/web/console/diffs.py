@@ -1,0 +1,104 @@
+"""A unified diff as rows of a table: each line with its numbers, its kind, and the part of it that changed."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal, NamedTuple
+
+from remit.reports.diff_lines import DiffLine, hunk_starts, parse_diff
+
+MOST_ROWS: Final = 2_000
+"""For one file. Whoever needs more reads the report, or the diff at a terminal."""
+TAB: Final = "    "
+MINUS: Final = "\u2212"
+LEAST_COMMON: Final = 0.4
+"""Of the shorter line: two lines that have less in common are just different, and marking parts of them is noise."""
+
+Kind = Literal["added", "removed", "same", "hunk", "header", "note"]
+
+
+class Piece(NamedTuple):
+    text: str
+    changed: bool = False
+
+
+class DiffRow(NamedTuple):
+    kind: str
+    old: int | None
+    new: int | None
+    sign: str
+    pieces: tuple[Piece, ...]
+
+
+class DiffShown(NamedTuple):
+    rows: tuple[DiffRow, ...]
+    left_out: int
+
+
+def rows_of(diff: str, left_out: int = 0, most: int = MOST_ROWS) -> DiffShown:
+    """The file's own header lines are left away: the page says which file it is."""
+    rows = [row for row in _numbered(parse_diff(diff.removesuffix("\n"))) if not _is_file_header(row)]
+    marked = tuple(_marked(rows[:most]))
+    return DiffShown(marked, left_out + max(len(rows) - most, 0))
+
+
+def _numbered(lines: Iterator[DiffLine]) -> Iterator[DiffRow]:
+    old = new = 0
+    for line in lines:
+        if line.kind == "hunk":
+            old, new = hunk_starts(line.text)
+            yield DiffRow("hunk", None, None, "", (Piece(_flat(line.text)),))
+        elif line.kind in {"header", "note"}:
+            yield DiffRow(line.kind, None, None, "", (Piece(_flat(line.text)),))
+        else:
+            removed, added = line.kind == "removed", line.kind == "added"
+            numbers = (None if added else old, None if removed else new)
+            sign = "+" if added else MINUS if removed else ""
+            yield DiffRow(line.kind, *numbers, sign, (Piece(_flat(line.text[1:])),))
+            old, new = old + (not added), new + (not removed)
+
+
+def _marked(rows: Sequence[DiffRow]) -> Iterator[DiffRow]:
+    """Where as many lines went as came, the parts that differ are marked, line by line."""
+    start = 0
+    while start < len(rows):
+        gone = _run(rows, start, "removed")
+        came = _run(rows, start + gone, "added")
+        if gone and gone == came:
+            pairs = [_pair(rows[start + k], rows[start + gone + k]) for k in range(gone)]
+            yield from (before for before, _ in pairs)
+            yield from (after for _, after in pairs)
+        else:
+            yield from rows[start : start + gone + came]
+        if not gone + came:
+            yield rows[start]
+        start += (gone + came) or 1
+
+
+def _run(rows: Sequence[DiffRow], start: int, kind: str) -> int:
+    end = start
+    while end < len(rows) and rows[end].kind == kind:
+        end += 1
+    return end - start
+
+
+def _pair(before: DiffRow, after: DiffRow) -> tuple[DiffRow, DiffRow]:
+    old, new = before.pieces[0].text, after.pieces[0].text
+    shorter = min(len(old), len(new))
+    head = next((k for k in range(shorter) if old[k] != new[k]), shorter)
+    tail = next((k for k in range(shorter - head) if old[-1 - k] != new[-1 - k]), shorter - head)
+    if not shorter or (head + tail) / shorter < LEAST_COMMON:
+        return before, after
+    return before._replace(pieces=_cut(old, head, tail)), after._replace(pieces=_cut(new, head, tail))
+
+
+def _cut(text: str, head: int, tail: int) -> tuple[Piece, ...]:
+    end = len(text) - tail
+    pieces = (Piece(text[:head]), Piece(text[head:end], changed=True), Piece(text[end:]))
+    return tuple(piece for piece in pieces if piece.text)
+
+
+def _flat(text: str) -> str:
+    return text.replace("\t", TAB)
+
+
+def _is_file_header(row: DiffRow) -> bool:
+    return row.kind == "header" and row.pieces[0].text.startswith(("--- ", "+++ "))

@@ -1,0 +1,56 @@
+"""What a person filled in: bounded, and decoded strictly. The guard has looked at whose session it came from."""
+
+from typing import Annotated, Final
+from urllib.parse import parse_qs
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from remit.errors import Reason, Refused
+
+MOST_BYTES: Final = 1 << 20
+MOST_FIELDS: Final = 20_000
+"""A plan may need that many approvals, each with a box of its own."""
+_MEDIA: Final = "application/x-www-form-urlencoded"
+
+
+class Form:
+    """The fields of one form, each a list of texts."""
+
+    def __init__(self, fields: dict[str, list[str]]) -> None:
+        self._fields = fields
+
+    def one(self, name: str) -> str:
+        return self._fields.get(name, [""])[0].strip()
+
+    def given(self, name: str) -> str | None:
+        return self.one(name) or None
+
+    def many(self, name: str) -> tuple[str, ...]:
+        """Every box of this name that was ticked."""
+        return tuple(self._fields.get(name, ()))
+
+    def lines(self, name: str) -> tuple[str, ...]:
+        """One thing a line, or with commas or spaces between; browsers send lines with a carriage return."""
+        return tuple(self.one(name).replace(",", " ").split())
+
+
+async def _read(request: Request) -> Form:
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != _MEDIA:
+        raise _unreadable("it is not said to be a form")
+    raw = await request.body()
+    if len(raw) > MOST_BYTES:
+        raise Refused(Reason.TOO_LARGE, "the form is larger than is read", where="body", next_step="Send less at once.")
+    try:
+        fields = parse_qs(raw.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+    except ValueError:
+        raise _unreadable("it is not encoded as forms are") from None
+    return Form(fields)
+
+
+def _unreadable(why: str) -> Refused:
+    return Refused(Reason.MALFORMED, f"the form cannot be read: {why}", where="body", next_step="Open the page again.")
+
+
+Filled = Annotated[Form, Depends(_read)]

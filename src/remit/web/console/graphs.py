@@ -1,0 +1,116 @@
+"""Where the boxes and arrows of a picture go: the actions of a plan, in layers from left to right.
+
+Pure, and bounded: past `MOST_NODES` a picture tells nobody anything, and the page lists the actions instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+MOST_NODES: Final = 60
+WIDTH, HEIGHT = 176, 46
+ACROSS, DOWN = 56, 18
+MARGIN: Final = 6
+SWEEPS: Final = 4
+MOST_LETTERS: Final = 23
+
+
+class Box(NamedTuple):
+    """What one box says."""
+
+    name: str
+    label: str
+    below: str
+    state: str
+    after: tuple[str, ...]
+
+
+class Placed(NamedTuple):
+    box: Box
+    x: int
+    y: int
+
+    @property
+    def title(self) -> str:
+        return _cut(self.box.label)
+
+    @property
+    def subtitle(self) -> str:
+        return _cut(self.box.below)
+
+
+class Arrow(NamedTuple):
+    path: str
+
+
+class Graph(NamedTuple):
+    boxes: tuple[Placed, ...]
+    arrows: tuple[Arrow, ...]
+    width: int
+    height: int
+
+
+def lay_out(boxes: Sequence[Box]) -> Graph | None:
+    """None where there are too many to draw, or where they wait for each other."""
+    if not boxes or len(boxes) > MOST_NODES:
+        return None
+    layers = _layers(boxes)
+    if layers is None:
+        return None
+    rows = _ordered(boxes, layers)
+    tallest = max(len(row) for row in rows)
+    placed: dict[str, Placed] = {}
+    for column, row in enumerate(rows):
+        top = MARGIN + (tallest - len(row)) * (HEIGHT + DOWN) // 2
+        for line, box in enumerate(row):
+            placed[box.name] = Placed(box, MARGIN + column * (WIDTH + ACROSS), top + line * (HEIGHT + DOWN))
+    arrows = tuple(
+        _arrow(placed[before], placed[box.name]) for box in boxes for before in box.after if before in placed
+    )
+    width = 2 * MARGIN + len(rows) * WIDTH + (len(rows) - 1) * ACROSS
+    height = 2 * MARGIN + tallest * HEIGHT + (tallest - 1) * DOWN
+    return Graph(tuple(placed[box.name] for box in boxes), arrows, width, height)
+
+
+def _layers(boxes: Sequence[Box]) -> dict[str, int] | None:
+    """How many boxes come before each, on the longest way."""
+    names = {box.name for box in boxes}
+    waiting = {box.name: [name for name in box.after if name in names] for box in boxes}
+    layers: dict[str, int] = {}
+    while waiting:
+        ready = [name for name, before in waiting.items() if all(each in layers for each in before)]
+        if not ready:
+            return None
+        for name in ready:
+            layers[name] = max((layers[each] + 1 for each in waiting[name]), default=0)
+        for name in ready:
+            del waiting[name]
+    return layers
+
+
+def _ordered(boxes: Sequence[Box], layers: Mapping[str, int]) -> list[list[Box]]:
+    """Each layer from top to bottom, so that few arrows cross: by the middle of what a box comes after."""
+    rows: list[list[Box]] = [[] for _ in range(max(layers.values()) + 1)]
+    for box in boxes:
+        rows[layers[box.name]].append(box)
+    for _ in range(SWEEPS):
+        for column in range(1, len(rows)):
+            places = {box.name: place for row in rows[:column] for place, box in enumerate(row)}
+            rows[column].sort(key=partial(_middle_before, places))
+    return rows
+
+
+def _middle_before(places: Mapping[str, int], box: Box) -> float:
+    known = [places[name] for name in box.after if name in places]
+    return sum(known) / len(known) if known else 0.0
+
+
+def _arrow(start: Placed, end: Placed) -> Arrow:
+    x, y = start.x + WIDTH, start.y + HEIGHT // 2
+    to_x, to_y = end.x - 6, end.y + HEIGHT // 2
+    bend = (to_x - x) // 2
+    return Arrow(f"M{x} {y}C{x + bend} {y} {to_x - bend} {to_y} {to_x} {to_y}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"

@@ -1,0 +1,198 @@
+"""The inbox: what waits for a person, all of one question, and the answer."""
+
+from typing import Final, get_args
+from urllib.parse import unquote
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.contracts.desk import Decision, QuestionKind, QuestionView
+from remit.contracts.desk_plans import ProposalView
+from remit.contracts.envelope import Approvals
+from remit.errors import Reason, Refused, RemitError
+from remit.web.console.asked import Asked
+from remit.web.console.forms import Filled, Form
+from remit.web.console.graphs import Graph
+from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.console.plan_pages import PreviewShown, picture_of
+from remit.web.console.templating import address
+from remit.web.problems import status_of
+
+router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+KINDS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
+ALLOWANCES: Final = ("protected", "executable", "content", "irreversible")
+
+
+@router.get("/")
+def begin() -> Response:
+    return go("/inbox")
+
+
+@router.get("/inbox")
+def inbox(request: Request) -> Response:
+    viewer = viewer_of(request)
+    desk = desk_of(request)
+    return page(
+        request,
+        "inbox.html",
+        here="/inbox",
+        questions=[Asked(each) for each in desk.inbox.open(viewer.caller)],
+        recent=[Asked(each) for each in desk.inbox.recent(viewer.caller)],
+    )
+
+
+@router.get("/inbox/question")
+def question(request: Request, kind: str = "", id: str = "", tenant: str = "") -> Response:  # noqa: A002 - as in the address
+    return _show(request, viewer_of(request), kind, id, tenant)
+
+
+@router.get("/inbox/picture")
+def picture(request: Request, id: str = "") -> Response:  # noqa: A002 - as in the address
+    """The screenshot of a held request. It is a picture whatever is in it: no browser may take it for anything else."""
+    viewer = viewer_of(request)
+    body = desk_of(request).inbox.picture(viewer.caller, id)
+    return Response(body, media_type="image/png", headers={"Cache-Control": "no-store"})
+
+
+@router.get("/inbox/{rest:path}")
+def linked(request: Request) -> Response:
+    """The address that answers carry: `/inbox/plan/ID`, of a goal with the tenant before the id.
+
+    Taken apart before it is decoded: whoever asks for a goal chooses its id, and a slash in it is no separator.
+    """
+    parts = [unquote(part) for part in request.scope["raw_path"].decode("ascii", "replace").split("/")[2:]]
+    if not 2 <= len(parts) <= 3:
+        raise _no_question(request.url.path)
+    kind, *tenant, name = parts
+    return go(address("/inbox/question", kind=kind, tenant="".join(tenant), id=name))
+
+
+@router.post("/inbox/answer")
+def answer(request: Request, form: Filled) -> Response:
+    viewer = viewer_of(request)
+    kind, name, tenant = form.one("kind"), form.one("id"), form.one("tenant")
+    try:
+        said = _decide(request, viewer, form)
+    except Refused as problem:
+        # What was filled in is lost with the page; the question as it is now, and why it was refused, stand there.
+        return _show(request, viewer, kind, name, tenant, problem)
+    if kind in {"goal", "confirmation"}:  # from here on the goal itself says where it stands, and no question does
+        return go(address("/inbox", said=said))
+    return go(address("/inbox/question", kind=kind, tenant=tenant, id=name, said=said))
+
+
+def _show(
+    request: Request, viewer: Viewer, kind: str, name: str, tenant: str, problem: RemitError | None = None
+) -> Response:
+    view = desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None)
+    asked = Asked(view.question)
+    proposal, preview, preview_problem = _plan_of(request, viewer, view)
+    digest = preview.preview_digest if preview else view.request.request_digest if view.request else ""
+    why_not = _why_not(view, preview, preview_problem)
+    before, after = _neighbours(request, viewer, asked)
+    return page(
+        request,
+        "question.html",
+        status_of(problem) if problem else 200,
+        here="/inbox",
+        asked=asked,
+        request_asked=view.request,
+        goal=view.goal,
+        proposal=proposal,
+        preview=preview,
+        preview_problem=preview_problem,
+        picture=_picture(request, viewer, view) if preview else None,
+        digest=digest,
+        risk=preview.document.risk if preview else view.question.risk,
+        can_approve=not why_not,
+        why_not=why_not,
+        before=before,
+        after=after,
+        problem=problem,
+    )
+
+
+def _plan_of(
+    request: Request, viewer: Viewer, view: QuestionView
+) -> tuple[ProposalView | None, PreviewShown | None, RemitError | None]:
+    """What the plan would do to the files as they are now; of one that is closed, only what became of it."""
+    if view.question.kind != "plan":
+        return None, None, None
+    plans = desk_of(request).plans
+    proposal = plans.get(viewer.caller, view.question.id)
+    if view.question.state != "PENDING":
+        return proposal, None, None
+    try:
+        return proposal, PreviewShown.of(plans.look(viewer.caller, view.question.id)), None
+    except RemitError as problem:  # the question can still be denied
+        return proposal, None, problem
+
+
+def _picture(request: Request, viewer: Viewer, view: QuestionView) -> Graph | None:
+    """Where one action waits for another; else the list of files says as much."""
+    steps = desk_of(request).plans.steps(viewer.caller, view.question.id)
+    return picture_of(steps, {}) if any(step.depends_on for step in steps) else None
+
+
+def _why_not(view: QuestionView, preview: PreviewShown | None, problem: RemitError | None) -> str:
+    """Why nobody should say yes to it now. The desk decides; this is only what the button says."""
+    if problem is not None:
+        return "Nobody can see what it would do, so it cannot be approved now."
+    if preview is not None and preview.document.doomed:
+        return "It would fail, and nothing of it would be done: deny it, and have it mended."
+    if view.goal is not None and view.goal.problem:
+        return "Nobody can see what it would do: deny it, and let the user ask again."
+    return ""
+
+
+def _neighbours(request: Request, viewer: Viewer, asked: Asked) -> tuple[str | None, str | None]:
+    paths = [Asked(each).path for each in desk_of(request).inbox.open(viewer.caller)]
+    if asked.path not in paths:
+        return None, paths[0] if paths else None
+    place = paths.index(asked.path)
+    return (paths[place - 1] if place else None), (paths[place + 1] if place + 1 < len(paths) else None)
+
+
+def _decide(request: Request, viewer: Viewer, form: Form) -> str:
+    """Carried out by the desk. Which word the next page says."""
+    desk = desk_of(request)
+    kind, name, tenant = _kind(form.one("kind")), form.one("id"), form.given("tenant")
+    if kind == "confirmation":
+        said = Decision.from_tree({"answer": form.one("answer")}, source="form")
+        desk.inbox.decide(viewer.caller, kind, name, said, tenant=tenant)
+        return "answered"
+    wish = form.one("decision")
+    if wish not in {"approve", "deny"}:
+        raise Refused(Reason.MALFORMED, "the form says neither yes nor no", where="field decision")
+    approved = wish == "approve"
+    tree = {
+        "approved": approved,
+        "reason": form.given("reason"),
+        "shown_digest": form.given("digest") if approved else None,
+    }
+    decision = Decision.from_tree(tree, source="form")
+    if kind == "plan":
+        named = {each: form.many(each) if approved else () for each in ALLOWANCES}
+        desk.plans.decide(
+            viewer.caller,
+            name,
+            approved=approved,
+            preview_digest=decision.shown_digest,
+            allow=Approvals.from_tree(named, source="form"),
+            reason=decision.reason,
+        )
+    else:
+        desk.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
+    return "approved" if approved else "denied"
+
+
+def _kind(text: str) -> QuestionKind:
+    for kind in KINDS:
+        if kind == text:
+            return kind
+    raise _no_question("kind")
+
+
+def _no_question(where: str) -> Refused:
+    return Refused(Reason.STATE_MISSING, "there is no such question", where=where, next_step="See the inbox.")

@@ -1,0 +1,192 @@
+"""The ledger: searched, drawn as a chain, verified, one entry whole, and the trace of one correlation as a tree."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.cli.meaning import render_meaning
+from remit.contracts.desk_record import Chain, EntryFilter, EntryView
+from remit.contracts.ledger import LedgerEntry
+from remit.errors import Refused, RemitError
+from remit.ids import DEFAULT_TENANT
+from remit.ledger.entry import Entry
+from remit.web.console.forms import Filled
+from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
+from remit.web.console.templating import address
+from remit.web.problems import status_of
+
+router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+EACH_PAGE: Final = 50
+BLOCKS: Final = 7
+VERIFY_WAIT: Final = 1.0
+MOST_TOLD: Final = 140
+MOST_FACTS: Final = 12
+FILTERS: Final = ("kind", "correlation", "actor", "text", "since", "until")
+_FURTHER: Final = ("_ref", "_hash", "_id", "_key", "digest")
+_DATE_LENGTH: Final = 10
+
+
+class Line(NamedTuple):
+    """One entry in a list, with what is worth reading of its payload."""
+
+    view: EntryView
+    words: str
+
+    @property
+    def path(self) -> str:
+        return address("/ledger/entry", tenant=self.view.entry.tenant_id, seq=self.view.entry.seq)
+
+    @property
+    def trace(self) -> str:
+        entry = self.view.entry
+        return address("/ledger/trace", tenant=entry.tenant_id, correlation=entry.correlation_id)
+
+
+class Block(NamedTuple):
+    """One entry in the picture of the chain: the newest stands at the right, and names the hash of the one before."""
+
+    x: int
+    seq: int
+    kind: str
+    hash: str
+    is_head: bool
+    path: str
+
+
+@router.get("/ledger")
+def ledger(request: Request, tenant: str = DEFAULT_TENANT, cursor: str = "") -> Response:
+    viewer = viewer_of(request)
+    record = desk_of(request).record
+    chains = record.tenants(viewer.caller)
+    given = {name: request.query_params.get(name, "").strip() for name in FILTERS}
+    problem: RemitError | None = None
+    items: Sequence[EntryView] = ()
+    older = None
+    try:
+        found = record.entries(viewer.caller, tenant, _filter(given), cursor or None, EACH_PAGE)
+    except Refused as refused:
+        problem = refused
+    else:
+        items = found.items
+        older = address("/ledger", tenant=tenant, cursor=found.next, **given) if found.next else None
+    chain = next((each for each in chains if each.tenant_id == tenant), None)
+    newest = record.entries(viewer.caller, tenant, limit=BLOCKS).items if chain is not None else ()
+    return page(
+        request,
+        "ledger.html",
+        status_of(problem) if problem else 200,
+        here="/ledger",
+        tenant=tenant,
+        chains=chains,
+        chain=chain,
+        blocks=_blocks(newest, chain),
+        given=given,
+        searching=any(given.values()) or bool(cursor),
+        lines=[Line(each, told(each.entry)) for each in items],
+        older=older,
+        problem=problem,
+    )
+
+
+@router.get("/ledger/entry")
+def entry(request: Request, tenant: str = "", seq: int = 0) -> Response:
+    viewer = viewer_of(request)
+    found = desk_of(request).record.entry(viewer.caller, tenant, seq)
+    pretty = json.dumps(found.entry.payload, ensure_ascii=False, indent=2)
+    return page(request, "entry.html", here="/ledger", view=found, entry=found.entry, payload=pretty)
+
+
+@router.get("/ledger/trace")
+def trace(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "") -> Response:
+    viewer = viewer_of(request)
+    found = desk_of(request).record.trace(viewer.caller, tenant, correlation)
+    return page(request, "trace.html", here="/ledger", traced=found, facts_of=facts_of)
+
+
+@router.get("/ledger/verify")
+def verified(request: Request) -> Response:
+    """What the last check found, if one ran lately; nothing is begun by looking."""
+    viewer = viewer_of(request)
+    desk = desk_of(request)
+    known = desk.work.about("verify:all tenants") is not None
+    answer = desk.record.verify(viewer.caller, None, 0.0, again=False) if known else None
+    return page(request, "verify.html", here="/ledger", answer=answer, chains=desk.record.tenants(viewer.caller))
+
+
+@router.post("/ledger/verify")
+def verify(request: Request, form: Filled) -> Response:  # noqa: ARG001 - it carries the csrf, and says nothing else
+    viewer = viewer_of(request)
+    desk_of(request).record.verify(viewer.caller, None, VERIFY_WAIT)
+    return go("/ledger/verify")
+
+
+def told(entry: LedgerEntry) -> str:
+    """What the entry says, in the same few words as at a terminal."""
+    tree = entry.tree()
+    text = json.dumps(tree["payload"], ensure_ascii=False)
+    return render_meaning(Entry(**{name: tree[name] for name in Entry._fields if name != "payload"}, payload=text))
+
+
+class Facts(NamedTuple):
+    """Of one link of a trace: what a reader wants first, and the ids and digests that prove it."""
+
+    told: list[tuple[str, str]]
+    further: list[tuple[str, str]]
+
+
+def facts_of(node: Mapping[str, Any]) -> Facts:
+    told: list[tuple[str, str]] = []
+    further: list[tuple[str, str]] = []
+    for name, value in (node.get("facts") or {}).items():
+        if value in (None, "", [], {}):
+            continue
+        (further if name.endswith(_FURTHER) or name == "source" else told).append((str(name), _short(value)))
+    return Facts(told[:MOST_FACTS], further)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MOST_TOLD else f"{text[:MOST_TOLD]}…"
+
+
+def _filter(given: Mapping[str, str]) -> EntryFilter:
+    tree = {
+        "kind": given["kind"] or None,
+        "correlation_id": given["correlation"] or None,
+        "actor": given["actor"] or None,
+        "text": given["text"] or None,
+        "since": _time(given["since"]),
+        "until": _time(given["until"]),
+    }
+    return EntryFilter.from_tree(tree, source="the search")
+
+
+def _time(text: str) -> str | None:
+    """A day, or a day and a time, as browsers send them; all in UTC."""
+    if not text:
+        return None
+    if len(text) == _DATE_LENGTH:
+        text += "T00:00:00"
+    elif text.count(":") == 1:
+        text += ":00"
+    return text if text.endswith("Z") else f"{text}.000000Z"
+
+
+def _blocks(newest: Sequence[EntryView], chain: Chain | None) -> list[Block]:
+    head = chain.head.seq if chain is not None and chain.head is not None else 0
+    across = 142
+    return [
+        Block(
+            10 + place * across,
+            view.entry.seq,
+            view.entry.kind,
+            view.entry.hash[-12:],
+            view.entry.seq == head,
+            address("/ledger/entry", tenant=view.entry.tenant_id, seq=view.entry.seq),
+        )
+        for place, view in enumerate(reversed(newest))
+    ]

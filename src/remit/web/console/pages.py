@@ -1,0 +1,196 @@
+"""What every page has: who looks, the rooms, a word on what was just done; and the pages that say what went wrong."""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import quote
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from remit.desk.callers import PersonCaller
+from remit.desk.rights import Right, may
+from remit.errors import Reason, Refused, RemitError
+from remit.ids import render_time, system_clock
+from remit.web.console.templating import environment
+from remit.web.problems import Answered, status_of
+from remit.web.who import identify
+
+if TYPE_CHECKING:
+    from remit.desk.desk import Desk
+
+MOST_COUNTED: Final = 99
+
+
+class Room(NamedTuple):
+    path: str
+    name: str
+
+
+ROOMS: Final = (
+    Room("/inbox", "Inbox"),
+    Room("/runs", "Runs"),
+    Room("/ledger", "Ledger"),
+    Room("/catalogue", "Catalogue"),
+    Room("/tokens", "Tokens"),
+    Room("/people", "People"),
+    Room("/levels", "Service levels"),
+)
+
+
+class Said(NamedTuple):
+    what: str
+    tone: str = "good"
+
+
+# What the page after a form says. Only the key is in the address, so nobody can put words of his own on a page.
+SAID: Final[dict[str, Said]] = {
+    "approved": Said("Approved. The answer is on record."),
+    "denied": Said("Denied. The answer is on record; nothing was done."),
+    "answered": Said("Your answer is on record."),
+    "applied": Said("It was begun. This page shows how far it is."),
+    "undone": Said("Taken back: the files are as they were before the run."),
+    "undone_partly": Said("Some of it was taken back; below is what is left.", "care"),
+    "cancelled": Said("Cancelled."),
+    "revoked": Said("Revoked: nothing can be done with that token any more."),
+    "promoted": Said("Promoted: users of that tenant can ask for it from now on."),
+    "retired": Said("Retired: nobody can ask for it from now on."),
+    "removed": Said("Removed. All sessions of that person have ended."),
+}
+
+_HEADINGS: Final[dict[int, str]] = {
+    400: "That cannot be read",
+    401: "Please log in",
+    403: "Not allowed",
+    404: "There is nothing here",
+    405: "There is nothing here",
+    409: "It is not as it was",
+    413: "Too much at once",
+    422: "That cannot be done",
+    429: "Too many requests",
+    500: "Something is broken in Remit",
+    503: "Not available now",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The person who looks at a page."""
+
+    caller: PersonCaller
+    csrf: str
+    workspace: str
+    waiting: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.caller.person.name or self.caller.person.id
+
+    @property
+    def role(self) -> str:
+        return self.caller.role
+
+    def may(self, right: str) -> bool:
+        """Whether to offer a button. The desk decides, whatever was offered."""
+        return may(self.caller, Right(right))
+
+
+class LoginNeeded(Exception):
+    """Nobody is logged in."""
+
+
+def desk_of(request: Request) -> "Desk":
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def viewer_of(request: Request) -> Viewer:
+    """Whoever is logged in. An agent's token opens no page: the console is where people decide."""
+    caller = identify(request)
+    if caller is None:
+        raise LoginNeeded
+    if not isinstance(caller, PersonCaller):
+        raise Refused(
+            Reason.PERMISSION_DENIED,
+            "the console is for people, and this is an agent's token",
+            where="header Authorization",
+            next_step="Agents use the routes below /v1, or /mcp.",
+        )
+    desk = desk_of(request)
+    viewer = Viewer(caller, request.state.csrf or "", desk.workspace.root.name)
+    request.state.viewer = viewer  # so that an error page has the rooms too
+    waiting = min(len(desk.inbox.open(caller)), MOST_COUNTED)
+    viewer = Viewer(caller, viewer.csrf, viewer.workspace, waiting)
+    request.state.viewer = viewer
+    return viewer
+
+
+def now_of(request: Request) -> datetime:
+    desk = getattr(request.app.state, "desk", None)
+    return desk.workspace.clock() if desk is not None else system_clock()
+
+
+def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+    """One page. `viewer` is in the context where somebody is logged in; `here` names the room."""
+    now = now_of(request)
+    known: dict[str, Any] = {
+        "viewer": getattr(request.state, "viewer", None),
+        "bare": False,
+        "rooms": ROOMS,
+        "here": "",
+        "now": now,
+        "now_text": render_time(now),
+        "said": SAID.get(request.query_params.get("said", "")),
+        "problem": None,
+    }
+    text = environment().get_template(template).render({**known, **context})
+    return HTMLResponse(text, status, {"Cache-Control": "no-store"})
+
+
+def error_page(request: Request, status: int, told: RemitError, retry_after: str | None = None) -> HTMLResponse:
+    heading = _HEADINGS.get(status) or HTTPStatus(status).phrase
+    caller = getattr(request.state, "caller", None)
+    if getattr(request.state, "viewer", None) is None and isinstance(caller, PersonCaller):
+        request.state.viewer = Viewer(
+            caller, getattr(request.state, "csrf", None) or "", ""
+        )  # nothing is looked up here
+    answer = page(request, "error.html", status, heading=heading, code=status, told=told)
+    if retry_after is not None:
+        answer.headers["Retry-After"] = retry_after
+    return answer
+
+
+def wants_page(request: Request) -> bool:
+    """Whether whoever asks is a browser that shows a page, and not a program."""
+    programs = ("/v1/", "/mcp", "/metrics", "/healthz", "/readyz", "/static/")
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith(programs)
+
+
+def go(path: str) -> RedirectResponse:
+    """After a form: 303, so that going back or reloading sends nothing twice."""
+    return RedirectResponse(path, HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
+
+
+class ConsoleRoute(APIRoute):
+    """A route whose errors are pages, and that sends whoever is not logged in to the login."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handled(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except LoginNeeded:
+                asked = request.url.path if request.method == "GET" else ""
+                query = f"?{request.url.query}" if asked and request.url.query else ""
+                return go(f"/login?next={quote(asked + query)}" if asked not in {"", "/"} else "/login")
+            except Answered as problem:
+                retry = (problem.headers or {}).get("Retry-After")
+                return error_page(request, problem.status, problem.error, retry)
+            except RemitError as problem:
+                return error_page(request, status_of(problem), problem)
+
+        return handled

@@ -1,0 +1,84 @@
+"""People: who may come in, with which role; inviting and removing."""
+
+from datetime import timedelta
+from typing import Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.errors import Reason, Refused, RemitError
+from remit.people.found import Invitation
+from remit.people.roles import ROLES, Role
+from remit.web.console.forms import Filled
+from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.problems import status_of
+
+router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+LIVES: Final = {"15": "15 minutes", "60": "an hour", "1440": "a day", "10080": "a week"}
+"""By minutes, as the form has them."""
+
+
+@router.get("/people")
+def people(request: Request) -> Response:
+    return _show(request, viewer_of(request))
+
+
+@router.post("/people/invite")
+def invite(request: Request, form: Filled) -> Response:
+    viewer = viewer_of(request)
+    try:
+        invited = desk_of(request).people.invite(
+            viewer.caller,
+            form.one("name"),
+            _role(form.one("role")),
+            user=form.given("user"),
+            tenant=form.given("tenant"),
+            life=timedelta(minutes=_minutes(form.one("life"))),
+        )
+    except Refused as problem:
+        return _show(request, viewer, problem)
+    return _show(request, viewer, invited=invited)
+
+
+@router.post("/people/remove")
+def remove(request: Request, form: Filled) -> Response:
+    viewer = viewer_of(request)
+    try:
+        desk_of(request).people.remove(viewer.caller, form.one("name"))
+    except Refused as problem:
+        return _show(request, viewer, problem)
+    return go("/people?said=removed")
+
+
+def _show(
+    request: Request, viewer: Viewer, problem: RemitError | None = None, invited: Invitation | None = None
+) -> Response:
+    """A link is shown once, on the page that answers the form: it is kept nowhere."""
+    url = request.app.state.settings.url + invited.path if invited is not None else ""
+    return page(
+        request,
+        "people.html",
+        status_of(problem) if problem else 200,
+        here="/people",
+        people=desk_of(request).people.listed(viewer.caller),
+        roles=ROLES,
+        lives=LIVES,
+        invited=invited,
+        url=url,
+        me=viewer.caller.id,
+        problem=problem,
+    )
+
+
+def _role(text: str) -> Role:
+    for role in ROLES:
+        if role == text:
+            return role
+    raise Refused(Reason.MALFORMED, "there is no such role", where="role", next_step=f"There are: {', '.join(ROLES)}.")
+
+
+def _minutes(text: str) -> int:
+    if text not in LIVES:
+        raise Refused(Reason.MALFORMED, "a link cannot be made for that long", where="life", next_step="Pick one.")
+    return int(text)

@@ -1,0 +1,141 @@
+"""What a plan would do, or did, as pages show it: files with their diffs, and the picture of its actions."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from remit.contracts.change_log import Change
+from remit.contracts.desk_plans import ProposalPreview, RunDocuments
+from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
+from remit.contracts.report import ExecutionReport
+from remit.web.console.diffs import DiffShown, rows_of
+from remit.web.console.graphs import Box, Graph, lay_out
+
+ROWS_OPEN: Final = 400
+"""Files are unfolded until so many lines are shown; the rest waits for a click."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileShown:
+    path: str
+    new_path: str | None
+    operation: str
+    added: int
+    removed: int
+    mode: str
+    shown: DiffShown
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewShown:
+    document: PlanPreviewDocument
+    preview_digest: str
+    files: tuple[FileShown, ...]
+
+    @classmethod
+    def of(cls, preview: ProposalPreview) -> "PreviewShown":
+        return cls(preview.document, preview.preview_digest, tuple(_unfolded(preview.document.files)))
+
+
+class Step(Protocol):
+    @property
+    def action_id(self) -> str: ...
+    @property
+    def action_type(self) -> str: ...
+    @property
+    def target(self) -> str | None: ...
+    @property
+    def depends_on(self) -> Sequence[str]: ...
+
+
+class StepOnRecord(NamedTuple):
+    """An action of a plan whose own text is not kept: what the report and the change log say of it."""
+
+    action_id: str
+    action_type: str
+    target: str | None
+    depends_on: tuple[str, ...] = ()
+
+
+def steps_of(documents: RunDocuments | None) -> list[StepOnRecord]:
+    if documents is None:
+        return []
+    report = documents.report
+    known = {each.action_id: each for each in documents.change_log.changes}
+    names = [each.action_id for each in report.actions_completed]
+    names += [each.action_id for each in report.actions_failed]
+    names += [each.action_id for each in report.actions_skipped]
+    return [
+        StepOnRecord(name, known[name].operation, known[name].file_path)
+        if name in known
+        else StepOnRecord(name, "", None)
+        for name in names
+    ]
+
+
+def picture_of(steps: Iterable[Step], states: dict[str, str], otherwise: str = "") -> Graph | None:
+    """The actions of a plan with what became of each; None where they are too many to draw."""
+    return lay_out(
+        [
+            Box(
+                step.action_id,
+                step.action_id,
+                f"{step.action_type.replace('_', ' ').lower()} {(step.target or '').rpartition('/')[2]}".strip(),
+                states.get(step.action_id, otherwise),
+                tuple(step.depends_on),
+            )
+            for step in steps
+        ]
+    )
+
+
+def states_of(report: ExecutionReport | None) -> dict[str, str]:
+    """`completed`, `failed`, `skipped`; and `undone`, where the run itself took back what it had done."""
+    if report is None:
+        return {}
+    done = "undone" if report.rollback_performed else "completed"
+    return {
+        **{each.action_id: done for each in report.actions_completed},
+        **{each.action_id: "failed" for each in report.actions_failed},
+        **{each.action_id: "skipped" for each in report.actions_skipped},
+    }
+
+
+def changes_shown(changes: Iterable[Change]) -> tuple[FileShown, ...]:
+    """Of a run that has ended. The record keeps the beginning of each diff, and no more."""
+    return tuple(
+        FileShown(
+            each.file_path,
+            each.new_path,
+            each.operation,
+            each.diff_summary.lines_added,
+            each.diff_summary.lines_removed,
+            "",
+            rows_of(each.diff_summary.preview),
+            open=True,
+        )
+        for each in changes
+    )
+
+
+def _unfolded(files: Iterable[PreviewedFile]) -> Iterable[FileShown]:
+    rows = 0
+    for each in files:
+        shown = rows_of(each.diff, each.diff_left_out)
+        yield FileShown(
+            each.path,
+            each.new_path,
+            each.operation,
+            each.lines_added,
+            each.lines_removed,
+            _mode(each),
+            shown,
+            open=rows < ROWS_OPEN,
+        )
+        rows += len(shown.rows)
+
+
+def _mode(file: PreviewedFile) -> str:
+    before, after = file.mode_before, file.mode_after
+    return f"{before} → {after}" if before and after and before != after else ""

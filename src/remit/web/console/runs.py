@@ -1,0 +1,147 @@
+"""Runs: what was applied and what was taken back; one of them with its picture, its report, and the way back."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.contracts.desk_plans import ProposalState, ProposalView, RunDocuments, RunView, UndoAnswer, UndoLook
+from remit.errors import Reason, Refused, RemitError
+from remit.web.console.forms import Filled
+from remit.web.console.graphs import Graph
+from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
+from remit.web.console.plan_pages import Step, changes_shown, picture_of, states_of, steps_of
+from remit.web.console.templating import address
+from remit.web.problems import status_of
+
+T = TypeVar("T")
+router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+EACH_PAGE: Final = 50
+APPLY_WAIT: Final = 0.2
+"""Seconds: what is done by then needs no page that says it runs."""
+_READY: Final[tuple[ProposalState, ...]] = ("APPROVED", "RUNNING", "UNFINISHED")
+_SAID: Final = {"EXECUTED": "undone", "NOTHING": "undone", "PARTIAL": "undone_partly"}
+
+
+class Run(NamedTuple):
+    """All that there is of one: the proposal, the run, what is on record of it, and what an undo would meet."""
+
+    name: str
+    proposal: ProposalView | None
+    view: RunView | None
+    documents: RunDocuments | None
+    picture: Graph | None
+    look: UndoLook | None
+
+    @property
+    def title(self) -> str:
+        if self.proposal is not None:
+            return self.proposal.title
+        return self.view.plan_id if self.view is not None else self.name
+
+    @property
+    def state(self) -> str:
+        if self.proposal is not None:
+            return self.proposal.state
+        return self.view.status if self.view is not None else ""
+
+    @property
+    def can_undo(self) -> bool:
+        return self.look is not None and self.look.undo.state in {"POSSIBLE", "PARTLY_DONE"}
+
+
+@router.get("/runs")
+def runs(request: Request, cursor: str = "") -> Response:
+    viewer = viewer_of(request)
+    plans = desk_of(request).plans
+    ready = plans.listed(viewer.caller, states=_READY, limit=EACH_PAGE).items if not cursor else ()
+    found = plans.runs(viewer.caller, cursor=cursor or None, limit=EACH_PAGE)
+    older = address("/runs", cursor=found.next) if found.next else None
+    return page(request, "runs.html", here="/runs", ready=ready, runs=found.items, older=older)
+
+
+@router.get("/runs/{name}")
+def run(request: Request, name: str) -> Response:
+    viewer = viewer_of(request)
+    return _show(request, viewer, name)
+
+
+@router.post("/runs/apply")
+def apply(request: Request, form: Filled) -> Response:
+    viewer, name = viewer_of(request), form.one("name")
+    try:
+        desk_of(request).plans.apply(viewer.caller, name, APPLY_WAIT)
+    except Refused as problem:
+        return _show(request, viewer, name, problem)
+    return go(address(f"/runs/{name}", said="applied"))
+
+
+@router.post("/runs/cancel")
+def cancel(request: Request, form: Filled) -> Response:
+    viewer, name = viewer_of(request), form.one("name")
+    try:
+        desk_of(request).plans.cancel(viewer.caller, name)
+    except Refused as problem:
+        return _show(request, viewer, name, problem)
+    return go(address(f"/runs/{name}", said="cancelled"))
+
+
+@router.post("/runs/undo")
+def undo(request: Request, form: Filled) -> Response:
+    viewer, name = viewer_of(request), form.one("name")
+    try:
+        answer = desk_of(request).plans.undo(viewer.caller, name, force=form.one("force") == "yes")
+    except Refused as problem:
+        return _show(request, viewer, name, problem)
+    if answer.status in _SAID:
+        return go(address(f"/runs/{name}", said=_SAID[answer.status]))
+    return _show(request, viewer, name, undone=answer)
+
+
+def _show(
+    request: Request, viewer: Viewer, name: str, problem: RemitError | None = None, undone: UndoAnswer | None = None
+) -> Response:
+    found = _find(request, viewer, name)
+    refused = problem is not None or undone is not None
+    status = status_of(problem) if problem is not None else 409 if refused else 200
+    changes = changes_shown(found.documents.change_log.changes) if found.documents is not None else ()
+    return page(request, "run.html", status, here="/runs", run=found, changes=changes, undone=undone, problem=problem)
+
+
+def _find(request: Request, viewer: Viewer, name: str) -> Run:
+    """By the id of the proposal or of the envelope. Each part may be missing: not run yet, or run elsewhere."""
+    plans, caller = desk_of(request).plans, viewer.caller
+    view = _unless_missing(lambda: plans.run(caller, name))
+    known = view.proposal_id if view is not None else name
+    proposal = _unless_missing(lambda: plans.get(caller, known)) if known is not None else None
+    if view is None and proposal is None:
+        raise Refused(Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs")
+    documents = _unless_missing(lambda: plans.report(caller, name)) if view is not None else None
+    look = _unless_missing(lambda: plans.undo_look(caller, name)) if documents is not None else None
+    picture = picture_of(
+        _steps(request, viewer, proposal) or steps_of(documents),
+        states_of(documents.report if documents is not None else None),
+        "running" if proposal is not None and proposal.state == "RUNNING" else "",
+    )
+    return Run(name, proposal, view, documents, picture, look)
+
+
+def _steps(request: Request, viewer: Viewer, proposal: ProposalView | None) -> Sequence[Step]:
+    """Of a plan that was proposed here. The text of one that is void or long over is kept no more."""
+    if proposal is None:
+        return ()
+    try:
+        return desk_of(request).plans.steps(viewer.caller, proposal.proposal_id)
+    except Refused:
+        return ()
+
+
+def _unless_missing(ask: Callable[[], T]) -> T | None:
+    try:
+        return ask()
+    except Refused as problem:
+        if problem.reason is not Reason.STATE_MISSING:
+            raise
+        return None

@@ -1,0 +1,22 @@
+// The button that changes between light and dark, and remembers it.
+const darkBySystem = matchMedia("(prefers-color-scheme: dark)");
+
+function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : darkBySystem.matches;
+}
+
+export function startThemeSwitch() {
+  const button = document.getElementById("theme");
+  if (!button) return;
+  const tell = () => { button.textContent = isDark() ? "Light" : "Dark"; };
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    const next = isDark() ? "light" : "dark";
+    document.documentElement.dataset.theme = next;
+    try { localStorage.setItem("remit-theme", next); } catch { /* then it lasts for this page */ }
+    tell();
+  });
+  darkBySystem.addEventListener("change", tell);
+  tell();
+}

@@ -1,0 +1,140 @@
+"""The one environment that pages are rendered in.
+
+Two rules hold for every value that a template puts out, and no template can forget them: it is escaped, and whatever in
+it cannot be seen (control characters, bidirectional overrides, fillers) is spelled out. So text of an agent can neither
+become markup nor change how the words around it read.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from remit.ids import parse_time
+from remit.printable import printable
+
+MINUTE: Final = 60
+HOUR: Final = 3_600
+DAY: Final = 86_400
+SHORT_ID: Final = 8
+_STEPS: Final = (
+    (DAY, DAY, "d", HOUR, "h"),
+    (HOUR, HOUR, "h", MINUTE, "min"),
+    (MINUTE, MINUTE, "min", 1, "s"),
+)
+
+Tone = str
+_TONES: Final[dict[str, Tone]] = {
+    **dict.fromkeys(("APPLIED", "APPROVED", "SUCCESS", "ACTIVE", "EXECUTED", "ok", "holds", "valid", "LOW"), "good"),
+    **dict.fromkeys(("FAILED", "DENIED", "NOT VOUCHED FOR", "broken", "revoked", "HIGH", "CRITICAL"), "bad"),
+    **dict.fromkeys(("PARTIAL", "UNFINISHED", "ROLLED_BACK", "CANCELLED", "MEDIUM", "DRAFT", "NEEDS_APPROVAL"), "care"),
+    **dict.fromkeys(("WOULD_FAIL", "REVOKED", "BREACHED"), "bad"),
+    **dict.fromkeys(("PENDING", "RUNNING", "waiting", "running"), "live"),
+    **dict.fromkeys(("READY", "USED", "KEPT"), "good"),
+    "WAIVED": "care",
+}
+
+
+def shown(value: Any) -> Any:
+    """What `{{ value }}` puts out, before it is escaped. Markup is what our own macros made."""
+    if value is None:
+        return ""
+    return value if isinstance(value, Markup) else printable(str(value))
+
+
+def exact(text: str) -> Markup:
+    """For the value of a field that nobody reads and that comes back with the form: escaped, and not spelled out."""
+    return escape(text)
+
+
+def in_lines(text: str) -> list[str]:
+    """Each line by itself; tabs are kept as spaces, since a tab would be spelled out."""
+    return [line.replace("\t", "    ") for line in text.split("\n")]
+
+
+def address(path: str, /, **query: str | int | None) -> str:
+    """A link within the console. Whatever others chose goes into the query, where no dot or slash means anything."""
+    given = {name: value for name, value in query.items() if value is not None and value != ""}
+    return f"{quote(path)}?{urlencode(given)}" if given else quote(path)
+
+
+def how_long(seconds: float) -> str:
+    """`9 min 12 s`: the two largest parts."""
+    whole = max(int(seconds), 0)
+    for least, unit, name, rest, rest_name in _STEPS:
+        if whole >= least:
+            left = whole % unit // rest
+            return f"{whole // unit} {name} {left} {rest_name}" if left else f"{whole // unit} {name}"
+    return f"{whole} s"
+
+
+def seconds_until(time: str, now: datetime) -> float:
+    return (parse_time(time) - now).total_seconds()
+
+
+def minute(time: str | None) -> str:
+    return time[:16].replace("T", " ") if time else ""
+
+
+def second(time: str | None) -> str:
+    return time[:19].replace("T", " ") + " UTC" if time else ""
+
+
+def short(identifier: str | None) -> str:
+    """The last part of an id: the first parts of those made in one minute are the same."""
+    if not identifier:
+        return ""
+    last = identifier.rpartition("-")[2]
+    return last if len(identifier) > SHORT_ID and len(last) >= SHORT_ID else identifier
+
+
+def tone(state: str | None) -> Tone:
+    """Which colour a state has. The word is always there too: nobody needs the colour."""
+    return _TONES.get(state or "", _TONES.get((state or "").upper(), ""))
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def in_words(state: str) -> str:
+    """`ROLLED_BACK` as `rolled back`."""
+    return state.replace("_", " ").lower()
+
+
+def sentence(text: str) -> str:
+    """What a refusal says begins with a small letter, since more may stand before it; on a page nothing does."""
+    return text[:1].upper() + text[1:]
+
+
+FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "exact": exact,
+    "in_lines": in_lines,
+    "how_long": how_long,
+    "minute": minute,
+    "second": second,
+    "sentence": sentence,
+    "short": short,
+    "tone": tone,
+    "in_words": in_words,
+}
+
+
+@cache
+def environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("remit.web.console", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(FILTERS)
+    made.globals.update(address=address, counted=counted, seconds_until=seconds_until)
+    return made

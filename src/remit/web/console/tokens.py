@@ -1,0 +1,96 @@
+"""Tokens: what agents may do, until when; issuing and revoking."""
+
+from typing import Any, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.contracts.desk_admin import TokenIssued, TokenWish
+from remit.errors import Reason, Refused, RemitError
+from remit.web.console.forms import Filled, Form
+from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
+from remit.web.console.templating import address
+from remit.web.problems import status_of
+
+router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+EACH_PAGE: Final = 50
+LIVES: Final = {"3600": "an hour", "28800": "8 hours", "86400": "a day", "604800": "a week", "2592000": "30 days"}
+"""By seconds, as the form has them."""
+
+
+@router.get("/tokens")
+def tokens(request: Request) -> Response:
+    viewer_of(request)
+    return _show(request)
+
+
+@router.post("/tokens/issue")
+def issue(request: Request, form: Filled) -> Response:
+    viewer = viewer_of(request)
+    try:
+        issued = desk_of(request).tokens.issue(viewer.caller, TokenWish.from_tree(_wish(form), source="the form"))
+    except Refused as problem:
+        return _show(request, problem, filled=form)
+    return _show(request, issued=issued)
+
+
+@router.post("/tokens/revoke")
+def revoke(request: Request, form: Filled) -> Response:
+    viewer = viewer_of(request)
+    try:
+        desk_of(request).tokens.revoke(viewer.caller, form.one("jti"), form.given("reason"))
+    except Refused as problem:
+        return _show(request, problem)
+    return go("/tokens?said=revoked")
+
+
+def _show(
+    request: Request, problem: RemitError | None = None, issued: TokenIssued | None = None, filled: Form | None = None
+) -> Response:
+    """A token's text is shown once, on the page that answers the form: it is kept nowhere."""
+    viewer = request.state.viewer
+    found = desk_of(request).tokens.listed(viewer.caller, request.query_params.get("cursor") or None, EACH_PAGE)
+    return page(
+        request,
+        "tokens.html",
+        status_of(problem) if problem else 200,
+        here="/tokens",
+        tokens=found.items,
+        older=address("/tokens", cursor=found.next) if found.next else None,
+        browser_caps=BROWSER_CAPABILITIES,
+        door_caps=DOOR_CAPABILITIES,
+        lives=LIVES,
+        issued=issued,
+        filled=filled or Form({}),
+        ticked=filled.many("caps") if filled else (),
+        problem=problem,
+    )
+
+
+def _wish(form: Form) -> dict[str, Any]:
+    if form.one("life") not in LIVES:
+        raise _unclear("a token cannot be made for that long", "life")
+    constraints: dict[str, Any] = {}
+    if form.lines("domains"):
+        constraints["domains"] = list(form.lines("domains"))
+    if form.one("user") or form.one("tenant"):
+        constraints |= {"user": form.given("user"), "tenant": form.given("tenant")}
+    if form.one("amount"):
+        constraints["max_purchase"] = {"value": _number(form.one("amount")), "currency": form.one("currency").upper()}
+    if form.one("max_actions"):
+        constraints["max_actions"] = int(_number(form.one("max_actions")))
+    caps = [*form.many("caps"), *(f"call.{name.removeprefix('call.')}" for name in form.lines("calls"))]
+    return {"sub": form.one("sub"), "caps": caps, "constraints": constraints, "life_seconds": int(form.one("life"))}
+
+
+def _number(text: str) -> float:
+    whole, _, part = text.partition(".")
+    if not (whole.isascii() and whole.isdigit() and len(text) <= 16 and (not part or part.isdigit())):
+        raise _unclear("that is no number", "amount")
+    return float(text)
+
+
+def _unclear(what: str, where: str) -> Refused:
+    return Refused(Reason.MALFORMED, what, where=where, next_step="Fill in the form again.")

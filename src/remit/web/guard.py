@@ -1,0 +1,250 @@
+"""The guard in front of every route: one ASGI layer that no request gets around.
+
+1. the Host header is one of our names (DNS rebinding)
+2. the page that asks is one of ours (Origin, Sec-Fetch-Site)
+3. the address has not asked too often
+4. who asks: token or session; a bad one is answered here, and bad ones are counted
+5. the credential has not been used too often
+6. a person's unsafe request carries the session's own CSRF token
+7. the body is read, within its size and its time
+and on the way out every answer gets the security headers.
+"""
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import Awaitable, Callable, MutableMapping
+from html import escape
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from remit.errors import Reason, Refused, as_remit_error
+from remit.web.addresses import Addresses
+from remit.web.bodies import Gone, Message, Receive, form_field, read_body, replay
+from remit.web.headers import with_security
+from remit.web.limits import Buckets, retry_after
+from remit.web.problems import Answered, respond
+from remit.web.scrapers import METRICS, may_scrape
+from remit.web.settings import WebSettings
+from remit.web.who import Credential, Identified, look_up, shown_credential
+from remit.workspace import Workspace
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+CSRF_HEADER: Final = "x-remit-csrf"
+CSRF_FIELD: Final = "csrf"
+STRANGERS_BODY: Final = 64 << 10
+"""Bytes that are read from somebody who is not known: a login form has some hundred."""
+_LOGIN: Final = "/login"
+_FOR_MACHINES: Final = ("/v1", "/mcp", "/metrics", "/healthz", "/readyz", "/static", _LOGIN)
+
+
+class Guard:
+    """Around the whole application, error handlers included. What it finds goes into the scope's state:
+    `caller`, `csrf` and `credential`.
+    """
+
+    def __init__(self, app: App, workspace: Workspace, settings: WebSettings, *, owner: Any = None) -> None:
+        limits = settings.config.limits
+        self._app = app
+        self._workspace = workspace
+        self._settings = settings
+        self._limits = limits
+        self._proxies = frozenset(settings.config.trusted_proxies)
+        self._owner = owner
+        self.addresses = Addresses.of(settings)
+        self._of_address = Buckets(2 * limits.requests_per_minute)
+        self._of_credential = Buckets(limits.requests_per_minute)
+        self._bad_codes = Buckets(limits.logins_per_minute)
+        self._bad_tokens = Buckets(limits.logins_per_minute)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, self._hardened(send))
+        else:  # there is nothing here to talk to in another way
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {}).update(caller=None, csrf=None, credential=None)
+        if self._owner is not None:
+            scope["app"] = self._owner  # the answers to errors look for it before the application has run
+        try:
+            response, receive = await self._let_in(scope, receive)
+        except Gone:
+            return
+        except Answered as refusal:
+            response = respond(Request(scope), refusal.error, refusal.status, refusal.headers, **refusal.more)
+        except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
+            response = respond(Request(scope), as_remit_error(problem))
+        await (self._app if response is None else response)(scope, receive, send)
+
+    async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Response | None, Receive]:
+        headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        self._require_own_name(headers)
+        self._require_own_page(scope, headers)
+        address = self._address(scope, headers)
+        _require_room(self._of_address.take(address), "this address")
+        if path == METRICS and method == "GET" and await asyncio.to_thread(may_scrape, Request(scope), self._settings):
+            scope["state"]["scraper"] = True  # its secret is no credential for anything else
+            return None, receive
+        credential = shown_credential(headers, self.addresses.session_cookie)
+        found = await self._identify(credential, address) if credential else None
+        if found is None and _is_visit_from_elsewhere(method, path, headers):
+            return _bounce(scope), receive
+        unsafe = method not in SAFE_METHODS
+        if found is not None:
+            assert credential is not None  # noqa: S101 - nobody is found without one
+            _require_room(self._of_credential.take(credential.key), "this credential")
+            scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential)
+            scope["remit.caller"] = found.caller
+        elif unsafe and path == _LOGIN:
+            _require_room(self._bad_codes.wait(address), "logins from this address")
+        if not unsafe and "content-length" not in headers and "transfer-encoding" not in headers:
+            return None, receive
+        most = self._limits.body_bytes if found is not None else min(STRANGERS_BODY, self._limits.body_bytes)
+        body = await read_body(receive, headers, most, self._limits.body_seconds)
+        if unsafe and found is not None and found.csrf is not None:
+            _require_csrf(headers, body, found.csrf)
+        return None, replay(body, receive)
+
+    def note_failed_login(self, scope: Scope) -> None:
+        """A code that does not count: after some of these the address has to wait."""
+        self._bad_codes.take(self._address(scope, Headers(scope=scope)))
+
+    async def _identify(self, credential: Credential, address: str) -> Identified | None:
+        """A good one is found whatever else comes from its address: nobody is shut out by somebody else's bad ones."""
+        try:
+            return await asyncio.to_thread(look_up, self._workspace, credential)
+        except Answered:
+            _require_room(self._bad_tokens.take(address), "tokens from this address that do not count")
+            raise
+
+    def _require_own_name(self, headers: Headers) -> None:
+        given = headers.getlist("host")
+        if len(given) == 1 and self.addresses.knows(given[0]):
+            return
+        raise Answered(
+            Refused(
+                Reason.PERMISSION_DENIED,
+                "this server does not go by the name that was asked for",
+                where="header Host",
+                next_step="Ask for localhost, or add the name to `web.allowed_hosts` in remit.yaml.",
+            ),
+            421,
+        )
+
+    def _require_own_page(self, scope: Scope, headers: Headers) -> None:
+        """Other sites, and other ports of this machine, may link to us, and nothing else."""
+        origin, site = headers.getlist("origin"), headers.get("sec-fetch-site")
+        if origin and not (
+            len(origin) == 1 and self.addresses.is_own_origin(origin[0], scope["scheme"], headers["host"])
+        ):
+            raise _foreign("header Origin")
+        is_visit = scope["method"] in {"GET", "HEAD"} and headers.get("sec-fetch-mode") == "navigate"
+        if site in {"cross-site", "same-site"} and not is_visit:
+            raise _foreign("header Sec-Fetch-Site")
+        unsafe = scope["method"] not in SAFE_METHODS
+        # Every browser says where a form comes from. What says nothing is none, and has no cookie to be misused.
+        if unsafe and not origin and site is None and "cookie" in headers:
+            raise _foreign("header Origin")
+
+    def _address(self, scope: Scope, headers: Headers) -> str:
+        """Whose address it is; behind a proxy that the settings name, what that one says of it."""
+        client = scope.get("client")
+        peer = client[0] if client else "local"
+        if peer in self._proxies:
+            told = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+            try:
+                return str(ipaddress.ip_address(told))
+            except ValueError:
+                return peer
+        return peer
+
+    def _hardened(self, send: Send) -> Send:
+        secure = self.addresses.is_secure
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": with_security(message.get("headers", []), secure=secure)}
+            await send(message)
+
+        return hardened
+
+
+def guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
+    """Put the guard around a finished application: routes and handlers of errors must be there. It is also
+    `app.state.guard` from then on.
+    """
+    inside = app.build_middleware_stack()
+    found = Guard(inside, workspace, settings, owner=app)
+    app.middleware_stack = found
+    app.state.guard = found
+    return found
+
+
+def _require_room(wait: float, whose: str) -> None:
+    if not wait:
+        return
+    seconds = retry_after(wait)
+    raise Answered(
+        Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"too many requests: {whose}",
+            next_step=f"Wait {seconds} seconds; `web.limits` in remit.yaml says how many there may be.",
+        ),
+        429,
+        {"Retry-After": seconds},
+    )
+
+
+def _require_csrf(headers: Headers, body: bytes, expected: str) -> None:
+    given = headers.get(CSRF_HEADER) or form_field(headers, body, CSRF_FIELD) or ""
+    if not hmac.compare_digest(given.encode(), expected.encode()):
+        raise Answered(
+            Refused(
+                Reason.PERMISSION_DENIED,
+                "the request does not carry this session's CSRF token, so another page may have sent it",
+                where=f"header {CSRF_HEADER}",
+                next_step="Load the page again and repeat what you did.",
+            ),
+            403,
+        )
+
+
+def _foreign(where: str) -> Answered:
+    return Answered(
+        Refused(
+            Reason.PERMISSION_DENIED,
+            "a page of another site sent this request",
+            where=where,
+            next_step="Open the console itself; behind a proxy, set `web.public_url` in remit.yaml.",
+        ),
+        403,
+    )
+
+
+def _is_visit_from_elsewhere(method: str, path: str, headers: Headers) -> bool:
+    """A person who followed a link on another site. His browser keeps the cookie back on that first step."""
+    return (
+        method == "GET"
+        and headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        and headers.get("sec-fetch-mode") == "navigate"
+        and not any(path == prefix or path.startswith(f"{prefix}/") for prefix in _FOR_MACHINES)
+    )
+
+
+def _bounce(scope: Scope) -> Response:
+    """A page of ours that asks for the same address again; now it is us who ask, and the cookie comes along."""
+    query = scope["query_string"].decode("ascii", "replace")
+    raw = scope.get("raw_path") or scope["path"].encode()
+    target = escape("/" + raw.decode("ascii", "replace").lstrip("/\\") + (f"?{query}" if query else ""), quote=True)
+    return HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><title>Remit</title>')

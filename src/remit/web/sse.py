@@ -1,0 +1,70 @@
+"""The stream of events (`text/event-stream`): resumed by Last-Event-ID, kept alive by heartbeats, over with its caller.
+
+A token that is revoked or a session that ends would else go on listening: whether the credential still counts is asked
+again with each heartbeat, also while events come. A listener that does not read is let go by the desk.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from remit.errors import Reason, Refused
+from remit.web.who import demand_caller, still_counts
+
+if TYPE_CHECKING:
+    from remit.desk.desk import Desk
+    from remit.desk.events import Sent, Subscription
+
+MEDIA_TYPE: Final = "text/event-stream"
+HEARTBEAT: Final = 15.0
+_BEGIN: Final = b"retry: 2000\n\n"
+_BEAT: Final = b": still here\n\n"
+_OVER: Final = b'event: desk.closed\ndata: {"why": "the credential does not count any more"}\n\n'
+
+
+async def event_stream(request: Request, after: str | None, heartbeat: float = HEARTBEAT) -> StreamingResponse:
+    """What happens from now on, or since the event `after`, as far as this caller may know of it."""
+    desk: Desk = request.app.state.desk
+    most: int = request.app.state.settings.config.limits.listeners
+    if desk.events.listeners >= most:
+        raise Refused(
+            Reason.RESOURCE_EXHAUSTED,
+            f"{most} listen to the events already",
+            where="the stream of events",
+            next_step="Close a page that shows them, or raise web.limits.listeners in remit.yaml.",
+        )
+    subscription = await desk.events.subscribe(demand_caller(request), after)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(_told(request, subscription, heartbeat), 200, headers, MEDIA_TYPE)
+
+
+async def _told(request: Request, subscription: "Subscription", heartbeat: float) -> AsyncIterator[bytes]:
+    # One task waits for the next events across heartbeats: to cancel it could lose what it was about to tell.
+    coming: asyncio.Task[list[Sent]] | None = None
+    asked = time.monotonic()
+    try:
+        yield _BEGIN
+        while True:
+            coming = coming or asyncio.ensure_future(subscription.several())
+            left = asked + heartbeat - time.monotonic()
+            done, _ = await asyncio.wait({coming}, timeout=max(left, 0.0))
+            if left <= 0 or not done:
+                if not await run_in_threadpool(still_counts, request):
+                    yield _OVER
+                    return
+                asked = time.monotonic()
+                yield _BEAT
+            if done:
+                sent, coming = coming.result(), None
+                if not sent:
+                    return
+                yield b"".join(one.stream for one in sent)
+    finally:
+        if coming is not None:
+            coming.cancel()
+        subscription.close()

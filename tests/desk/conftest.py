@@ -1,0 +1,53 @@
+"""One desk for each module of tests, with an office behind it; and whoever comes to it."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from remit.approval.people import Person
+from remit.authority.tokens import Wish
+from remit.contracts.browser import TokenConstraints
+from remit.contracts.capabilities import DOOR_CAPABILITIES
+from remit.desk.callers import AgentCaller, PersonCaller
+from remit.desk.desk import Desk
+from remit.people.roles import Role
+from remit.workspace import Workspace
+from tests.goals.office import Office
+from tests.road.conftest import zygotes_are_kept
+
+__all__ = ["zygotes_are_kept"]
+
+CONSOLE = "http://127.0.0.1:7341"
+
+
+def person(role: Role = "admin", name: str = "ann", user: str | None = None, tenant: str = "acme") -> PersonCaller:
+    return PersonCaller(Person(f"login:{name}"), role, user, tenant if user else None)
+
+
+def agent(
+    workspace: Workspace,
+    *caps: str,
+    sub: str = "bot",
+    user: str | None = None,
+    tenant: str = "acme",
+    domains: tuple[str, ...] = ("shop.test",),
+) -> AgentCaller:
+    """With a real token, verified as a way in does it."""
+    whose = {"user": user, "tenant": tenant} if user else {}
+    constraints = TokenConstraints.from_tree({"domains": list(domains), **whose})
+    text = workspace.tokens.issue(Wish(sub, caps or DOOR_CAPABILITIES, constraints, timedelta(hours=1))).text
+    return AgentCaller(workspace.tokens.verify(text), text)
+
+
+@pytest.fixture(scope="module")
+def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
+    made = Office(tmp_path_factory.mktemp("desk"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def desk(office: Office) -> Iterator[Desk]:
+    with Desk(office.workspace, console_url=CONSOLE) as made:
+        yield made

@@ -1,0 +1,55 @@
+"""kill -9 of a process with a desk: whoever comes to the next one finds his work settled, and his own."""
+
+from pathlib import Path
+
+import pytest
+
+from remit.desk.desk import Desk
+from remit.errors import Refused
+from remit.founding import initialise
+from remit.ids import system_clock
+from remit.testing.children import Fault, run_child
+from remit.workspace import Workspace
+from tests import warm
+from tests.desk.conftest import agent, person
+
+CHILD = """
+import sys
+from datetime import timedelta
+from remit.desk.desk import Desk
+from remit.testing.children import acknowledge
+from remit.workspace import Workspace
+from tests.desk.conftest import agent, person
+from tests.road.conftest import manifest
+with Workspace.open(sys.argv[1]) as workspace, Desk(workspace) as desk:
+    lease = desk.tasks.lease(person(), manifest(), timedelta(minutes=5)).canonical()
+    acknowledge(desk.tasks.run(agent(workspace, "task.run"), manifest(), lease, 30.0).state)
+"""
+
+
+@pytest.mark.parametrize(
+    ("point", "status"),
+    [
+        ("road.effect_done", "FAILURE"),
+        pytest.param("road.intent_recorded", "FAILURE", marks=pytest.mark.long),
+        pytest.param("road.outcome_recorded", "SUCCESS", marks=pytest.mark.long),
+    ],
+)
+def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, point: str, status: str) -> None:
+    project, environ = tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")}
+    project.mkdir()
+    initialise(project, environ, system_clock)[0].close()
+    ended = run_child([warm.python(), "-c", CHILD, str(project)], fault=Fault(point), environment=environ)
+    assert ended.killed, ended
+    assert not ended.acknowledged
+    with Workspace.open(project, environ=environ) as workspace, Desk(workspace) as desk:
+        bot, other = agent(workspace, "task.run"), agent(workspace, "task.run", sub="other")
+        answer = desk.tasks.get(bot, "task-1", wait=30.0)
+        assert answer.state == "done"
+        assert answer.result is not None
+        assert answer.result.status == status
+        with pytest.raises(Refused):
+            desk.tasks.get(other, "task-1")
+        verdict = desk.record.verify(person("viewer"), wait=30.0).verdict
+        assert verdict is not None
+        assert verdict.holds, verdict.findings

@@ -1,0 +1,76 @@
+"""The table of rights, written out once more by hand: whoever changes one of the two has to mean it."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from remit.approval.people import Person
+from remit.authority.tokens import Token
+from remit.contracts.browser import TokenConstraints
+from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.desk.callers import AgentCaller, PersonCaller
+from remit.desk.rights import RULES, Right, may, require
+from remit.errors import Reason, Refused
+from remit.people.roles import ROLES
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+# v viewer, a approver, o operator, A admin; then the capability that gives it to an agent, * for any token, - for none.
+EXPECTED = {
+    Right.SEE: ("v a o A", "-"),
+    Right.SEE_OWN: ("v a o A", "*"),
+    Right.PREVIEW: ("o A", "plan.propose"),
+    Right.PROPOSE: ("o A", "plan.propose"),
+    Right.DECIDE: ("a A", "-"),
+    Right.APPLY: ("o A", "plan.apply"),
+    Right.UNDO: ("o A", "plan.undo"),
+    Right.LEASE: ("A", "-"),
+    Right.RUN_TASK: ("o A", "task.run"),
+    Right.BROWSE: ("", "*"),
+    Right.ASK: ("o A", "goal.ask"),
+    Right.CONFIRM: ("v a o A", "-"),
+    Right.ISSUE_TOKEN: ("A", "-"),
+    Right.REVOKE_TOKEN: ("A", "-"),
+    Right.CHANGE_CATALOGUE: ("A", "-"),
+    Right.INVITE: ("A", "-"),
+}
+LETTERS = {"v": "viewer", "a": "approver", "o": "operator", "A": "admin"}
+
+
+def agent(*caps: str) -> AgentCaller:
+    times = (NOW, NOW, NOW + timedelta(hours=1))
+    token = Token("bot", "jti-1", frozenset(caps), TokenConstraints(), *times, "kid-1", "sha256:" + "0" * 64)
+    return AgentCaller(token, "the secret text")
+
+
+def test_every_right_is_had_by_exactly_those_who_should_have_it() -> None:
+    assert set(EXPECTED) == set(Right) == set(RULES)
+    for right, (letters, capability) in EXPECTED.items():
+        roles = {LETTERS[letter] for letter in letters.split()}
+        for role in ROLES:
+            assert may(PersonCaller(Person("os:ana"), role), right) is (role in roles), (role, right)
+        for held in (*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES, "call.crm.set"):
+            assert may(agent(held), right) is (capability in {"*", held}), (held, right)
+
+
+@pytest.mark.req("VX-09")
+def test_no_token_whatever_it_holds_lets_an_agent_decide() -> None:
+    everything = agent(*BROWSER_CAPABILITIES, *DOOR_CAPABILITIES, "call.decide", "call.approve")
+    persons = {Right.SEE, Right.DECIDE, Right.CONFIRM, Right.LEASE, Right.ISSUE_TOKEN, Right.REVOKE_TOKEN}
+    for right in persons | {Right.CHANGE_CATALOGUE, Right.INVITE}:
+        with pytest.raises(Refused) as refused:
+            require(everything, right)
+        assert refused.value.reason is Reason.PERMISSION_DENIED
+        assert "an agent cannot do it" in str(refused.value)
+
+
+def test_a_refusal_says_who_could_and_never_the_token() -> None:
+    with pytest.raises(Refused) as by_agent:
+        require(agent("browser.navigate"), Right.APPLY)
+    assert by_agent.value.reason is Reason.CAPABILITY_MISSING
+    assert "remit token issue --cap plan.apply" in by_agent.value.next_step
+    with pytest.raises(Refused) as by_viewer:
+        require(PersonCaller(Person("os:ana"), "viewer"), Right.DECIDE)
+    assert by_viewer.value.reason is Reason.PERMISSION_DENIED
+    assert "Who can: admin, approver." in by_viewer.value.next_step
+    assert "the secret text" not in repr(agent("plan.apply"))

@@ -1,0 +1,113 @@
+"""Leased tasks at the desk: the road's own answer, and an agent sees what it ran itself."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from remit.desk.callers import AgentCaller, Caller
+from remit.desk.desk import Desk
+from remit.errors import Reason, Refused
+from tests.desk.conftest import agent, person
+from tests.goals.office import Office
+from tests.road.conftest import file_task, manifest
+
+LIFE = timedelta(minutes=5)
+WAIT = 30.0
+
+
+@pytest.fixture(scope="module")
+def bot(office: Office) -> AgentCaller:
+    return agent(office.workspace, "task.run")
+
+
+def lease(desk: Desk, task: bytes) -> bytes:
+    return desk.tasks.lease(person(), task, LIFE).canonical()
+
+
+def test_a_task_is_run_once_and_looked_at_by_whoever_ran_it(desk: Desk, office: Office, bot: AgentCaller) -> None:
+    (office.base / "from.txt").write_text("x")
+    task = file_task("t-1", "FILE_COPY", office.base / "from.txt", office.base / "to.txt")
+    leased = lease(desk, task)
+    answer = desk.tasks.run(bot, task, leased, WAIT)
+    assert answer.state == "done"
+    assert answer.result is not None
+    assert (answer.result.status, (office.base / "to.txt").read_text(), answer.stored) == ("SUCCESS", "x", False)
+    again = desk.tasks.run(bot, task, leased, WAIT)
+    assert (again.stored, again.result) == (True, answer.result)
+    assert desk.tasks.get(bot, "t-1").result == answer.result
+    assert desk.tasks.get(person("viewer"), "t-1").result == answer.result
+    stranger = agent(office.workspace, "task.run", sub="other")
+    for caller, name in ((stranger, "t-1"), (bot, "t-2"), (bot, "../t-1"), (bot, "t\n1"), (bot, "")):
+        with pytest.raises(Refused) as refused:
+            desk.tasks.get(caller, name)
+        assert refused.value.reason is Reason.STATE_MISSING
+    asked = [each.entry for each in desk.record.entries(person(), "default").items if each.entry.kind == "task.asked"]
+    assert [(each.actor, each.correlation_id) for each in asked] == [("agent:bot", "t-1")]
+    leases = [
+        each.entry.actor for each in desk.record.entries(person(), "default").items if each.entry.kind == "lease.issued"
+    ]
+    assert leases == ["login:ann"]
+
+
+def test_a_refused_task_says_why_and_claims_nothing(desk: Desk, office: Office, bot: AgentCaller) -> None:
+    task = manifest("t-refused")
+    other = lease(desk, manifest("t-another"))
+    answer = desk.tasks.run(bot, task, other, WAIT)
+    assert answer.state == "refused"
+    assert answer.refused is not None
+    assert answer.refused.code is Reason.SIGNATURE_INVALID
+    assert answer.result is not None
+    assert answer.result.status == "FAILURE"
+    assert desk.tasks.get(bot, "t-refused") == answer, "as long as this process remembers it"
+    for caller in (person("viewer"), agent(office.workspace, "task.run", sub="other")):
+        with pytest.raises(Refused):
+            desk.tasks.get(caller, "t-refused")
+
+
+def test_nobody_is_answered_by_the_run_of_another_task_with_the_same_id(desk: Desk, office: Office) -> None:
+    """Joined is only who gives the same task and lease; the same id with another content is the road's to refuse."""
+    first, second = manifest("t-same"), manifest("t-same", constraints={"reversible": False})
+    one, two = agent(office.workspace, "task.run"), agent(office.workspace, "task.run", sub="two")
+    begun = desk.tasks.run(one, first, lease(desk, first), 0)
+    answer = desk.tasks.run(two, second, lease(desk, second), WAIT)
+    assert begun.state in {"running", "done"}
+    assert answer.refused is not None or (answer.result is not None and answer.result.status == "FAILURE")
+    done = desk.tasks.run(one, first, lease(desk, first), WAIT)
+    assert done.result is not None
+    assert done.result.status == "SUCCESS"
+
+
+def test_who_may_run_and_who_may_have_a_lease_signed(desk: Desk, office: Office, bot: AgentCaller) -> None:
+    task = manifest("t-rights")
+    leased = lease(desk, task)
+    unable: list[Caller] = [person("viewer"), person("approver"), agent(office.workspace, "plan.propose")]
+    for caller in unable:
+        with pytest.raises(Refused):
+            desk.tasks.run(caller, task, leased, 0)
+    for caller in (*unable, bot, person("operator")):
+        with pytest.raises(Refused) as refused:
+            desk.tasks.lease(caller, task, LIFE)
+        assert refused.value.reason is Reason.PERMISSION_DENIED
+    with pytest.raises(Refused, match="a day at most"):
+        desk.tasks.lease(person(), task, timedelta(days=2))
+    for wait in (-1.0, 30.5, float("nan")):
+        with pytest.raises(Refused) as refused:
+            desk.tasks.run(bot, task, leased, wait)
+        assert refused.value.reason is Reason.MALFORMED
+
+
+def test_what_is_secret_in_a_result_is_masked_for_those_who_only_see(
+    desk: Desk, office: Office, bot: AgentCaller
+) -> None:
+    name = "password=hunter2hunter2"
+    (office.base / name).write_text("x")
+    task = file_task("t-secret", "FILE_COPY", office.base / name, office.base / "copy-of-it")
+    answer = desk.tasks.run(bot, task, lease(desk, task), WAIT)
+    assert answer.result is not None
+    assert "hunter2hunter2" in json.dumps(answer.result.tree())
+    for role in ("viewer", "approver"):
+        seen = desk.tasks.get(person(role), "t-secret").result
+        assert seen is not None
+        assert "hunter2hunter2" not in json.dumps(seen.tree())
+    assert desk.tasks.get(person("operator"), "t-secret").result == answer.result

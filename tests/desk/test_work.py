@@ -1,0 +1,106 @@
+"""Work under way: joined by whoever wants the same, bounded, followed, and let go of when this process ends."""
+
+import contextvars
+import threading
+
+import pytest
+
+from remit.desk import work as work_module
+from remit.desk.work import Job, Work
+from remit.errors import Reason, Refused
+
+SOON = 10.0
+
+
+def begin(work: Work, key: str, gate: threading.Event, owner: str = "agent:bot") -> Job[str]:
+    def wait(job: Job[str]) -> str:
+        gate.wait(SOON)
+        return job.key
+
+    return work.begin(key, wait, subject=f"thing:{key}", owner=owner)
+
+
+def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
+    work, gate = Work(), threading.Event()
+    first, second = begin(work, "a", gate), begin(work, "a", gate)
+    other = begin(work, "b", gate)
+    assert first is second
+    assert other is not first
+    assert not first.wait(0)
+    assert work.about("thing:a") is first
+    gate.set()
+    assert first.wait(SOON)
+    assert (first.result(), other.wait(SOON), other.result()) == ("a", True, "b")
+    assert work.close()
+    assert work.about("thing:a") is first, "kept for a while"
+
+
+def test_what_went_wrong_is_raised_to_whoever_waits() -> None:
+    work = Work()
+
+    def fail(_job: Job[str]) -> str:
+        raise Refused(Reason.EXPIRED, "too late")
+
+    job = work.begin("k", fail, subject="s", owner="o")
+    assert job.wait(SOON)
+    with pytest.raises(Refused, match="too late"):
+        job.result()
+
+
+def test_one_caller_cannot_take_all_places_and_all_together_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_module, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(work_module, "MOST_IN_LINE", 2)
+    work, gate = Work(most=2), threading.Event()
+    for number in range(3):
+        begin(work, f"greedy {number}", gate)
+    with pytest.raises(Refused) as refused:
+        begin(work, "one more", gate)
+    assert refused.value.reason is Reason.RESOURCE_EXHAUSTED
+    begin(work, "modest", gate, owner="agent:other")
+    with pytest.raises(Refused, match="too much work is under way"):
+        begin(work, "late", gate, owner="agent:third")
+    assert work.running + work.waiting == 4
+    gate.set()
+    assert work.close()
+
+
+def test_when_it_closes_what_runs_is_told_and_nothing_more_begins() -> None:
+    work, tick, begun = Work(most=1), threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def until_cancelled(job: Job[None]) -> None:
+        begun.set()
+        while not job.is_cancelled:
+            tick.wait(0.01)
+        seen.append("cancelled")
+
+    running = work.begin("a", until_cancelled, subject="a", owner="o")
+    assert begun.wait(SOON)
+    in_line = begin(work, "in line", threading.Event())
+    assert work.close(SOON)
+    assert in_line.wait(0)
+    with pytest.raises(Refused, match="about to end"):
+        in_line.result()
+    assert (seen, running.is_running, work.jobs()) == (["cancelled"], False, [])
+    with pytest.raises(Refused, match="about to end"):
+        begin(work, "b", threading.Event())
+
+
+def test_a_job_carries_the_context_of_whoever_asked() -> None:
+    request = contextvars.ContextVar("request", default="nobody's")
+    work = Work()
+    request.set("mine")
+    job = work.begin("k", lambda _job: request.get(), subject="s", owner="o")
+    assert job.wait(SOON)
+    assert job.result() == "mine"
+
+
+def test_only_so_many_ended_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work_module, "MOST_ENDED", 5)
+    work = Work()
+    for number in range(20):
+        assert work.begin(f"k{number}", lambda _job: None, subject=f"s{number}", owner="o").wait(SOON)
+    assert work.close()
+    kept = [number for number in range(20) if work.about(f"s{number}") is not None]
+    assert len(kept) <= 6
+    assert 0 not in kept

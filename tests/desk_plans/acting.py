@@ -1,0 +1,29 @@
+"""Somebody at a desk of his own process, who may be killed at it.
+
+acting.py ROOT {propose FILE KEY, approve ID, deny ID, apply ID}
+"""
+
+import sys
+from pathlib import Path
+
+from remit.approval.people import Person
+from remit.desk.callers import PersonCaller
+from remit.desk.plans import PlanDesk
+from remit.testing.children import acknowledge
+from remit.workspace import Workspace
+
+if __name__ == "__main__":
+    root, what, *more = sys.argv[1:]
+    who = PersonCaller(Person("os:ada"), "admin")
+    with Workspace.open(root) as workspace:
+        plans = PlanDesk(workspace)
+        if what == "propose":
+            view = plans.propose(who, Path(more[0]).read_bytes(), key=more[1])
+        elif what == "apply":
+            view = plans.apply(who, more[0], wait=60)
+        elif what == "deny":
+            view = plans.decide(who, more[0], approved=False)
+        else:
+            shown = plans.look(who, more[0])
+            view = plans.decide(who, more[0], approved=True, preview_digest=shown.preview_digest)
+        acknowledge(view.state)

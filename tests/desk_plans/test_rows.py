@@ -1,0 +1,244 @@
+"""Proposals on either database: the steps, their guards, and what an attacker with a connection can make of them."""
+
+import threading
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from remit.approval import proposals as module
+from remit.approval.bell import Bell
+from remit.approval.people import Person
+from remit.approval.proposals import PROPOSAL_LIFE, Draft, Proposals
+from remit.authority.envelope import issue_envelope, verify_envelope
+from remit.authority.keys import load_signer
+from remit.contracts.envelope import Approvals, Envelope
+from remit.contracts.plan import Plan
+from remit.errors import Reason, RemitError
+from remit.ledger.append import Batch
+from remit.ledger.entry import Event
+from remit.ledger.findings import Fault
+from remit.store.connection import Guarded
+from remit.store.proposals import ProposalRow
+from tests.plan_road.project import create, plan_of
+from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
+
+__all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]
+
+ADA = Person("os:ada")
+NOTHING = Approvals(protected=(), executable=(), content=(), irreversible=())
+CONFIG = "sha256:" + "c" * 64
+
+
+@dataclass
+class Shelf:
+    world: World
+    proposals: Proposals
+
+    def draft(self, number: int = 1, **changes: Any) -> Draft:
+        plan = Plan.parse(plan_of(create("a", f"file{number}.txt"), plan_id=f"plan-{number}"))
+        given = {"proposed_by": "agent:bot", "token_jti": "token-1", **changes}
+        return Draft(plan.canonical(), plan.plan_id, "a plan", "LOW", **given)
+
+    def propose(self, number: int = 1, **changes: Any) -> ProposalRow:
+        return self.proposals.propose(self.draft(number, **changes))
+
+    def envelope(self, row: ProposalRow) -> Envelope:
+        plan = Plan.parse(self.proposals.plan_of(row))
+        return issue_envelope(load_signer(self.world.keys, "protocol"), plan, CONFIG, (), NOTHING, self.world.clock())
+
+    def yes(self, row: ProposalRow) -> ProposalRow:
+        envelope = self.envelope(row)
+        work = lambda batch: self.proposals.approve(batch, row.proposal_id, envelope, ADA)  # noqa: E731
+        return self.world.ledger.transact(work)
+
+    def found(self, row: ProposalRow) -> ProposalRow:
+        found = self.proposals.find(row.proposal_id)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def shelf(world: World) -> Shelf:
+    return Shelf(world, Proposals(lambda: world.ledger, Bell(world.keys.parent / "bell"), world.clock))
+
+
+def reason_of(call: Any, *arguments: Any, **more: Any) -> Reason:
+    with pytest.raises(RemitError) as caught:
+        call(*arguments, **more)
+    return caught.value.reason
+
+
+def test_from_a_proposal_to_a_signed_envelope_and_each_step_stands_in_the_ledger(shelf: Shelf) -> None:
+    made = shelf.propose(note="token ghp_" + "a" * 36)
+    assert made.note is not None
+    assert "a" * 9 not in made.note, "the ledger is for ever, and so is no secret in it"
+    approved = shelf.yes(made)
+    raw = shelf.proposals.envelope_of(approved)
+    envelope = Envelope.parse(raw)
+    verify_envelope(envelope, CONFIG, shelf.world.keyring, shelf.world.clock(), plan_digest=envelope.plan.digest())
+    assert (envelope.envelope_id, envelope.plan.digest()) == (approved.envelope_id, made.plan_digest)
+    denied = shelf.proposals.deny(shelf.propose(2).proposal_id, ADA, "not today")
+    withdrawn = shelf.proposals.withdraw(shelf.propose(3).proposal_id, "agent:bot")
+    assert (denied.reason, withdrawn.reason) == ("not today", "withdrawn by agent:bot")
+    assert shelf.proposals.plan_of(denied), "somebody answers for a no, so what he said it to is kept"
+    assert shelf.world.attacker.run("SELECT count(*) FROM plan_proposals WHERE plan IS NULL") == [(1,)]
+    assert shelf.world.verify().findings == []
+
+
+def test_who_answers_first_counts_and_an_agent_that_proposed_is_nobody_to_answer(shelf: Shelf) -> None:
+    row = shelf.propose()
+    for agent in (Person("agent:bot"), Person("os:x", "bot"), Person("bot")):
+        assert reason_of(shelf.proposals.deny, row.proposal_id, agent) is Reason.PERMISSION_DENIED
+    envelopes = [shelf.envelope(row) for _ in range(4)]
+    ended: list[str] = []
+    barrier = threading.Barrier(4)
+
+    def answer(envelope: Envelope) -> None:
+        barrier.wait()
+        try:
+            shelf.world.ledger.transact(lambda batch: _recorded(shelf, batch, row, envelope))
+        except RemitError as problem:
+            ended.append(problem.reason.value)
+        else:
+            ended.append("approved")
+
+    threads = [threading.Thread(target=answer, args=(envelope,)) for envelope in envelopes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(ended) == ["approved", *["transition_invalid"] * 3]
+    issued = shelf.world.attacker.run("SELECT count(*) FROM ledger_entries WHERE kind = 'envelope.issued'")
+    assert issued == [(1,)], "an envelope is recorded with the answer, or not at all"
+    assert reason_of(shelf.proposals.deny, row.proposal_id, ADA) is Reason.TRANSITION_INVALID
+
+
+def _recorded(shelf: Shelf, batch: Batch, row: ProposalRow, envelope: Envelope) -> None:
+    """As `Plans.approve` does it."""
+    batch.append(Event(row.tenant_id, "envelope.issued", envelope.envelope_id, {}))
+    shelf.proposals.approve(batch, row.proposal_id, envelope, ADA)
+
+
+def test_a_key_is_one_proposal_and_another_plan_under_it_is_refused(shelf: Shelf) -> None:
+    first = shelf.propose(key="k1")
+    assert shelf.propose(key="k1") == first
+    assert shelf.propose(key="k1", proposed_by="agent:other").proposal_id != first.proposal_id
+    assert reason_of(shelf.propose, 2, key="k1") is Reason.IDEMPOTENCY_CONFLICT
+    assert reason_of(shelf.proposals.under_key, "agent:bot", "k1", CONFIG) is Reason.IDEMPOTENCY_CONFLICT
+    shelf.proposals.deny(first.proposal_id, ADA)
+    assert shelf.propose(key="k1").state == "DENIED", "what was answered is not asked again"
+
+
+def test_it_expires_after_a_day_or_with_its_token_and_is_refused_then(shelf: Shelf) -> None:
+    world = shelf.world
+    short = shelf.propose(not_after=world.clock.now + timedelta(minutes=1))
+    long = shelf.propose(2)
+    envelope = shelf.envelope(short)
+    world.clock.now += timedelta(minutes=2)
+    late = lambda: world.ledger.transact(  # noqa: E731 - without the look that would close it first
+        lambda batch: shelf.proposals.approve(batch, short.proposal_id, envelope, ADA)
+    )
+    assert reason_of(late) is Reason.APPROVAL_TIMEOUT
+    assert (shelf.found(short).state, shelf.found(long).state) == ("EXPIRED", "PENDING")
+    world.clock.now += PROPOSAL_LIFE
+    assert shelf.proposals.pending() == []
+    assert reason_of(shelf.proposals.deny, long.proposal_id, ADA) is Reason.TRANSITION_INVALID
+    assert reason_of(shelf.proposals.plan_of, shelf.found(long)) is Reason.TRANSITION_INVALID
+    world.clock.now -= timedelta(days=3)
+    assert shelf.found(long).state == "EXPIRED", "a clock that is set back revives nothing"
+    assert world.verify().findings == []
+
+
+def test_one_proposer_cannot_fill_the_inbox(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PENDING_OF_ONE", 2)
+    monkeypatch.setattr(module, "MAX_PENDING", 3)
+    first = shelf.propose(1)
+    shelf.propose(2)
+    assert reason_of(shelf.propose, 3) is Reason.RESOURCE_EXHAUSTED
+    shelf.propose(3, proposed_by="agent:other")
+    assert reason_of(shelf.propose, 4, proposed_by="agent:third") is Reason.RESOURCE_EXHAUSTED
+    shelf.proposals.withdraw(first.proposal_id, "agent:bot")
+    shelf.propose(4)
+
+
+def test_a_revoked_token_takes_what_waits_and_what_was_not_begun_with_it(shelf: Shelf) -> None:
+    pending, approved = shelf.propose(1), shelf.yes(shelf.propose(2))
+    other, denied = shelf.propose(3, token_jti="token-2"), shelf.proposals.deny(shelf.propose(4).proposal_id, ADA)
+    voided = shelf.world.ledger.transact(lambda batch: shelf.proposals.void_of_token(batch, "token-1", "os:ada"))
+    states = [shelf.found(row).state for row in (pending, approved, other, denied)]
+    assert (voided, states) == (2, ["VOID", "VOID", "PENDING", "DENIED"])
+    cancelled = shelf.world.attacker.run("SELECT correlation_id FROM ledger_entries WHERE kind = 'envelope.cancelled'")
+    assert cancelled == [(approved.envelope_id,)], "the envelope is void with its proposal"
+    assert reason_of(shelf.proposals.envelope_of, shelf.found(approved)) is Reason.REVOKED
+    assert shelf.world.verify().findings == []
+
+
+CHANGES = {
+    "a yes instead of a no": """UPDATE plan_proposals SET state = 'APPROVED', envelope_id = 'e', envelope = '{}'
+      WHERE state = 'DENIED'""",
+    "a no to what waits": "UPDATE plan_proposals SET state = 'DENIED', decided_by = 'os:eve' WHERE state = 'PENDING'",
+    "another who decided": "UPDATE plan_proposals SET decided_by = 'os:eve' WHERE state = 'APPROVED'",
+    "another proposer": "UPDATE plan_proposals SET proposed_by = 'agent:eve'",
+    "another plan": "UPDATE plan_proposals SET plan = '{}' WHERE state = 'PENDING'",
+    "no plan": "UPDATE plan_proposals SET plan = NULL WHERE state = 'PENDING'",
+    "another envelope": "UPDATE plan_proposals SET envelope = '{}' WHERE state = 'APPROVED'",
+    "revived": "UPDATE plan_proposals SET state = 'APPROVED', entry_seq = entry_seq - 2 WHERE state = 'VOID'",
+    "more time": "UPDATE plan_proposals SET expires_at = '2030-01-01T00:00:00.000000Z'",
+    "one removed": "DELETE FROM plan_proposals WHERE state = 'PENDING'",
+}
+
+
+def test_every_change_past_the_guards_is_found_and_the_guards_refuse_each(shelf: Shelf) -> None:
+    shelf.propose(1)
+    shelf.yes(shelf.propose(2))
+    shelf.proposals.deny(shelf.propose(3).proposal_id, ADA)
+    shelf.proposals.withdraw(shelf.yes(shelf.propose(4)).proposal_id, "os:ada")
+    attacker = shelf.world.attacker
+    rows = attacker.run("SELECT * FROM plan_proposals")
+    back = [(f"INSERT INTO plan_proposals VALUES ({', '.join('?' * len(row))})", row) for row in rows]
+    assert shelf.world.verify().findings == []
+    for name, statement in CHANGES.items():
+        with pytest.raises(Exception, match="append-only"):
+            attacker.run(statement)
+        attacker.tamper(statement)
+        found = shelf.world.faults()
+        assert found & {Fault.ROW_EDITED, Fault.ROW_MISSING}, name
+        attacker.tamper("DELETE FROM plan_proposals", *back)
+    assert shelf.world.verify().findings == []
+
+
+def test_a_row_that_somebody_changed_is_not_believed(shelf: Shelf) -> None:
+    row, approved = shelf.propose(1), shelf.yes(shelf.propose(2))
+    forged = {
+        "a plan in its place": ("UPDATE plan_proposals SET plan = '{}' WHERE state = 'PENDING'", row),
+        "another note": ("UPDATE plan_proposals SET note = 'safe, I swear' WHERE state = 'PENDING'", row),
+        "an envelope in its place": ("UPDATE plan_proposals SET envelope = '{}' WHERE state = 'APPROVED'", approved),
+    }
+    kept = shelf.world.attacker.run("SELECT * FROM plan_proposals")
+    back = [(f"INSERT INTO plan_proposals VALUES ({', '.join('?' * len(each))})", each) for each in kept]
+    for name, (statement, which) in forged.items():
+        shelf.world.attacker.tamper(statement)
+        now = shelf.found(which)
+        read = shelf.proposals.plan_of if which is row else shelf.proposals.envelope_of
+        assert reason_of(read, now) is Reason.EVIDENCE_INVALID, name
+        shelf.world.attacker.tamper("DELETE FROM plan_proposals", *back)
+    dead = shelf.proposals.withdraw(approved.proposal_id, "os:ada")
+    shelf.world.attacker.tamper("DELETE FROM plan_proposals", *back)  # as it was before
+    assert dead.state == "VOID"
+    assert shelf.found(approved).state == "APPROVED"
+    assert reason_of(shelf.proposals.envelope_of, shelf.found(approved)) is Reason.EVIDENCE_INVALID
+
+
+def test_the_database_takes_no_step_without_its_entry(shelf: Shelf) -> None:
+    row = shelf.propose()
+    moved = "UPDATE plan_proposals SET state = 'DENIED', decided_by = 'os:eve', entry_seq = ? WHERE proposal_id = ?"
+
+    def forge(batch: Batch) -> None:
+        entry = batch.append(Event(row.tenant_id, "proposal.denied", "another", {}))
+        batch.store.execute(moved, (entry.seq, row.proposal_id))
+
+    with pytest.raises((Guarded, RemitError)):
+        shelf.world.ledger.transact(forge)
+    assert shelf.found(row).state == "PENDING"

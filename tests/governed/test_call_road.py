@@ -1,0 +1,209 @@
+"""A function behind the road: who may call it, with what, and that it happens once."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from remit.authority.call_results import verify_call
+from remit.errors import Misuse, Reason, Refused
+from remit.governed import acting, governed, tool_of, tools_of
+from remit.ids import render_time
+from remit.road import Preview
+from tests.governed.place import Place, code_of, declared, result_of
+
+
+@pytest.fixture(scope="module")
+def setter(place: Place) -> object:
+    def restore(before: int | None, customer: str, percent: int) -> None:
+        if before is None:
+            place.discounts.pop(customer, None)
+        else:
+            place.discounts[customer] = before
+
+    def allow(customer: str, percent: int) -> str:
+        if customer == "broken":
+            raise RuntimeError(customer)
+        return "refuse" if percent > 50 else "allow"
+
+    return declared(
+        place,
+        "crm.set",
+        consent="none",
+        undo=restore,
+        before=lambda customer, **_: place.discounts.get(customer),
+        allow=allow,
+    )
+
+
+def test_a_call_is_done_signed_and_recorded_and_the_same_key_gives_the_same_bytes(place: Place, setter: Any) -> None:
+    token = place.token("crm.set")
+    first = setter.call(token=token, key="once-1", customer="acme", percent=5)
+    result = result_of(first)
+    assert (result.status, result.effect, result.value) == ("SUCCESS", "done", {"customer": "acme", "percent": 5})
+    assert result.confinement == "unconfined"
+    verify_call(result, place.workspace.keyring, render_time(place.clock()))
+    assert place.kinds("once-1") == ["call.intent", "call.outcome"]
+    again = setter.call(token=token, key="once-1", customer="acme", percent=5)
+    assert (again.stored, result_of(again).canonical()) == (True, result.canonical())
+    assert place.calls == ["acme"], "it was called twice"
+    with pytest.raises(Refused) as refused:
+        verify_call(
+            result.model_copy(update={"value": {"percent": 50}}), place.workspace.keyring, "2026-01-01T00:00:00Z"
+        )
+    assert refused.value.reason is Reason.SIGNATURE_INVALID
+
+
+def test_the_same_key_with_other_arguments_or_for_another_agent_is_refused(place: Place, setter: Any) -> None:
+    token = place.token("crm.set")
+    setter.call(token=token, key="taken", customer="acme", percent=5)
+    other = setter.call(token=token, key="taken", customer="acme", percent=6)
+    assert (code_of(other), result_of(other).effect) == ("idempotency_conflict", "none")
+    foreign = setter.call(token=place.token("crm.set", agent="agent-2"), key="taken", customer="acme", percent=5)
+    assert code_of(foreign) == "idempotency_conflict", "one agent is told what another did"
+    assert place.calls == ["acme"]
+
+
+def test_a_call_needs_a_token_that_names_it_and_counts_now(place: Place, setter: Any) -> None:
+    revoked = place.token("crm.set")
+    place.workspace.tokens.revoke(place.workspace.tokens.verify(revoked).jti, actor="os:ada")
+    short = place.token("crm.set", life=timedelta(seconds=5))
+    place.clock.offset += timedelta(seconds=6)
+    wrong = {
+        "none": ("no token at all", "authority_malformed"),
+        "other": (place.token("crm.other"), "capability_missing"),
+        "revoked": (revoked, "revoked"),
+        "expired": (short, "expired"),
+    }
+    for name, (token, code) in wrong.items():
+        answer = setter.call(token=token, key=f"wrong-{name}", customer="acme", percent=5)
+        assert (code_of(answer), result_of(answer).effect) == (code, "none"), name
+        assert place.kinds(f"wrong-{name}") == ["call.refused"]
+    assert place.calls == []
+
+
+def test_a_token_that_is_revoked_while_the_call_is_on_its_way_is_noticed_at_the_intent(place: Place) -> None:
+    token = place.token("crm.late")
+
+    def revoke(**_: object) -> str:
+        place.workspace.tokens.revoke(place.workspace.tokens.verify(token).jti, actor="os:ada")
+        return "late"
+
+    late = declared(place, "crm.late", consent="none", undo=lambda *_, **__: None, before=revoke)
+    answer = late.call(token=token, key="late", customer="acme", percent=5)
+    assert (code_of(answer), place.calls) == ("revoked", [])
+
+
+def test_arguments_that_the_signature_does_not_name_or_type_are_refused_before_anything(
+    place: Place, setter: Any
+) -> None:
+    token = place.token("crm.set")
+    wrong = [
+        b"{}",
+        b"[]",
+        b'{"customer": "acme"}',
+        b'{"customer": "acme", "percent": "5"}',
+        b'{"customer": "acme", "percent": true}',
+        b'{"customer": "acme", "percent": 5, "force": true}',
+        b'{"customer": "acme", "percent": 5, "percent": 6}',
+        b'{"customer": "acme", "percent": 9007199254740993}',
+        json.dumps({"customer": "a" * 70_000, "percent": 5}).encode(),
+        b'{"customer": "acme", "percent": NaN}',
+    ]
+    for arguments in wrong:
+        with pytest.raises(Refused) as refused:
+            place.workspace.calls.run("crm.set", arguments, token=token, key="malformed")
+        assert refused.value.reason in {Reason.MALFORMED, Reason.TOO_LARGE}, arguments[:80]
+    with pytest.raises(Refused) as refused:
+        place.workspace.calls.run("crm.unknown", b"{}", token=token, key="malformed")
+    assert refused.value.reason is Reason.CAPABILITY_UNSUPPORTED
+    for key in ("", "a\nb", "k" * 201):
+        with pytest.raises(Refused):
+            setter.call(token=token, key=key, customer="acme", percent=5)
+    with pytest.raises(Refused):
+        setter.call(token=token, key="nan", customer="acme", percent=float("nan"))
+    with pytest.raises(Refused):
+        setter.call(token=token, key="set", customer={1, 2}, percent=5)
+    assert (place.calls, place.kinds("malformed")) == ([], [])
+
+
+def test_the_functions_own_rule_sees_the_arguments_and_a_rule_that_fails_says_no(place: Place, setter: Any) -> None:
+    token = place.token("crm.set")
+    too_much = setter.call(token=token, key="rule-1", customer="acme", percent=51)
+    assert code_of(too_much) == "access_denied"
+    broken = setter.call(token=token, key="rule-2", customer="broken", percent=1)
+    assert code_of(broken) == "access_denied"
+    unclear = declared(place, "crm.unclear", consent="policy", allow=lambda **_: 1)
+    assert code_of(unclear.call(token=place.token("crm.unclear"), key="rule-3", customer="a", percent=1)) == (
+        "access_denied"
+    )
+    assert place.calls == []
+
+
+def test_a_plain_call_is_made_in_the_name_of_whoever_is_acting_and_returns_or_raises(place: Place, setter: Any) -> None:
+    token = place.token("crm.set")
+    with pytest.raises(Misuse):
+        setter("acme", 5)
+    with acting(token):
+        assert setter("acme", percent=5) == {"customer": "acme", "percent": 5}
+        setter("acme", percent=5)
+        assert len(place.calls) == 2, "two calls without a key are two calls"
+        with pytest.raises(Refused) as refused:
+            setter("acme", 99)
+        assert refused.value.reason is Reason.ACCESS_DENIED
+        with pytest.raises(Refused):
+            setter("acme")
+        with acting(place.token("crm.other")), pytest.raises(Refused) as refused:
+            setter("acme", 5)
+        assert refused.value.reason is Reason.CAPABILITY_MISSING
+    with acting(token, key="plain"):
+        assert setter("acme", 7) == setter("acme", 7)
+    assert len(place.calls) == 3
+    with pytest.raises(Misuse):
+        setter("acme", 5)
+
+
+def test_a_preview_does_nothing_and_masks_what_is_private(place: Place) -> None:
+    charge = declared_charge(place)
+    shown = place.workspace.calls.preview(
+        "pay.charge",
+        b'{"card": "4111 1111 1111 1111", "pin": "2468", "note": "password=hunter22"}',
+        token=place.token("pay.charge"),
+        key="peek",
+    )
+    assert isinstance(shown, Preview)
+    assert "Charges the card" in shown.summary
+    for secret in ("4111 1111", "2468", "hunter22"):
+        assert secret not in shown.summary
+    assert (place.calls, place.kinds("peek"), charge.function.name) == ([], [], "pay.charge")
+
+
+def declared_charge(place: Place) -> Any:
+    @governed(place.workspace, "pay.charge", preview=lambda **_: "Charges the card", private=("pin",))
+    def charge(card: str, pin: str, note: str) -> bool:
+        place.calls.append(card + pin + note)
+        return True
+
+    return charge
+
+
+def test_what_the_ledger_keeps_of_a_call_is_masked(place: Place, setter: Any) -> None:
+    token = place.token("crm.set")
+    setter.call(token=token, key="masked", customer="4111 1111 1111 1111", percent=5)
+    kept = place.payloads("masked")
+    assert "crm.set" in kept
+    assert "4111 1111" not in kept
+    assert place.calls == ["4111 1111 1111 1111"], "the function itself gets what was meant"
+    assert place.workspace.verify_ledger().holds
+
+
+def test_tools_for_a_model_are_told_by_name_description_and_schema(place: Place, setter: Any) -> None:
+    tool = tool_of(setter.function)
+    assert tool["name"] == "crm-set"
+    assert tools_of(place.workspace.calls.registry)["crm-set"] is setter.function
+    assert tool["description"].startswith("Set a customer's discount.")
+    assert tool["input_schema"]["additionalProperties"] is False
+    assert set(tool["input_schema"]["required"]) == {"customer", "percent"}
+    with pytest.raises(Misuse):
+        declared(place, "crm.set", consent="none", read_only=True)

@@ -1,0 +1,36 @@
+"""A real uvicorn on a loopback port, in a thread of the tests."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+PATH = "/mcp"
+
+
+@contextlib.contextmanager
+def serving(endpoint: Any, running: Callable[[], AbstractAsyncContextManager[None]]) -> Iterator[str]:
+    """The address at which `endpoint`, an ASGI application, is served while the block runs."""
+    site = Starlette(routes=[Route(PATH, endpoint=endpoint)], lifespan=lambda _: running())
+    config = uvicorn.Config(site, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        # Inherited by each connection; asyncio does it only for a socket that was made with the protocol's number.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}{PATH}"
+        finally:
+            server.should_exit = True
+            thread.join()

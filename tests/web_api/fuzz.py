@@ -1,0 +1,114 @@
+"""The API against its own description: schemathesis makes thousands of calls, good ones and bad ones, and each answer
+must be one that the description names. Run as a program for the long version (`make conformance`).
+
+Left out is the stream of events, which has no end; its own tests are in test_events.py.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tests.plan_road.project import plan_of, replace
+from tests.road.conftest import manifest
+from tests.web_site import ALL_CAPS, NOBODY, WebSite, Who
+
+CHECKS: Final = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "missing_required_header",
+    "unsupported_method",
+)
+ENDLESS: Final = "/v1/events"
+PROGRAM: Final = Path(sys.executable).with_name("schemathesis")
+
+
+class Counted:
+    """Around the served application: how many answers of each status there were."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.statuses: Counter[int] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self.statuses[message["status"]] += 1
+            await send(message)
+
+        await self.app(scope, receive, counted)
+
+
+def fuzz(site: WebSite, who: Who, examples: int, seed: int, phases: str = "examples,coverage,fuzzing") -> str:
+    """What schemathesis found; empty if that is nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        described = Path(folder) / "openapi.json"
+        described.write_text(json.dumps(with_examples(site.get("/v1/openapi.json").tree, known_ids(site))))
+        headers = [f"--header={name}: {value}" for name, value in who.headers.items()]
+        command = [
+            *(str(PROGRAM), "run", str(described), f"--url={site.url}", f"--checks={','.join(CHECKS)}"),
+            *(f"--exclude-path={ENDLESS}", f"--phases={phases}", f"--max-examples={examples}", f"--seed={seed}"),
+            *("--no-shrink", "--continue-on-failure", "--suppress-health-check=all", "--no-color", "--warnings=off"),
+            *("--request-timeout=60", *headers),
+        ]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def known_ids(site: WebSite) -> dict[str, str]:
+    """Things that are there, so that not every address leads nowhere."""
+    task = json.loads(manifest("fuzzed-task"))
+    lease = site.post("/v1/leases", {"manifest": task}, site.admin).tree
+    site.post("/v1/tasks", {"manifest": task, "lease": lease}, site.bot)
+    site.project.write("fuzzed.txt")
+    plan = json.loads(plan_of(replace("a", "fuzzed.txt")))
+    made = site.post("/v1/plans", {"plan": plan}, site.bot, Idempotency_Key="fuzzed").tree
+    return {"task_id": "fuzzed-task", "proposal_id": made["proposal_id"], "tenant": "default", "seq": "1"}
+
+
+def with_examples(described: dict[str, Any], ids: dict[str, str]) -> dict[str, Any]:
+    for operations in described["paths"].values():
+        for operation in operations.values():
+            for parameter in operation.get("parameters", ()):
+                if parameter["in"] == "path" and parameter["name"] in ids:
+                    parameter["example"] = ids[parameter["name"]]
+    return described
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=10_000)
+    wanted = parser.parse_args(arguments).calls
+    folder = Path(tempfile.mkdtemp(prefix="remit-fuzz-"))
+    site = WebSite(folder)
+    assert site.app.middleware_stack is not None
+    counted = site.app.middleware_stack = Counted(site.app.middleware_stack)
+    callers = {"an agent": site.agent("fuzzer", *ALL_CAPS, user="ada", tenant="acme"), "nobody": NOBODY}
+    found, seed = "", 1
+    try:
+        while sum(counted.statuses.values()) < wanted and not found:
+            callers["a person"] = site.person("admin", f"fuzzer-{seed}", user="ada", tenant="acme")
+            for name, who in callers.items():
+                found += fuzz(site, who, 50, seed)
+                told = ", ".join(f"{status}: {count}" for status, count in sorted(counted.statuses.items()))
+                print(f"seed {seed}, {name}: {sum(counted.statuses.values())} calls ({told})", flush=True)  # noqa: T201
+            seed += 1
+    finally:
+        site.close()
+        shutil.rmtree(folder)
+    print(found or "No answer was a 5xx, and none undocumented.")  # noqa: T201
+    return 1 if found or any(status >= 500 for status in counted.statuses) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

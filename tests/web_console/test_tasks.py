@@ -1,0 +1,276 @@
+"""What people do in the console, as they do it: with a mouse and a keyboard, in a real Chromium."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from remit.approval.people import Person
+from remit.desk.callers import PersonCaller
+from tests.web_console.conftest import Open
+from tests.web_console.stage import APP, TENANT, USER, Stage, created, replaced
+
+DYING = """
+import sys
+from pathlib import Path
+from remit.workspace import Workspace
+sys.path.insert(0, sys.argv[3])
+from tests.web_console.stage import Stage
+stage = Stage.__new__(Stage)
+stage.workspace = Workspace.open(sys.argv[1], environ={"REMIT_STATE": sys.argv[2]})
+print(stage.hold(agent="doomed-bot").approval_id)
+"""
+
+
+def confirm(page: Page, words: str) -> None:
+    """The dialog asks; only its own button sends anything."""
+    page.get_by_role("dialog").get_by_role("button", name=words).click()
+
+
+def test_a_person_comes_in_by_a_link_approves_a_plan_watches_it_run_and_takes_it_back(
+    stage: Stage, window: Open
+) -> None:
+    page = window()
+    page.goto("/runs")
+    assert page.url.endswith("/login?next=/runs")
+    page.goto("about:blank")
+    page.goto(stage.invite("ada"))
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
+    expect(page.get_by_text("Nothing waits for an answer")).to_be_visible()
+    expect(page.locator("#live")).to_have_text("Live")
+
+    file = stage.write("src/fees.py")
+    proposal = stage.propose(
+        "fees",
+        replaced("raise-fee", "src/fees.py", "0.02", "0.025"),
+        created("note", "docs/fees.md", "# Fees\n", "raise-fee"),
+        note="Ticket 4711",
+    )
+    # Without a reload: the page is told.
+    expect(page.get_by_role("link", name="plan fees")).to_be_visible()
+    expect(page.locator("#open-count")).to_contain_text("1")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="plan fees")).to_be_visible()
+    expect(page.locator(".diff tr.removed").first).to_contain_text("return amount * 0.02")
+    expect(page.locator(".diff tr.added mark").first).to_have_text("5")
+    assert page.locator(".diff tr.added").first.locator("td.at").all_inner_texts() == ["", "7"]
+    expect(page.get_by_text("Ticket 4711")).to_be_visible()
+    expect(page.get_by_text("agent:release-bot")).to_be_visible()
+    expect(page.locator("time[data-until]")).to_have_text("23 h 59 min left")
+    expect(page.locator("svg .edge")).to_have_count(1)
+
+    page.get_by_label("Reason").fill("the board said so")
+    page.get_by_role("heading", name="Your answer").click()
+    page.keyboard.press("a")
+    expect(page.get_by_role("dialog")).to_contain_text("Reason: the board said so")
+    page.keyboard.press("Escape")
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    page.locator("main").focus()
+    page.keyboard.press("a")
+    confirm(page, "Yes, approve")
+    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    decided = stage.desk.plans.get(stage.agent, proposal.proposal_id)
+    assert (decided.state, decided.decided_by, decided.reason) == ("APPROVED", "link:ada", "the board said so")
+
+    page.get_by_role("link", name="What came of it").click()
+    page.get_by_role("button", name="Apply").click()
+    assert file.read_text() == APP
+    confirm(page, "Yes, apply it")
+    expect(page.locator("h1 + .row").get_by_text("applied")).to_be_visible()
+    expect(page.locator("rect.node.completed")).to_have_count(2)
+    assert "0.025" in file.read_text()
+    expect(page.get_by_text("2 of 2 done")).to_be_visible()
+
+    file.write_text("somebody was here\n")
+    page.reload()
+    expect(page.get_by_text("1 file changed since the run.")).to_be_visible()
+    page.get_by_role("button", name="Overwrite and undo").click()
+    expect(page.get_by_role("dialog")).to_contain_text("1 file changed since the run would be overwritten.")
+    confirm(page, "Yes, overwrite and undo")
+    expect(page.get_by_text("Taken back: the files are as they were before the run.")).to_be_visible()
+    assert file.read_text() == APP
+    assert not (stage.root / "docs/fees.md").exists()
+    page.get_by_role("button", name="Log out").click()
+    page.goto("/inbox")
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_shown_again(
+    stage: Stage, window: Open
+) -> None:
+    stage.write("src/app.py")
+    proposal = stage.propose(
+        "deploying",
+        created("deploy", "scripts/deploy.sh", "#!/bin/sh\npassword = 'hunter2hunter2'\n"),
+        replaced("limit", "src/app.py", "LIMIT = 10", "LIMIT = 20"),
+    )
+    page = window("bob", "approver")
+    page.goto(f"/inbox/plan/{proposal.proposal_id}")
+    assert "hunter2" not in page.content()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)  # a box that must be ticked holds it back
+    for box in page.get_by_role("checkbox").filter(visible=True).all():
+        box.check()
+    stage.write("src/app.py", APP + "# changed meanwhile\n")
+    page.get_by_role("button", name="Approve").click()
+    confirm(page, "Yes, approve")
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    for box in page.get_by_role("checkbox").filter(visible=True).all():
+        box.check()
+    page.get_by_role("button", name="Approve").click()
+    confirm(page, "Yes, approve")
+    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
+    page.goto(f"/runs/{proposal.proposal_id}")
+    expect(page.get_by_role("button", name="Apply")).to_have_count(0)  # an approver does not apply
+    page.get_by_role("button", name="Cancel it").click()
+    confirm(page, "Yes, cancel it")
+    expect(page.locator("h1 + .row").get_by_text("void")).to_be_visible()
+
+
+def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage, window: Open) -> None:
+    page = window("bob", "approver")
+    held = stage.hold()
+    page.goto("/inbox")
+    page.get_by_role("link", name="POST https://shop.example/checkout").click()
+    expect(page.locator("dl").get_by_text("49.90 EUR", exact=True)).to_be_visible()
+    picture = page.locator("img.picture")
+    assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") == 640
+    page.get_by_label("Reason").fill("within the budget")
+    page.get_by_role("button", name="Approve").click()
+    confirm(page, "Yes, approve")
+    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    found = stage.workspace.approvals.show(held.approval_id)
+    assert (found.state, found.decided_by, found.reason) == ("APPROVED", "link:bob", "within the budget")
+
+    other = stage.hold(agent="other-bot")
+    page.goto(f"/inbox/request/{other.approval_id}")
+    page.locator("main").focus()
+    page.keyboard.press("d")
+    confirm(page, "Yes, deny")
+    expect(page.get_by_text("Denied. The answer is on record; nothing was done.")).to_be_visible()
+    assert stage.workspace.approvals.show(other.approval_id).state == "DENIED"
+
+    state, here = stage.environ["REMIT_STATE"], str(Path(__file__).parents[2])
+    ran = subprocess.run(
+        [sys.executable, "-c", DYING, str(stage.root), state, here], capture_output=True, text=True, check=True, timeout=60
+    )
+    page.goto(f"/inbox/request/{ran.stdout.strip()}")
+    stage.workspace.approvals.void_orphans()
+    page.reload()
+    expect(page.get_by_text("Void: the process that held it is gone")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    page.goto("/inbox")
+    expect(page.locator("tr", has_text="doomed").get_by_text("void", exact=True)).to_be_visible()
+
+
+def test_a_user_confirms_his_goal_in_his_own_words_and_somebody_else_approves_it(stage: Stage, window: Open) -> None:
+    mia = PersonCaller(Person("link:mia"), "operator", USER, TENANT)
+    asked = stage.desk.goals.ask(mia, "copy the form as invoice-7", "en", None, None, 10)
+    assert asked.waiting_for == "confirmation"
+    page = window("mia", "operator", user=USER, tenant=TENANT)
+    page.goto("/inbox")
+    page.get_by_role("link", name="Copy the form").click()
+    expect(page.locator("blockquote")).to_have_text("copy the form as invoice-7")
+    page.get_by_label("In your own words").fill("yes")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_text("Your answer is on record.")).to_be_visible()
+
+    approver = window("bob", "approver")
+    approver.goto("/inbox")
+    approver.get_by_role("link", name="Copy the form").click()
+    expect(approver.get_by_text("copies-need-a-second-pair-of-eyes").first).to_be_visible()
+    approver.get_by_role("button", name="Approve").click()
+    confirm(approver, "Yes, approve")
+    expect(approver.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    with stage.workspace.store.reading() as connection:
+        found = connection.one("SELECT actor FROM ledger_entries WHERE kind = 'agent.approval'", ())
+    assert found is not None
+    assert found[0] == "link:bob"
+    approver.goto(f"/ledger/trace?tenant={TENANT}&correlation={asked.correlation_id}")
+    expect(approver.get_by_text("Everything that is shown is covered by signed heads.")).to_be_visible()
+    expect(approver.locator(".tree").get_by_text("copy the form as invoice-7").first).to_be_visible()
+
+
+def test_tokens_are_issued_and_revoked_simulations_promoted_and_retired_people_invited_and_removed(
+    stage: Stage, window: Open
+) -> None:
+    page = window("ada")
+    page.goto("/tokens")
+    page.get_by_text("Issue a token").click()
+    page.get_by_label("Agent").fill("night-bot")
+    page.get_by_label("goal.ask").check()
+    page.get_by_role("button", name="Issue").click()
+    expect(page.get_by_role("alert")).to_contain_text("needs a user")
+    assert page.get_by_label("goal.ask").is_checked()
+    page.get_by_label("goal.ask").uncheck()
+    page.get_by_label("plan.propose").check()
+    page.get_by_role("button", name="Issue").click()
+    text = page.locator("#token").inner_text()
+    assert stage.workspace.tokens.verify(text).agent_id == "night-bot"
+    page.locator("tr", has_text="night-bot").get_by_role("button", name="Revoke").click()
+    confirm(page, "Yes, revoke it")
+    expect(page.locator("tr", has_text="night-bot").get_by_text("revoked", exact=True)).to_be_visible()
+    with pytest.raises(Exception, match="revoked"):
+        stage.workspace.tokens.verify(text)
+    assert text not in page.content()
+
+    page.goto(f"/catalogue?tenant={TENANT}")
+    page.get_by_role("link", name="See whether it works").click()
+    expect(page.get_by_text('"are you there"')).to_be_visible()
+    page.get_by_role("button", name="Promote").click()
+    confirm(page, "Yes, promote it")
+    expect(page.locator("h1 + .row").get_by_text("active")).to_be_visible()
+    assert stage.workspace.promotion.states(TENANT)["ping"].state == "ACTIVE"
+    page.get_by_role("button", name="Retire").click()
+    confirm(page, "Yes, retire it")
+    expect(page.get_by_text("Retired: nobody can ask for it from now on.")).to_be_visible()
+
+    page.goto("/people")
+    page.get_by_text("Invite somebody").click()
+    page.get_by_label("Name").fill("grace")
+    page.get_by_label("Role").select_option("viewer")
+    page.get_by_role("button", name="Make a link").click()
+    link = page.locator("#link").inner_text()
+    other = window()
+    other.goto(link)
+    other.get_by_role("button", name="Log in").click()
+    expect(other.get_by_text("link:grace (viewer)")).to_be_visible()
+    page.locator("tr", has_text="link:grace").get_by_role("button", name="Remove").click()
+    confirm(page, "Yes, remove")
+    expect(page.get_by_text("Removed. All sessions of that person have ended.")).to_be_visible()
+    other.goto("/inbox")
+    expect(other.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_the_ledger_is_searched_drawn_and_verified(stage: Stage, window: Open) -> None:
+    page = window("vera", "viewer")
+    page.goto("/ledger")
+    expect(page.locator("rect.block.head")).to_have_count(1)
+    page.get_by_label("Kind begins with").fill("token.")
+    page.get_by_label("Words").fill("release-bot")
+    page.get_by_role("button", name="Search").click()
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.first).to_contain_text("token.issued")
+    page.get_by_label("From (UTC)").fill("2999-01-01")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_text("No entry fits")).to_be_visible()
+    page.get_by_label("From (UTC)").fill("yesterday")
+    page.get_by_role("button", name="Search").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.goto("/ledger?kind=token.")
+    page.locator("tbody a").first.click()
+    expect(page.get_by_text("A signed head covers this entry, and its hash is right.")).to_be_visible()
+    page.goto("/ledger/verify")
+    expect(page.get_by_text("No check has run since this server began.")).to_be_visible()
+    page.get_by_role("button", name="Check now").click()
+    expect(page.get_by_text("It holds.")).to_be_visible()
+    page.goto("/levels")
+    expect(page.get_by_role("heading", name="Service levels")).to_be_visible()
+    expect(page.locator("rect.bar").first).to_be_attached()

@@ -1,0 +1,153 @@
+"""A workspace that is served: a real uvicorn on a loopback port, in a thread; agents with tokens, people with sessions."""
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from remit.authority.tokens import Wish
+from remit.contracts.browser import TokenConstraints
+from remit.desk.desk import Desk
+from remit.people.roles import Role
+from remit.web.app import build_app
+from remit.web.listening import open_socket, server_config
+from remit.web.serving import Server, port_of
+from remit.web.settings import WebSettings
+from tests.plan_road.project import Project
+from tests.road.conftest import Hand
+
+JSON: Final = "application/json"
+ALL_CAPS: Final = ("plan.propose", "plan.apply", "plan.undo", "task.run", "goal.ask")
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def tree(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def kind(self) -> str:
+        return self.headers.get("content-type", "")
+
+
+@dataclass(frozen=True)
+class Who:
+    """Somebody with a credential, as headers."""
+
+    headers: Mapping[str, str]
+
+
+NOBODY: Final = Who({})
+
+
+class WebSite:
+    """Its clock can be moved. Tests share one, so each makes what it needs under names of its own."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.base = (folder / "base").resolve()
+        self.base.mkdir()
+        self.clock = Hand()
+        limits = {"requests_per_minute": 1_000_000, "logins_per_minute": 1_000}
+        web = {"port": 0, "limits": limits, **settings.pop("web", {})}
+        self.project = Project(folder, self.clock, base_directories=[str(self.base)], web=web, **settings)
+        self.workspace = self.project.workspace
+        wanted = WebSettings.of(self.workspace.config.web)
+        self._socket = open_socket(wanted)
+        self.settings = wanted.listening_at(port_of(self._socket))
+        self.desk = Desk(self.workspace, console_url=self.settings.url)
+        self.app = build_app(self.desk, self.settings)
+        self._server = Server(server_config(self.app, self.settings), self.desk)
+        self._thread = threading.Thread(target=self._serve, name="web-site", daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            assert self._thread.is_alive(), "the server did not start"
+            self._thread.join(0.005)
+
+    def _serve(self) -> None:
+        async def serve() -> None:
+            self._loop = asyncio.get_running_loop()
+            await self._server.serve(sockets=[self._socket])
+
+        asyncio.run(serve())
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._server.stop)
+        self._thread.join(20)
+        self.desk.close()
+        self._socket.close()
+        self.project.close()
+        assert not self._thread.is_alive(), "the server did not stop"
+
+    @property
+    def url(self) -> str:
+        return self.settings.url
+
+    # --- people and agents --------------------------------------------------------------------------------------------
+
+    def agent(self, name: str = "bot", *caps: str, life: timedelta = timedelta(days=2), **constraints: Any) -> Who:
+        """With these capabilities; without any named, a token that lets it do nothing."""
+        wish = Wish(name, caps or ("call.nothing",), TokenConstraints(**constraints), life)
+        return Who({"Authorization": f"Bearer {self.workspace.tokens.issue(wish).text}"})
+
+    def person(self, role: Role, name: str | None = None, **more: Any) -> Who:
+        people = self.workspace.people
+        session = people.redeem(people.invite(name or role, role, actor="os:test", **more).code)
+        headers = {
+            "Cookie": f"remit_session={session.cookie}",
+            "X-Remit-CSRF": session.csrf,
+            "Origin": f"http://{self._host}",
+        }
+        return Who(headers)
+
+    @cached_property
+    def admin(self) -> Who:
+        return self.person("admin")
+
+    @cached_property
+    def bot(self) -> Who:
+        return self.agent("bot", *ALL_CAPS, user="ada", tenant="acme")
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _host(self) -> str:
+        return f"127.0.0.1:{self.settings.port}"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        who: Who = NOBODY,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """`body` is sent as it is if it is bytes, else as JSON."""
+        given = {"Host": self._host, **who.headers}
+        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        if raw is not None:
+            given["Content-Type"] = JSON
+        connection = http.client.HTTPConnection("127.0.0.1", self.settings.port, timeout=60)
+        try:
+            connection.request(method, path, raw, {**given, **(headers or {})})
+            found = connection.getresponse()
+            return Answer(found.status, found.headers, found.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, who: Who = NOBODY, **headers: str) -> Answer:
+        return self.ask("GET", path, who, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+    def post(self, path: str, body: Any, who: Who = NOBODY, **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.ask("POST", path, who, body, named)

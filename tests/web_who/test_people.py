@@ -1,0 +1,213 @@
+"""Invitations and sessions: once, in time, and only as long as the person is who logged in."""
+
+import json
+import os
+import stat
+import threading
+from datetime import timedelta
+
+import pytest
+
+from remit.approval.people import Person
+from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.people.found import Session
+from remit.people.kept import KeptFile
+from remit.people.people import IDLE_LIFE, LINK_LIFE, SESSION_LIFE, SESSIONS_EACH, People
+from tests.web_who.place import Place
+
+ADMIN = "os:test"
+
+
+def invited(place: Place, name: str, **more: object) -> str:
+    given = {"role": "viewer", "actor": ADMIN, **more}
+    return place.workspace.people.invite(name, **given).code  # type: ignore[arg-type]
+
+
+def test_a_link_lets_in_once_and_everything_is_on_record(place: Place) -> None:
+    people = place.workspace.people
+    link = people.invite("ada", "approver", actor=ADMIN, user="ada", tenant="acme")
+    assert link.path == f"/login#{link.code}"
+    session = people.redeem(link.code)
+    found = people.session(session.cookie)
+    assert found is not None
+    assert (found.person.id, found.role, found.user, found.tenant) == ("link:ada", "approver", "ada", "acme")
+    assert found.csrf == session.csrf != session.cookie
+    with pytest.raises(Refused) as refused:
+        people.redeem(link.code)
+    assert refused.value.reason is Reason.EXPIRED
+    assert people.end(session.cookie)
+    assert people.session(session.cookie) is None
+    assert not people.end(session.cookie)
+    kinds = ("person.invited", "person.logged_in", "person.logged_out")
+    assert [place.entries(kind)[-1][:2] for kind in kinds] == [
+        ("link:ada", ADMIN),
+        ("link:ada", "link:ada"),
+        ("link:ada", "link:ada"),
+    ]
+    assert place.entries("person.invited")[-1][2]["role"] == "approver"
+    secrets = [link.code, session.cookie, session.csrf]
+    [file] = list((place.workspace.state.people).glob("people.json"))
+    recorded = file.read_text() + json.dumps([place.entries(kind) for kind in kinds]) + repr((link, session, found))
+    assert not any(secret in recorded for secret in secrets)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_link_is_over_after_fifteen_minutes(place: Place) -> None:
+    code = invited(place, "late")
+    place.clock.ahead = LINK_LIFE
+    with pytest.raises(Refused, match="its time is over"):
+        place.workspace.people.redeem(code)
+    place.clock.ahead = LINK_LIFE - timedelta(seconds=5)
+    assert place.workspace.people.redeem(code).person_id == "link:late"
+
+
+def test_of_many_who_redeem_one_code_at_once_one_gets_in(place: Place) -> None:
+    """Also where they are different processes: each has a file, and a lock, of its own."""
+    workspace = place.workspace
+    code = invited(place, "race")
+    several = [People(workspace.state.people, lambda: workspace.ledger, workspace.clock) for _ in range(8)]
+    begin, won, lost = threading.Barrier(8), list[Session](), list[Refused]()
+
+    def redeem(people: People) -> None:
+        begin.wait()
+        try:
+            won.append(people.redeem(code))
+        except Refused as problem:
+            lost.append(problem)
+
+    threads = [threading.Thread(target=redeem, args=(people,)) for people in several]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 7)
+    assert len([one for one in place.entries("person.logged_in") if one[0] == "link:race"]) == 1
+
+
+def test_a_session_ends_by_its_time_and_by_going_unused(place: Place) -> None:
+    people = place.workspace.people
+    cookie = people.redeem(invited(place, "idle")).cookie
+    place.clock.ahead = IDLE_LIFE - timedelta(minutes=1)
+    assert people.session(cookie, touch=False) is not None
+    assert people.session(cookie) is not None  # and this counts as use
+    place.clock.ahead = 2 * IDLE_LIFE - timedelta(minutes=2)
+    assert people.session(cookie) is not None
+    place.clock.ahead = 3 * IDLE_LIFE
+    assert people.session(cookie) is None
+    place.clock.ahead = timedelta(0)
+    busy = people.redeem(invited(place, "busy")).cookie
+    for hour in range(1, 12):
+        place.clock.ahead = timedelta(hours=hour)
+        assert people.session(busy) is not None
+    place.clock.ahead = SESSION_LIFE
+    assert people.session(busy) is None
+
+
+def test_a_changed_role_ends_sessions_and_older_links(place: Place) -> None:
+    people = place.workspace.people
+    cookie = people.redeem(invited(place, "eve", role="admin")).cookie
+    as_admin = invited(place, "eve", role="admin")
+    assert people.session(cookie) is not None  # one more link of the same role changes nothing
+    invited(place, "eve", role="viewer")
+    assert people.session(cookie) is None
+    with pytest.raises(Refused):
+        people.redeem(as_admin)
+    other_user = people.redeem(invited(place, "eve", role="viewer")).cookie
+    invited(place, "eve", role="viewer", user="mallory", tenant="acme")
+    assert people.session(other_user) is None
+
+
+def test_removing_a_person_ends_everything(place: Place) -> None:
+    people = place.workspace.people
+    cookie, unused = people.redeem(invited(place, "gone")).cookie, invited(place, "gone")
+    kept = people.redeem(invited(place, "stays")).cookie
+    assert people.remove("gone", actor=ADMIN) == "link:gone"
+    assert people.session(cookie) is None
+    assert people.session(kept) is not None
+    invited(place, "gone")
+    for _ in range(2):  # not even when he is invited again
+        assert people.session(cookie) is None
+        with pytest.raises(Refused):
+            people.redeem(unused)
+        people.remove("gone", actor=ADMIN)
+        invited(place, "gone")
+    people.remove("gone", actor=ADMIN)
+    assert place.entries("person.removed")[0] == ("link:gone", ADMIN, {"person": "link:gone", "sessions": 1})
+    with pytest.raises(Refused) as refused:
+        people.remove("gone", actor=ADMIN)
+    assert refused.value.reason is Reason.STATE_MISSING
+
+
+def test_all_sessions_of_one_can_be_ended_and_the_oldest_gives_way(place: Place) -> None:
+    people = place.workspace.people
+    cookies = [people.redeem(invited(place, "many")).cookie for _ in range(SESSIONS_EACH + 1)]
+    assert people.session(cookies[0]) is None
+    assert all(people.session(cookie) for cookie in cookies[1:])
+    assert people.end_all("many", actor=ADMIN) == SESSIONS_EACH
+    assert not any(people.session(cookie) for cookie in cookies)
+
+
+def test_the_link_of_whoever_starts_the_server_replaces_the_one_before(place: Place) -> None:
+    people = place.workspace.people
+    first, second = (people.invite_self(Person("os:ada")) for _ in range(2))
+    with pytest.raises(Refused):
+        people.redeem(first.code)
+    found = people.session(people.redeem(second.code).cookie)
+    assert found is not None
+    assert (found.person.id, found.role) == ("os:ada", "admin")
+
+
+def test_nobody_is_let_in_under_anothers_kind_of_name(place: Place) -> None:
+    people = place.workspace.people
+    for name in ("", "os:root", "a b", "-x", "x" * 65, "../x", "a\n", "é"):
+        with pytest.raises(Refused):
+            people.invite(name, "admin", actor=ADMIN)
+    with pytest.raises(Refused):
+        people.invite("x", "root", actor=ADMIN)  # type: ignore[arg-type]
+    with pytest.raises(Refused):
+        people.invite("x", "viewer", actor=ADMIN, life=timedelta(days=8))
+    with pytest.raises(Refused):
+        people.invite_self(Person("link:x"))
+    with pytest.raises(Refused):
+        people.admit(Person("os:root"), "admin")
+    for text in ("", "x", "é" * 43, "a" * 42, "a" * 44, "a" * 42 + "\n"):
+        assert people.session(text) is None
+        with pytest.raises(Refused):
+            people.redeem(text)
+
+
+def test_a_file_that_others_can_read_or_that_is_garbled_lets_nobody_in(place: Place) -> None:
+    people = place.workspace.people
+    cookie = people.redeem(invited(place, "safe")).cookie
+    file = place.workspace.state.people / "people.json"
+    good = file.read_bytes()
+    os.chmod(file, 0o644)
+    with pytest.raises(EnvironmentFailed, match="open to others"):
+        KeptFile(file.parent).read()
+    os.chmod(file, 0o600)
+    file.write_bytes(good.replace(b'"role":"viewer"', b'"role":"root"'))
+    with pytest.raises(Refused):
+        people.session(cookie)
+    file.write_bytes(good)
+    assert people.session(cookie) is not None
+
+
+def test_what_another_process_changed_is_seen_at_the_next_look(place: Place) -> None:
+    workspace = place.workspace
+    other = People(workspace.state.people, lambda: workspace.ledger, workspace.clock)
+    cookie = other.redeem(invited(place, "two")).cookie
+    assert workspace.people.session(cookie) is not None
+    other.remove("two", actor=ADMIN)
+    assert workspace.people.session(cookie) is None
+    assert "link:two" not in {one.id for one in workspace.people.listed()}
+
+
+def test_sessions_of_another_table_of_roles_end(place: Place) -> None:
+    people = place.workspace.people
+    old = people.admit(Person("oidc:ada", "Ada"), "admin", basis="one").cookie
+    new = people.admit(Person("oidc:bob"), "admin", basis="two").cookie
+    link = people.redeem(invited(place, "linked")).cookie
+    assert people.end_other_basis("oidc", "two") == 1
+    assert [people.session(cookie) is not None for cookie in (old, new, link)] == [False, True, True]
+    people.admit(Person("oidc:bob"), "viewer", basis="two")
+    assert people.session(new) is None  # he is somebody else now

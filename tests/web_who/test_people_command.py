@@ -1,0 +1,53 @@
+"""`remit people`, in a process of its own."""
+
+from pathlib import Path
+
+import pytest
+
+from remit.desk.served import announced
+from remit.workspace import Workspace
+from tests.cli.conftest import Remit, remit
+
+__all__ = ["remit"]
+
+
+@pytest.fixture
+def project(remit: Remit, tmp_path: Path) -> Path:
+    assert remit("init").code == 0
+    return tmp_path / "project"
+
+
+def opened(project: Path) -> Workspace:
+    return Workspace.open(project, environ={"REMIT_STATE": str(project.parent / "state")})
+
+
+def test_invite_list_and_remove(remit: Remit, project: Path) -> None:
+    assert "Nobody was invited yet" in remit("people", "list").out
+    first = remit("people", "invite", "ada")
+    assert first.out.startswith("/login#")
+    assert "no server runs now" in first.err
+    with opened(project) as workspace, announced(workspace.state, "https://remit.example", workspace.clock):
+        wish = ("--role", "approver", "--user", "ada", "--tenant", "acme", "--life", "1h")
+        invited = remit("people", "invite", "ada", *wish, "--json").document
+        assert invited["link"].startswith("https://remit.example/login#")
+        assert (invited["person"], invited["role"]) == ("link:ada", "approver")
+        session = workspace.people.redeem(invited["path"].partition("#")[2])
+        [listed] = remit("people", "list", "--json").document
+        assert (listed["sessions"], listed["open_links"], listed["user"]) == (1, 0, "ada")
+        assert "ada of acme" in remit("people", "list").out
+        assert remit("people", "remove", "ada").out == "link:ada is removed\n"
+        assert workspace.people.session(session.cookie) is None
+    assert remit("people", "remove", "ada").code == 2
+    assert remit("people", "invite", "ada", "--user", "x").code == 2
+    assert remit("people", "invite", "os:root").code == 2
+    assert first.out.strip().partition("#")[2] not in remit("ledger", "show", "--json").out
+
+
+@pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
+def test_an_agent_gets_no_link_and_removes_nobody(remit: Remit, project: Path, variable: str) -> None:
+    assert remit("people", "invite", "ada").code == 0
+    for words in (("invite", "bot", "--role", "admin"), ("remove", "ada")):
+        refused = remit("people", *words, **{variable: "bot"})
+        assert (refused.code, "an agent cannot do it" in refused.err) == (2, True)
+        assert "/login#" not in refused.out + refused.err
+    assert [one["id"] for one in remit("people", "list", "--json").document] == ["link:ada"]
