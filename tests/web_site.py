@@ -60,6 +60,7 @@ class WebSite:
         self.clock = Hand()
         limits = {"requests_per_minute": 1_000_000, "logins_per_minute": 1_000}
         web = {"port": 0, "limits": limits, **settings.pop("web", {})}
+        settings.setdefault("tenants", {"acme": {"users": ["ada"]}})
         self.project = Project(folder, self.clock, base_directories=[str(self.base)], web=web, **settings)
         self.workspace = self.project.workspace
         wanted = WebSettings.of(self.workspace.config.web)

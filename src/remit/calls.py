@@ -107,7 +107,8 @@ class Calls:
     ) -> CallAnswer:
         """Call a governed function, once for each `key`: the same call again gives the same result.
 
-        Arguments that do not fit the function raise `Refused`; all else comes back as an answer. Where a person has to
+        Arguments that do not fit the function raise `Refused`; all else comes back as an answer, unless neither success
+        nor failure could be recorded, or somebody else is at this very call for long. Where a person has to
         say yes, the answer is `waiting` after `wait` seconds (None: as long as it takes), and the same call again goes
         on with it. `loop` runs what is awaited; this call itself blocks, so it is not made in that loop's thread.
         """

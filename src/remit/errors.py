@@ -153,7 +153,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.APPROVAL_TIMEOUT: "a person was asked and did not answer in time",
     Reason.ELEMENT_MISSING: "the page has no such element, or more than one, or another one covers it",
     Reason.PAGE_CHANGED: "the browser is at another page than the action names, or that page is not as it was",
-    Reason.FATE_UNKNOWN: "a request was sent, and whether the server acted on it is not known; it is not sent again",
+    Reason.FATE_UNKNOWN: "it was sent or called, and whether that took effect is not known; it is not done again",
     Reason.GOAL_CONFLICT: "the correlation id is another goal's, or the dispatch is not the one that was decided",
     Reason.SIMULATION_UNKNOWN: "the catalogue has no such simulation",
     Reason.SIMULATION_INACTIVE: "the simulation is not ACTIVE for this tenant, or was changed since it was promoted",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Coroutine, Iterator
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from remit.approval.bell import Bell
 from remit.contracts.desk import Event as EventTold
 from remit.desk import events as events_module
+from remit.desk import subscriptions
 from remit.desk.callers import Caller
 from remit.desk.desk import Desk
 from remit.desk.event_texts import Sent
@@ -18,6 +20,7 @@ from remit.desk.events import Events, Subscription
 from remit.desk.work import Job, Work
 from remit.errors import Reason, Refused
 from remit.ledger.entry import Event
+from remit.ledger.positions import ends_of
 from tests.approvals.conftest import question
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
@@ -126,7 +129,7 @@ def test_an_agent_is_told_of_its_own_things_only_and_of_no_payload(office: Offic
             ("task.asked", "the-end"),
         }
         assert all(each.event.payload is None and each.event.actor is None for each in got)
-        assert all("globex" not in (each.id or "") for each in got if each.event.tenant != "globex")
+        assert all(each.event.tenant != "globex" and "globex" not in (each.id or "") for each in got)
         assert any(each.event.payload for each in people)
 
     run(listen())
@@ -135,7 +138,7 @@ def test_an_agent_is_told_of_its_own_things_only_and_of_no_payload(office: Offic
 def test_a_listener_that_does_not_read_is_let_go_and_told_so(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events_module, "MOST_QUEUED", 5)
+    monkeypatch.setattr(subscriptions, "MOST_QUEUED", 5)
 
     async def listen() -> None:
         async with await events.subscribe(person()) as idle, await events.subscribe(person()) as reader:
@@ -256,7 +259,7 @@ def test_several_are_told_at_once_what_was_missed_without_waiting_for_more(
             start = (await listener.several())[-1]
         for number in range(5):
             record(office, "test.several", f"missed-{number}")
-        monkeypatch.setattr(events_module, "STRETCH", 3)
+        monkeypatch.setattr(subscriptions, "STRETCH", 3)
         async with await events.subscribe(person("viewer"), after=start.id) as again:
             missed = [await again.several(), await again.several()]
             assert [len(each) for each in missed] == [3, 2]
@@ -266,5 +269,29 @@ def test_several_are_told_at_once_what_was_missed_without_waiting_for_more(
             events.close()
             assert await again.several() == []
         assert start.stream == f"id: {start.id}\nevent: test.several\ndata: {start.text}\n\n".encode()
+
+    run(listen())
+
+
+def test_who_hangs_up_while_he_joins_is_no_listener(
+    office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, go_on = threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> dict[str, int]:
+        looking.set()
+        assert go_on.wait(SECONDS)
+        return ends_of(*arguments)
+
+    async def listen() -> None:
+        monkeypatch.setattr(events_module, "ends_of", slow)
+        joining = asyncio.create_task(events.subscribe(person()))
+        assert await asyncio.to_thread(looking.wait, SECONDS)
+        joining.cancel()
+        await asyncio.wait([joining])
+        go_on.set()
+        monkeypatch.undo()
+        async with await events.subscribe(person()):  # after the look of the first
+            assert events.listeners == 1
 
     run(listen())

@@ -35,6 +35,8 @@ def test_an_agent_asks_and_the_user_confirms_in_the_inbox(desk: Desk, office: Of
             desk.goals.answer(somebody, asked.correlation_id, "yes")
         with pytest.raises(Refused):
             desk.inbox.decide(somebody, "confirmation", asked.correlation_id, Decision(answer="yes"))
+        with pytest.raises(Refused):
+            desk.inbox.show(somebody, "confirmation", asked.correlation_id, tenant=somebody.tenant)
         assert not [each for each in desk.inbox.open(somebody) if each.kind == "confirmation"]
     assert "one" in office.notes()
     mia = person("viewer", "mia", user="mia")

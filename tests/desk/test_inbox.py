@@ -100,7 +100,8 @@ def test_only_pictures_are_handed_out_whatever_a_row_says(desk: Desk, office: Of
     assert desk.inbox.picture(person("viewer"), good.approval_id) == PNG
     approvals.void([good.approval_id], "over")
     elsewhere = (str(secret), "/etc/passwd", f"../../keys/{secret.name}", None, "", ".")
-    in_the_folder = tuple(str(folder / each) for each in (linked, fake, pipe, "d" * 32 + ".png"))
+    in_the_folder = tuple(str(folder / each) for each in (linked, fake, pipe, "d" * 32 + ".png", "other.png"))
+    (folder / "other.png").write_bytes(PNG)  # not a name that Remit gives
     for number, place in enumerate((*elsewhere, *in_the_folder)):
         asked = approvals.ask(question(40 + number, screenshot=place))
         with pytest.raises(Refused) as refused:

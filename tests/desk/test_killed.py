@@ -12,6 +12,7 @@ from remit.testing.children import Fault, run_child
 from remit.workspace import Workspace
 from tests import warm
 from tests.desk.conftest import agent, person
+from tests.goals.office import Office
 
 CHILD = """
 import sys
@@ -20,6 +21,7 @@ from remit.desk.desk import Desk
 from remit.testing.children import acknowledge
 from remit.workspace import Workspace
 from tests.desk.conftest import agent, person
+from tests.goals.office import Office
 from tests.road.conftest import manifest
 with Workspace.open(sys.argv[1]) as workspace, Desk(workspace) as desk:
     lease = desk.tasks.lease(person(), manifest(), timedelta(minutes=5)).canonical()
@@ -28,14 +30,13 @@ with Workspace.open(sys.argv[1]) as workspace, Desk(workspace) as desk:
 
 
 @pytest.mark.parametrize(
-    ("point", "status"),
+    "point",
     [
-        ("road.effect_done", "FAILURE"),
-        pytest.param("road.intent_recorded", "FAILURE", marks=pytest.mark.long),
-        pytest.param("road.outcome_recorded", "SUCCESS", marks=pytest.mark.long),
+        "road.effect_done",
+        *(pytest.param(f"road.{each}", marks=pytest.mark.long) for each in ("intent_recorded", "outcome_recorded")),
     ],
 )
-def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, point: str, status: str) -> None:
+def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, point: str) -> None:
     project, environ = tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")}
     project.mkdir()
     initialise(project, environ, system_clock)[0].close()
@@ -47,9 +48,37 @@ def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, po
         answer = desk.tasks.get(bot, "task-1", wait=30.0)
         assert answer.state == "done"
         assert answer.result is not None
-        assert answer.result.status == status
+        assert answer.result.status == "SUCCESS"
         with pytest.raises(Refused):
             desk.tasks.get(other, "task-1")
         verdict = desk.record.verify(person("viewer"), wait=30.0).verdict
         assert verdict is not None
         assert verdict.holds, verdict.findings
+
+
+ASKING = """
+import sys
+from remit.desk.desk import Desk
+from remit.testing.children import acknowledge
+from remit.workspace import Workspace
+from tests.desk.conftest import agent
+with Workspace.open(sys.argv[1]) as workspace, Desk(workspace) as desk:
+    bot = agent(workspace, "goal.ask", user="mia")
+    acknowledge(desk.goals.ask(bot, "are you there", correlation_id="g-1", wait=30.0).state)
+"""
+
+
+@pytest.mark.long
+def test_a_goal_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    ended = run_child(
+        [warm.python(), "-c", ASKING, str(office.root)], fault=Fault("road.effect_done"), environment=office.environ
+    )
+    assert ended.killed, ended
+    with Desk(office.workspace) as desk:
+        bot, other = (agent(office.workspace, "goal.ask", sub=sub, user="mia") for sub in ("bot", "other"))
+        answer = desk.goals.get(bot, "acme", "g-1", wait=30.0)
+        assert (answer.state, answer.event) in {("done", "SUCCEEDED"), ("failed", "FAILED")}, answer
+        with pytest.raises(Refused):
+            desk.goals.get(other, "acme", "g-1")
+    office.close()

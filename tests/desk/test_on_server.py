@@ -9,8 +9,10 @@ import pytest
 from remit.contracts.desk import Decision
 from remit.contracts.desk_record import EntryFilter
 from remit.desk.desk import Desk
+from remit.errors import Refused
 from remit.ledger.entry import Event
 from tests.desk.conftest import agent, person
+from tests.desk.hostile import answers_to
 from tests.goals.office import Office
 
 
@@ -50,6 +52,9 @@ def test_the_desk_on_a_server(office: Office) -> None:
         desk.inbox.decide(mia, "confirmation", asked.correlation_id, Decision(answer="yes"))
         assert desk.goals.get(bot, "acme", asked.correlation_id).state == "done"
         assert desk.record.trace(viewer, "acme", asked.correlation_id).holds
+        admin = person("admin", user="mia")
+        taken = [told for told in answers_to(desk, bot, admin) if not isinstance(told[2], Refused)]
+        assert taken == []
         verdict = desk.record.verify(viewer, wait=30.0).verdict
         assert verdict is not None
         assert verdict.holds, verdict.findings

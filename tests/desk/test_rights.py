@@ -8,7 +8,7 @@ from remit.approval.people import Person
 from remit.authority.tokens import Token
 from remit.contracts.browser import TokenConstraints
 from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
-from remit.desk.callers import AgentCaller, PersonCaller
+from remit.desk.callers import AgentCaller, PersonCaller, agent_id
 from remit.desk.rights import RULES, Right, may, require
 from remit.errors import Reason, Refused
 from remit.people.roles import ROLES
@@ -74,3 +74,13 @@ def test_a_refusal_says_who_could_and_never_the_token() -> None:
     assert by_viewer.value.reason is Reason.PERMISSION_DENIED
     assert "Who can: admin, approver." in by_viewer.value.next_step
     assert "the secret text" not in repr(agent("plan.apply"))
+
+
+def test_no_two_names_of_agents_have_one_id_in_the_record() -> None:
+    long, longer = "a" * 194, "a" * 200
+    names = ["bot", long, longer, "a" * 195, f"sha256:{'0' * 64}", "sha256:", "agent:bot", "login:ann"]
+    names += [agent_id(name).removeprefix("agent:") for name in names]  # who calls himself like another's id
+    ids = {name: agent_id(name) for name in names}
+    assert len(set(ids.values())) == len(ids)
+    assert all(len(each) <= 200 and each.startswith("agent:") for each in ids.values())
+    assert (ids["bot"], ids[long]) == ("agent:bot", f"agent:{long}")

@@ -20,7 +20,7 @@ if __name__ == "__main__":
         if what == "propose":
             view = plans.propose(who, Path(more[0]).read_bytes(), key=more[1])
         elif what == "apply":
-            view = plans.apply(who, more[0], wait=60)
+            view = plans.apply(who, more[0], wait=30)
         elif what == "deny":
             view = plans.decide(who, more[0], approved=False)
         else:

@@ -1,9 +1,12 @@
 """Who may answer, to what, and what of it counts."""
 
+from collections.abc import Callable
+
 import pytest
 
-from remit.contracts.desk_plans import ProposalView
+from remit.contracts.desk_plans import ProposalState, ProposalView
 from remit.contracts.envelope import Approvals
+from remit.desk.callers import AgentCaller
 from remit.desk.rights import RULES, Right
 from remit.errors import Reason
 from tests.desk_plans.office import ADMIN, APPROVER, CAPS, OPERATOR, VIEWER, Office, refused
@@ -76,14 +79,14 @@ def test_what_could_not_be_approved_is_not_proposed(office: Office) -> None:
 
 
 def test_an_agent_sees_and_touches_what_is_its_own(office: Office) -> None:
-    made, _ = office.approved()
+    made, _ = office.applied()
     other = office.token("stranger")
     plans = office.plans
     calls = [plans.get, plans.look, plans.apply, plans.cancel, plans.undo, plans.report, plans.run, plans.undo_look]
     for call in calls:
         assert refused(call, other, made.proposal_id).reason is Reason.STATE_MISSING, call
     assert made.envelope_id is not None
-    for call in (plans.undo, plans.report, plans.run):
+    for call in (plans.undo, plans.report, plans.run, plans.undo_look):
         assert refused(call, other, made.envelope_id).reason is Reason.STATE_MISSING, call
     assert refused(plans.undo, other, "last").reason is Reason.STATE_MISSING
     assert refused(plans.runs, office.agent).reason is Reason.PERMISSION_DENIED
@@ -96,23 +99,28 @@ def test_an_agent_sees_and_touches_what_is_its_own(office: Office) -> None:
 def test_a_token_without_the_capability_does_none_of_it(office: Office) -> None:
     made, _ = office.approved()
     plans, document = office.plans, office.plan()[0]
-    needs = {
+    needs: dict[str, Callable[[AgentCaller], object]] = {
         "plan.propose": lambda caller: plans.propose(caller, document),
         "plan.apply": lambda caller: plans.apply(caller, made.proposal_id),
         "plan.undo": lambda caller: plans.undo(caller, made.proposal_id),
     }
-    for capability, call in needs.items():
+    for capability, ask in needs.items():
         without = office.token("bot", *(each for each in CAPS if each != capability))
-        assert refused(call, without).reason is Reason.CAPABILITY_MISSING, capability
+        assert refused(ask, without).reason is Reason.CAPABILITY_MISSING, capability
     bare = office.token("bot", "task.run")
-    for call in (lambda: plans.preview(bare, document), lambda: plans.look(bare, made.proposal_id)):
-        assert refused(call).reason is Reason.CAPABILITY_MISSING
+    assert refused(plans.preview, bare, document).reason is Reason.CAPABILITY_MISSING
+    assert refused(plans.look, bare, made.proposal_id).reason is Reason.CAPABILITY_MISSING
     assert refused(plans.cancel, bare, made.proposal_id).reason is Reason.CAPABILITY_MISSING
     assert plans.get(bare, made.proposal_id).state == "APPROVED", "what became of it, any token of the agent may ask"
-    for call in (plans.propose, plans.preview):
-        assert refused(call, VIEWER, document).reason is Reason.PERMISSION_DENIED
-    for call in (plans.apply, plans.undo, plans.cancel):
-        assert refused(call, VIEWER, made.proposal_id).reason is Reason.PERMISSION_DENIED
+    viewing: tuple[tuple[Callable[..., object], str | bytes], ...] = (
+        (plans.propose, document),
+        (plans.preview, document),
+        (plans.apply, made.proposal_id),
+        (plans.undo, made.proposal_id),
+        (plans.cancel, made.proposal_id),
+    )
+    for call, what in viewing:
+        assert refused(call, VIEWER, what).reason is Reason.PERMISSION_DENIED, call
 
 
 def test_a_revoked_token_leaves_nothing_that_waits_or_can_be_applied(office: Office) -> None:
@@ -122,6 +130,9 @@ def test_a_revoked_token_leaves_nothing_that_waits_or_can_be_applied(office: Off
     office.workspace.tokens.revoke(caller.token.jti, actor="os:ada")
     states = {each.proposal_id: each.state for each in office.plans.listed(ADMIN, limit=200).items}
     assert [states[each.proposal_id] for each in (waiting, approved, done)] == ["VOID", "VOID", "APPLIED"]
+    assert done.envelope_id is not None
+    told = {kind for name in (done.proposal_id, done.envelope_id) for kind, _ in office.entries(name)}
+    assert not told & {"proposal.voided", "envelope.cancelled"}, "what was done stays, and so does its record"
     assert refused(office.plans.apply, OPERATOR, approved.proposal_id).reason is Reason.REVOKED
     assert refused(office.plans.look, ADMIN, waiting.proposal_id).reason is Reason.TRANSITION_INVALID
     late = refused(office.plans.propose, caller, office.plan()[0])
@@ -141,9 +152,11 @@ def test_pages_of_proposals_are_whole_and_in_order(office: Office) -> None:
         if (cursor := page.next) is None:
             break
     assert [each.proposal_id for each in seen] == made[::-1]
-    waiting = office.plans.listed(caller, states=("PENDING",), limit=2)
+    pending: tuple[ProposalState, ...] = ("PENDING",)
+    void: tuple[ProposalState, ...] = ("VOID",)
+    waiting = office.plans.listed(caller, states=pending, limit=2)
     assert [each.proposal_id for each in waiting.items] == [made[4], made[3]]
-    assert [each.state for each in office.plans.listed(caller, states=("VOID",)).items] == ["VOID"]
+    assert [each.state for each in office.plans.listed(caller, states=void).items] == ["VOID"]
     for cursor in ("x", "bnVsbA", "W10", "WzEsMl0"):
         assert refused(office.plans.listed, caller, cursor=cursor).reason is Reason.MALFORMED
 

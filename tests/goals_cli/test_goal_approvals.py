@@ -77,10 +77,12 @@ def test_an_id_that_could_be_a_question_or_a_goal_is_answered_only_when_it_is_cl
     shell.office.done("copy the form as new", user="leo", correlation_id="01a1")
     assert goal_named(workspace, "01a1", None) == "acme"
     assert goal_named(workspace, "01a2", None) is None
-    monkeypatch.setattr(workspace.approvals, "show", lambda _: "a question whose id begins like that")
-    with pytest.raises(Refused, match="both a question of the browser and a goal"):
-        goal_named(workspace, "01a1", None)
-    assert goal_named(workspace, "01a1", "acme") == "acme"
+    for others, find in ((workspace.approvals, "show"), (workspace.proposals, "named")):
+        with monkeypatch.context() as patched:
+            patched.setattr(others, find, lambda _: "one whose id begins like that")
+            with pytest.raises(Refused, match="both a goal and another question"):
+                goal_named(workspace, "01a1", None)
+            assert goal_named(workspace, "01a1", "acme") == "acme"
 
 
 def test_the_tab_key_offers_goals_that_it_makes_sense_for(shell: Shell) -> None:

@@ -168,21 +168,21 @@ def test_a_preview_does_nothing_and_masks_what_is_private(place: Place) -> None:
     charge = declared_charge(place)
     shown = place.workspace.calls.preview(
         "pay.charge",
-        b'{"card": "4111 1111 1111 1111", "pin": "2468", "note": "password=hunter22"}',
+        b'{"card": "4111 1111 1111 1111", "memo": "blue whale", "note": "password=hunter22"}',
         token=place.token("pay.charge"),
         key="peek",
     )
     assert isinstance(shown, Preview)
     assert "Charges the card" in shown.summary
-    for secret in ("4111 1111", "2468", "hunter22"):
+    for secret in ("4111 1111", "blue whale", "hunter22"):
         assert secret not in shown.summary
     assert (place.calls, place.kinds("peek"), charge.function.name) == ([], [], "pay.charge")
 
 
 def declared_charge(place: Place) -> Any:
-    @governed(place.workspace, "pay.charge", preview=lambda **_: "Charges the card", private=("pin",))
-    def charge(card: str, pin: str, note: str) -> bool:
-        place.calls.append(card + pin + note)
+    @governed(place.workspace, "pay.charge", preview=lambda **_: "Charges the card", private=("memo",))
+    def charge(card: str, memo: str, note: str) -> bool:
+        place.calls.append(card + memo + note)
         return True
 
     return charge

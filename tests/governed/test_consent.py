@@ -68,6 +68,8 @@ def test_a_yes_is_for_the_call_that_was_shown_and_not_for_the_world_as_it_became
     second = asking.call(token=token, key="ask-bound", customer="acme", percent=5)
     assert second.state == "waiting"
     assert second.waiting.what == "acme has 30%, and gets 5%"
+    old = place.workspace.approvals.show(first.waiting.approval_id)
+    assert (old.state, "asked anew" in str(old.reason)) == ("VOID", True), "two questions about one call"
     other = asking.call(token=token, key="ask-bound", customer="acme", percent=90)
     assert other.state == "waiting", "a yes to 5 percent let 90 through"
     renewed = asking.call(token=place.token("crm.ask"), key="ask-bound", customer="acme", percent=5)

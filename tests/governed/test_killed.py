@@ -1,30 +1,15 @@
 """kill -9 of the program in the middle of a call: it is never made twice in silence, and the record says so."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remit.contracts.call import CallAnswer
-from remit.testing.children import Ended, Fault, run_child
 from remit.workspace import Workspace
-from tests import warm
+from tests.governed.killed import Killed, again
 from tests.governed.place import ADA, Place, code_of, result_of
 from tests.governed.register import declare
 from tests.sampling import some
-
-CHILD = """
-import sys
-from remit.workspace import Workspace
-from remit.testing.children import acknowledge
-from tests.governed.register import declare
-
-with Workspace.open(sys.argv[1]) as workspace:
-    functions = declare(workspace, sys.argv[2])
-    answer = functions[sys.argv[3]].call(token=sys.argv[4], key=sys.argv[5], value=2)
-    acknowledge(answer.state)
-"""
 
 # Where the program is killed, how many values were set by then, and what becomes of each kind of function.
 POINTS = [
@@ -41,33 +26,6 @@ CASES = [
     for point, writes, saying in POINTS
     for said in (saying[kind],)
 ]
-
-
-class Killed:
-    """One program that was killed, with what it left."""
-
-    def __init__(self, place: Place, folder: Path, kind: str, point: str) -> None:
-        self.place, self.kind, self.key = place, kind, f"{kind} {point} {folder.name}"
-        self.file = folder / f"{kind}-{point}.json"
-        self.file.write_text("[1]")
-        self.token = place.token(f"kill.{kind}")
-        words = [str(place.workspace.root), str(self.file), kind, self.token, self.key]
-        environment = dict(place.workspace.environ)
-        self.ended: Ended = run_child([warm.python(), "-c", CHILD, *words], fault=Fault(point), environment=environment)
-
-    def written(self) -> list[int]:
-        """Every value that was ever set, the first one included."""
-        values: list[int] = json.loads(self.file.read_text())
-        return values
-
-
-def again(one: Killed) -> CallAnswer:
-    """The program is started anew, and its agent makes the same call again."""
-    place = one.place.workspace
-    with Workspace.open(place.root, environ=place.environ) as workspace:
-        functions = declare(workspace, str(one.file))
-        answer: CallAnswer = functions[one.kind].call(token=one.token, key=one.key, value=2)
-        return answer
 
 
 @pytest.mark.parametrize("kind, point, writes, said", some(CASES, 8))

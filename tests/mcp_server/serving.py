@@ -17,20 +17,28 @@ PATH = "/mcp"
 
 @contextlib.contextmanager
 def serving(endpoint: Any, running: Callable[[], AbstractAsyncContextManager[None]]) -> Iterator[str]:
-    """The address at which `endpoint`, an ASGI application, is served while the block runs."""
+    """The address at which `endpoint`, an ASGI application without paths, is served while the block runs."""
     site = Starlette(routes=[Route(PATH, endpoint=endpoint)], lifespan=lambda _: running())
-    config = uvicorn.Config(site, log_config=None, access_log=False, timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    with serving_site(lambda _: site) as port:
+        yield f"http://127.0.0.1:{port}{PATH}"
+
+
+@contextlib.contextmanager
+def serving_site(built: Callable[[int], Any]) -> Iterator[int]:
+    """The port at which the application that `built` makes for it is served."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         # Inherited by each connection; asyncio does it only for a socket that was made with the protocol's number.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        port: int = listener.getsockname()[1]
+        config = uvicorn.Config(built(port), log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not server.started:
             assert thread.is_alive()
             time.sleep(0.005)
         try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}{PATH}"
+            yield port
         finally:
             server.should_exit = True
             thread.join()

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import HTTPConnection
 
 from remit.browser_host.place import HostPlace
 from remit.contracts.web_config import Web
 from remit.errors import EnvironmentFailed
+from remit.observe import tracing
 from remit.observe.logs import configure_logging
 from remit.observe.metrics import SUCCESS, Metrics
 from remit.web import metrics_route
+from remit.web.app import NO_TELEMETRY
 from remit.web.scrapers import comes_from_here, read_secret
 from remit.web.settings import WebSettings
+from tests.mcp_server.talking import over_http, talking
 from tests.road.conftest import file_task, manifest
 from tests.web_site import NOBODY, Answer, WebSite, Who
 
@@ -226,3 +230,32 @@ def test_no_token_cookie_code_or_query_is_in_any_record(site: WebSite, logged: i
     assert len(told.splitlines()) > 8
     for secret in (token, token.split(".")[2], cookie, invited.code, SECRET, "query-secret", "guessed-csrf-token"):
         assert secret not in told
+
+
+def test_the_frameworks_own_telemetry_is_off_whatever_the_environment_says(site: WebSite) -> None:
+    """It would send queries, and exceptions with their texts, to wherever a provider of this process leads."""
+    told = site.app._telemetry  # noqa: SLF001 - there is no other way to ask
+    assert {name: told[name] for name in NO_TELEMETRY} == NO_TELEMETRY  # type: ignore[literal-required]
+    assert not any(NO_TELEMETRY.values())
+    assert not site.app._native_telemetry.enabled()  # noqa: SLF001 - as above
+
+
+def test_each_call_of_a_session_of_mcp_belongs_to_its_own_request(site: WebSite, logged: io.StringIO) -> None:
+    """They all run in one task, which began with another request: the first."""
+    token = site.agent("mcp-bot", "task.run").headers["Authorization"].removeprefix("Bearer ")
+    exporter = InMemorySpanExporter()
+    with tracing.tracing({}, exporter), talking(over_http(f"{site.url}/mcp", token)) as talk:
+        for name in ("mcp-1", "mcp-2"):
+            task = manifest(name)
+            lease = json.loads(site.workspace.issue_lease(task).canonical())
+            talk.ok("run_task", manifest=json.loads(task), lease=lease, wait_seconds=20)
+    intents = _records(logged, "intent recorded")
+    assert [one["task_id"] for one in intents] == ["mcp-1", "mcp-2"]
+    answered = {one["request_id"] for one in _records(logged, "request answered") if one["fields"]["route"] == "/mcp"}
+    assert len({one["request_id"] for one in intents}) == 2
+    assert {one["request_id"] for one in intents} <= answered
+    spans = exporter.get_finished_spans()
+    posts = {span.context.span_id for span in spans if span.name == "POST /mcp" and span.context is not None}
+    above = [span.parent.span_id for span in spans if span.name == "remit task" and span.parent is not None]
+    assert len(set(above)) == 2
+    assert set(above) <= posts

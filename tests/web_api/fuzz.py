@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from remit.web.watching import route_of
 from tests.plan_road.project import plan_of, replace
 from tests.road.conftest import manifest
 from tests.web_site import ALL_CAPS, NOBODY, WebSite, Who
@@ -39,11 +40,13 @@ class Counted:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self.statuses: Counter[int] = Counter()
+        self.by_route: Counter[tuple[str, int]] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.statuses[message["status"]] += 1
+                self.by_route[route_of(scope), message["status"]] += 1
             await send(message)
 
         await self.app(scope, receive, counted)
@@ -79,6 +82,7 @@ def known_ids(site: WebSite) -> dict[str, str]:
 def with_examples(described: dict[str, Any], ids: dict[str, str]) -> dict[str, Any]:
     for operations in described["paths"].values():
         for operation in operations.values():
+            operation.pop("security", None)  # else it would replace the credential that we give it
             for parameter in operation.get("parameters", ()):
                 if parameter["in"] == "path" and parameter["name"] in ids:
                     parameter["example"] = ids[parameter["name"]]

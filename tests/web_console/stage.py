@@ -1,5 +1,6 @@
 """A workspace with something in every room of the console, and a real server in front of it."""
 
+import http.client
 import json
 import os
 import threading
@@ -10,21 +11,22 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from struct import pack
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvicorn
+from fastapi import FastAPI
 
 from remit.approval.approvals import Question
-from remit.approval.people import person_at_terminal
+from remit.approval.people import Person, person_at_terminal
 from remit.authority.tokens import Wish
-from remit.desk.pictures import FOLDER
 from remit.canonical import digest_bytes
 from remit.contracts.browser import Approval, HTTPPreview, TokenConstraints
 from remit.contracts.config import CONFIG_NAME
 from remit.contracts.desk_plans import ProposalView
 from remit.contracts.web_config import Web
-from remit.desk.callers import AgentCaller
+from remit.desk.callers import AgentCaller, PersonCaller
 from remit.desk.desk import Desk
+from remit.desk.pictures import FOLDER
 from remit.founding import initialise
 from remit.ids import system_clock
 from remit.web.app import build_app
@@ -33,6 +35,7 @@ from remit.web.settings import WebSettings
 from remit.workspace import Workspace
 
 TENANT, USER = "acme", "mia"
+ADMIN = PersonCaller(Person("os:test"), "admin")
 POLICY = """
 @id("mia-sees")
 permit (principal == User::"acme/mia", action == Action::"ping", resource);
@@ -41,6 +44,12 @@ permit (principal == User::"acme/mia", action == Action::"ping", resource);
 permit (principal == User::"acme/mia", action == Action::"copy_form", resource);
 """
 APP = "import os\n\nLIMIT = 10\n\n\ndef fee(amount):\n    return amount * 0.02\n\n\ndef main():\n    print(fee(100))\n"
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    text: str
 
 
 class Stage:
@@ -56,6 +65,7 @@ class Stage:
         self._configure()
         self.workspace = Workspace.open(self.root, environ=self.environ)
         self.desk: Desk
+        self.app: FastAPI
         self.url = ""
         self.agent = self.token("release-bot")
 
@@ -121,6 +131,11 @@ class Stage:
         plan = json.dumps({"plan_id": plan_id, "action_plan": list(actions)}).encode()
         return self.desk.plans.propose(self.agent, plan, note=note)
 
+    def approved(self, plan_id: str, *actions: dict[str, Any]) -> ProposalView:
+        made = self.propose(plan_id, *actions)
+        shown = self.desk.plans.look(ADMIN, made.proposal_id)
+        return self.desk.plans.decide(ADMIN, made.proposal_id, approved=True, preview_digest=shown.preview_digest)
+
     def hold(self, url: str = "https://shop.example/checkout", agent: str = "shop-bot", **body: str) -> Approval:
         """A question about a request, as the process that holds it asks: here, this one."""
         preview = {
@@ -138,6 +153,24 @@ class Stage:
         return self.workspace.approvals.ask(
             Question(agent, f"jti-of-{agent}", f"action-{digest[-6:]}", digest, digest, asked, str(picture))
         )
+
+    def cookie(self, name: str, role: Any) -> tuple[str, str]:
+        """Of somebody who has logged in: the header to send, and the csrf of his forms."""
+        link = self.workspace.people.invite(name, role, actor="os:test")
+        session = self.workspace.people.redeem(link.code)
+        return f"remit_session={session.cookie}", session.csrf
+
+    def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> Answer:
+        """One request as a browser sends it, without the browser. Underscores in names stand for hyphens."""
+        connection = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=20)
+        own = {"Accept": "text/html", "Origin": self.url, "Content-Type": "application/x-www-form-urlencoded"}
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        try:
+            connection.request(method, path, body, {key: value for key, value in (own | given).items() if value})
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read().decode())
+        finally:
+            connection.close()
 
     def invite(self, name: str, role: Any = "admin", **more: Any) -> str:
         """The link that lets somebody in."""
@@ -182,7 +215,8 @@ def served(folder: Path) -> Iterator[Stage]:
         stage.desk = desk
         for name in ("undo-copy", "copy-form"):
             stage.workspace.promotion.promote(name, tenant_id=TENANT, who=person_at_terminal({}))
-        server = uvicorn.Server(server_config(build_app(desk, settings), settings))
+        stage.app = build_app(desk, settings)
+        server = uvicorn.Server(server_config(stage.app, settings))
         thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
         thread.start()
         until = time.monotonic() + 20

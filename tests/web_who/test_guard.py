@@ -107,7 +107,10 @@ def test_other_sites_can_link_here_and_do_nothing_else(server: Served, place: Pl
         for mode in ("no-cors", "cors", "websocket"):
             assert server.ask("GET", "/v1/me", Sec_Fetch_Site=site, Sec_Fetch_Mode=mode, **own).status == 403
         assert server.ask("POST", "/login", b"", Sec_Fetch_Site=site, Sec_Fetch_Mode="navigate").status == 403
-        assert server.ask("GET", "/login", Sec_Fetch_Site=site, Sec_Fetch_Mode="navigate").status == 200
+        visit = {"Sec_Fetch_Site": site, "Sec_Fetch_Mode": "navigate"}
+        assert server.ask("GET", "/login", Sec_Fetch_Dest="document", **visit).status == 200
+        for place_in_page in ("iframe", "frame", "object", "embed"):
+            assert server.ask("GET", "/login", Sec_Fetch_Dest=place_in_page, **visit).status == 403
 
 
 def test_a_link_on_another_site_is_asked_for_again_with_the_cookie(server: Served) -> None:
@@ -288,20 +291,27 @@ def test_web_sockets_and_upgrades_lead_nowhere(server: Served) -> None:
 # --- how often
 
 
-def test_a_credential_and_an_address_may_ask_so_often_and_are_told_when_again(place: Place) -> None:
+def test_a_credential_or_a_strangers_address_may_ask_so_often_and_is_told_when_again(place: Place) -> None:
     with serving(place, trees={"limits": {"requests_per_minute": 20}}) as server:
-        token = place.token()
-        statuses = [server.ask("GET", "/v1/me", Authorization=f"Bearer {token}").status for _ in range(21)]
+        own, other = bearer(place), bearer(place)
+        statuses = [server.ask("GET", "/v1/me", **own).status for _ in range(21)]
         assert statuses == [200] * 20 + [429]
-        late = server.ask("GET", "/v1/me", Authorization=f"Bearer {token}")
+        late = server.ask("GET", "/v1/me", **own)
         assert (late.status, late.get("retry-after"), late.problem["code"]) == (429, "3", "limit_exceeded")
-        other = place.token()  # has a bucket of its own, but the address has not much left
-        assert server.ask("GET", "/v1/me", Authorization=f"Bearer {other}").status == 200
-        while (answer := server.ask("GET", "/login")).status == 200:
-            pass
-        assert (answer.status, answer.get("retry-after")) == (429, "2")
+        assert [server.ask("GET", "/v1/me").status for _ in range(21)] == [401] * 20 + [429]
         # Nobody here is a proxy that may speak for others.
         assert server.ask("GET", "/login", X_Forwarded_For="10.0.0.1").status == 429
+        assert server.ask("GET", "/v1/me", **other).status == 200  # has a bucket of its own
+
+
+def test_addresses_of_one_network_are_one_caller(place: Place) -> None:
+    trees = {"limits": {"requests_per_minute": 3}, "trusted_proxies": ["127.0.0.1"]}
+    with serving(place, trees=trees) as server:
+        told = [server.ask("GET", "/v1/me", X_Forwarded_For=f"2001:db8::{number}").status for number in range(1, 5)]
+        assert told == [401] * 3 + [429]
+        assert server.ask("GET", "/v1/me", X_Forwarded_For="2001:db8:0:1::1").status == 401
+        assert server.ask("GET", "/v1/me", X_Forwarded_For="10.0.0.1").status == 401
+        assert [server.ask("GET", "/v1/me", X_Forwarded_For="garbled").status for _ in range(4)] == [401] * 3 + [429]
 
 
 def test_guessing_codes_and_tokens_is_slowed_down(place: Place) -> None:
@@ -311,7 +321,8 @@ def test_guessing_codes_and_tokens_is_slowed_down(place: Place) -> None:
         assert guesses == [403] * 5 + [429] * 2
         late = server.form("/login", {"code": link.code})  # the right one must wait too
         assert (late.status, late.get("retry-after")) == (429, "12")
-        tokens = [server.ask("GET", "/v1/me", Authorization=f"Bearer a.b.{number}") for number in range(6)]
+        kinds = ("Bearer a.b.c", "Basic x")  # those that are none at all count too
+        tokens = [server.ask("GET", "/v1/me", Authorization=kinds[number % 2]) for number in range(6)]
         assert [one.status for one in tokens] == [401] * 5 + [429]
         # A good one is not shut out by somebody else's bad ones, and neither are other addresses.
         assert server.ask("GET", "/v1/me", **bearer(place)).status == 200
@@ -352,6 +363,9 @@ def test_names_and_origins_follow_from_the_settings() -> None:
     assert known.is_own_origin("https://remit.example:8443", "http", "127.0.0.1:7341")
     assert known.is_own_origin("http://127.0.0.1:7341", "http", "127.0.0.1:7341")
     assert not known.is_own_origin("https://remit.example", "http", "127.0.0.1:7341")
+    usual = Addresses.of(WebSettings.of(Web.from_tree({"public_url": "https://remit.example:443"})))
+    assert usual.is_own_origin("https://remit.example", "http", "127.0.0.1:7341")
+    assert usual.is_own_origin("http://localhost", "http", "localhost:80")
     assert not known.is_own_origin("null", "http", "127.0.0.1:7341")
     six = Addresses.of(WebSettings.of(Web.from_tree({"host": "fd00::1"})))
     assert six.knows("[fd00::1]:7341")

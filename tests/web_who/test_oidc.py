@@ -192,13 +192,22 @@ def test_a_code_of_another_login_is_of_no_use(oidc_server: Served, provider: Pro
     assert come_back(oidc_server, f"code={stolen}&state={state}", cookie).status == 403
 
 
-@pytest.mark.parametrize(
-    "answer", [b"{", b"[]", b'{"issuer": "https://evil.example"}', b"x" * 300_000, b"http://127.0.0.1:1/elsewhere"]
-)
+NONSENSE = {
+    b"{": "not JSON",
+    b"[]": "another issuer's",
+    b'{"issuer": "https://evil.example", "authorization_endpoint": "https://evil.example/a",'
+    b' "token_endpoint": "https://evil.example/t", "jwks_uri": "https://evil.example/k"}': "another issuer's",
+    b'{"issuer": "ISSUER", "authorization_endpoint": "http://evil.example/a"}': "authorization endpoint is no https",
+    b"x" * 300_000: "too much",
+    b"http://127.0.0.1:1/elsewhere": "status 302",
+}
+
+
+@pytest.mark.parametrize("answer", NONSENSE, ids=lambda answer: answer[:20].decode())
 def test_a_provider_that_talks_nonsense_is_told_to_people(place: Place, provider: Provider, answer: bytes) -> None:
-    provider.answer = lambda _path: answer
+    provider.answer = lambda _path: answer.replace(b"ISSUER", provider.issuer.encode())
     client = Client(Oidc.from_tree(settings(provider)), {}, "http://127.0.0.1/x")
-    with pytest.raises((Refused, EnvironmentFailed)):
+    with pytest.raises((Refused, EnvironmentFailed), match=NONSENSE[answer]):
         client.begin("/")
 
 
@@ -230,6 +239,24 @@ def test_only_so_many_logins_wait_and_none_for_long(provider: Provider, monkeypa
     monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 601))
     with pytest.raises(Refused, match="too long ago"):
         client.finish({name: values[0] for name, values in query.items()}, later[-1].browser_secret)
+
+
+def test_a_key_that_the_provider_gave_up_counts_no_longer_than_an_hour(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = Client(Oidc.from_tree(settings(provider)), {}, "http://127.0.0.1/x")
+
+    def log_in() -> str:
+        begun = client.begin("/")
+        query = {name: values[0] for name, values in parse_qs(provider.agree(begun.url)).items()}
+        return client.finish(query, begun.browser_secret).person.id
+
+    assert log_in() == "oidc:ada"
+    provider.answer = lambda path: b'{"keys": []}' if path == "/keys" else None
+    assert log_in() == "oidc:ada"
+    monkeypatch.setattr(oidc, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3_601))
+    with pytest.raises(Refused, match="does not name"):
+        log_in()
 
 
 def test_the_clients_secret_comes_from_a_private_place(provider: Provider, tmp_path: Path) -> None:

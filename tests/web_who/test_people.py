@@ -208,6 +208,7 @@ def test_sessions_of_another_table_of_roles_end(place: Place) -> None:
     new = people.admit(Person("oidc:bob"), "admin", basis="two").cookie
     link = people.redeem(invited(place, "linked")).cookie
     assert people.end_other_basis("oidc", "two") == 1
+    assert place.entries("person.logged_out")[-1][:2] == ("oidc:ada", "remit")
     assert [people.session(cookie) is not None for cookie in (old, new, link)] == [False, True, True]
     people.admit(Person("oidc:bob"), "viewer", basis="two")
     assert people.session(new) is None  # he is somebody else now

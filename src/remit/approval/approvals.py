@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.approval.bell import Bell
 from remit.approval.evidence import is_orphan, require_evidence
+from remit.approval.lasting import find_standing
 from remit.approval.naming import find_question, find_question_to_deny
 from remit.approval.people import Person
 from remit.approval.refusals import (
@@ -37,7 +38,6 @@ from remit.store.approvals import (
     insert_row,
     last_step_at,
     newest_rows,
-    newest_same,
     open_rows,
     was_closed,
 )
@@ -120,9 +120,9 @@ class Approvals:
                 reason=None,
                 entry_seq=0,
             )
-            same = newest_same(batch.store, row, render_time(now - question.life)) if question.lasting else None
-            if same is not None and (same.is_open or same.state == "DENIED"):
-                return same, False
+            standing = find_standing(batch, row, now - question.life) if question.lasting else None
+            if standing is not None:
+                return standing, False
             self._require_room(batch.store, question.agent_id)
             seq = batch.append(event_of(row, "PENDING", row.agent_id, shown_of(tree))).seq
             row = row._replace(requested_seq=seq, entry_seq=seq)

@@ -150,12 +150,16 @@ class Proposals:
 
     def find(self, proposal_id: str) -> ProposalRow | None:
         """By its whole id."""
+        if not _is_name(proposal_id):
+            return None
         self.expire_due()
         with self._ledger().store.glancing() as connection:
             return find_row(connection, self._tenant_id, proposal_id)
 
     def named(self, name: str) -> ProposalRow:
         """For a person: by its id, or by the beginning of it where that is no other's too."""
+        if not _is_name(name):
+            raise no_such(name)
         self.expire_due()
         with self._ledger().store.glancing() as connection:
             if (found := find_row(connection, self._tenant_id, name)) is not None:
@@ -173,6 +177,8 @@ class Proposals:
         return rows[0]
 
     def of_envelope(self, envelope_id: str) -> ProposalRow | None:
+        if not _is_name(envelope_id):
+            return None
         with self._ledger().store.glancing() as connection:
             return row_of_envelope(connection, self._tenant_id, envelope_id)
 
@@ -345,6 +351,11 @@ def _same_plan(row: ProposalRow, plan_digest: str) -> ProposalRow:
         where=f"proposal {row.proposal_id}",
         next_step="Give the new plan a key of its own.",
     )
+
+
+def _is_name(text: str) -> bool:
+    """Whether it could be anybody's id. Not every text can be asked for: PostgreSQL takes no NUL."""
+    return 0 < len(text) <= 200 and text.isprintable()
 
 
 def _is_agent(row: ProposalRow, who: Person) -> bool:

@@ -26,7 +26,7 @@ class EntryFilter(Contract):
     correlation_id: Identifier | None = None
     task_id: Identifier | None = None
     actor: Identifier | None = None
-    text: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    text: Identifier | None = None
     since: Timestamp | None = None
     until: Timestamp | None = None
 

@@ -5,10 +5,24 @@ anything is within its reach (`remit.desk.rights`).
 """
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from remit.approval.people import Person
 from remit.authority.tokens import Token
+from remit.canonical import digest_bytes
 from remit.people.roles import Role
+
+MOST: Final = 200
+"""Characters of an id in the record."""
+
+
+def agent_id(name: str) -> str:
+    """What the record calls an agent of this name. A name that would be cut there goes by its digest.
+
+    So does one that looks like a digest: no two names have one id.
+    """
+    whole = f"agent:{name}"
+    return whole if len(whole) <= MOST and not name.startswith("sha256:") else f"agent:{digest_bytes(name.encode())}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +34,7 @@ class AgentCaller:
 
     @property
     def id(self) -> str:
-        return f"agent:{self.token.agent_id}"
+        return agent_id(self.token.agent_id)
 
 
 @dataclass(frozen=True, slots=True)

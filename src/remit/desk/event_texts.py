@@ -26,6 +26,11 @@ class Sent:
     _stream: list[bytes] = field(default_factory=list, repr=False, compare=False)
 
     @property
+    def tenant(self) -> str | None:
+        tenant: str | None = self._body["tenant"]
+        return tenant
+
+    @property
     def text(self) -> str:
         if not self._text:
             self._text.append(json.dumps({"id": self.id, **self._body}, separators=(",", ":")))

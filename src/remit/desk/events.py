@@ -11,112 +11,30 @@ import contextlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from remit.approval.bell import Bell, Listener
-from remit.contracts.desk import Event
-from remit.desk.callers import AgentCaller, Caller
+from remit.approval.bell import Bell
+from remit.desk.callers import Caller
 from remit.desk.event_texts import LAGGED, PROGRESS, Sent, as_sent, transient
 from remit.desk.ownership import owner_of
 from remit.desk.rights import Right, require
+from remit.desk.subscriptions import STRETCH, Subscription
 from remit.desk.work import Job
 from remit.errors import Reason, Refused, RemitError
-from remit.ids import DEFAULT_TENANT, Clock
+from remit.ids import Clock
 from remit.ledger.entry import Entry
 from remit.ledger.positions import ends_of, entries_between, parse_position, render_position
 from remit.store.connection import Connection, Store
 
 LOOK_SECONDS: Final = 0.25
 """Between two looks at the record, if no bell rings: most of what is recorded rings none."""
+MANY_CHAINS: Final = 100
 MOST_LISTENERS: Final = 1_000
-MOST_QUEUED: Final = 1_000
 MOST_BEHIND: Final = 10_000
 """Events that a listener who comes back is told at most; whoever missed more looks at the record itself."""
-STRETCH: Final = 500
 PROGRESS_SECONDS: Final = 0.1
 _LOG: Final = logging.getLogger("remit.events")
-
-
-class Subscription:
-    """One listener, in one event loop: `async for sent in subscription`. Close it."""
-
-    def __init__(self, events: "Events", caller: Caller, loop: asyncio.AbstractEventLoop) -> None:
-        self.agent = caller.id if isinstance(caller, AgentCaller) else None
-        self.tenants = _tenants_of(caller)
-        self.loop = loop
-        self._events = events
-        self._queue: deque[Sent] = deque()
-        self._come = asyncio.Event()
-        self._is_over = False
-        self.missed: AsyncIterator[Sent] | None = None
-
-    def put(self, sent: Sequence[Sent]) -> None:
-        """In the loop. What is too much ends it: memory is for those who read."""
-        if self._is_over:
-            return
-        if len(self._queue) + len(sent) > MOST_QUEUED:
-            self._queue.clear()
-            self._queue.append(self._events.lagged())
-            self._is_over = True
-        else:
-            self._queue.extend(sent)
-        self._come.set()
-
-    def end(self) -> None:
-        """In the loop: what is in the queue is still told."""
-        self._is_over = True
-        self._come.set()
-
-    def close(self) -> None:
-        self._events.leave(self)
-        self._queue.clear()
-        self._is_over = True
-        self._come.set()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        self.close()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Sent:
-        if self.missed is not None:
-            try:
-                return await anext(self.missed)
-            except StopAsyncIteration:
-                self.missed = None
-        while not self._queue:
-            if self._is_over:
-                raise StopAsyncIteration
-            self._come.clear()
-            await self._come.wait()
-        return self._queue.popleft()
-
-    async def several(self) -> list[Sent]:
-        """What has come, as soon as anything has; empty when it is over. A few hundred at once cost as much as one."""
-        found: list[Sent] = []
-        while self.missed is not None and len(found) < STRETCH:
-            async for sent in self.missed:
-                found.append(sent)
-                if len(found) >= STRETCH:
-                    break
-            else:
-                self.missed = None
-        if found:  # what happens from now on may take its time
-            return found
-        async for sent in self:
-            found.append(sent)
-            if not self._queue or len(found) >= STRETCH:
-                break
-        return found
-
-    def is_for(self, owner: str | None) -> bool:
-        return self.agent is None or (owner is not None and owner == self.agent)
 
 
 class Events:
@@ -139,7 +57,11 @@ class Events:
         require(caller, Right.SEE_OWN)
         since = None if after is None else parse_position(after)
         subscription = Subscription(self, caller, asyncio.get_running_loop())
-        await asyncio.to_thread(self._join, subscription, since)
+        try:
+            await asyncio.to_thread(self._join, subscription, since)
+        except BaseException:  # such as a caller who hung up meanwhile: the thread goes on without him
+            subscription.close()
+            raise
         return subscription
 
     def leave(self, subscription: Subscription) -> None:
@@ -163,7 +85,7 @@ class Events:
         now, last = time.monotonic(), self._progress.get(job.key, 0.0)
         if now - last < PROGRESS_SECONDS:
             return
-        if len(self._progress) > MOST_QUEUED:
+        if len(self._progress) > MOST_LISTENERS:
             self._progress.clear()
         self._progress[job.key] = now
         about = {"subject": job.subject, **job.progress.tree()}
@@ -196,6 +118,8 @@ class Events:
                         where="the stream of events",
                         next_step="Close a page that shows them, or try again later.",
                     )
+                if subscription.is_over:
+                    return
                 self._listeners.add(subscription)
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._watch, name="remit-events", daemon=True)
@@ -217,7 +141,7 @@ class Events:
                 stretch = await asyncio.to_thread(self._stretch, name, seqs[name], ends[name], subscription)
                 for entry, owner in stretch:
                     seqs[name] = entry.seq
-                    if subscription.is_for(owner):
+                    if subscription.is_for(owner, name):
                         yield as_sent(entry).at(render_position(seqs), for_agent=subscription.agent is not None)
                 if not stretch:
                     return  # a gap in the chain: whoever verifies it names it
@@ -240,9 +164,14 @@ class Events:
                         self._look()
                 except RemitError as problem:  # such as a database that is away for a while
                     _LOG.warning("the record could not be looked at", extra={"why": str(problem)})
-                _pause(listener)
+                listener.wait(self._pause)
         finally:
             listener.close()
+
+    @property
+    def _pause(self) -> float:
+        """A look costs something for each chain."""
+        return LOOK_SECONDS * max(1.0, len(self._told or ()) / MANY_CHAINS)
 
     def _is_idle(self) -> bool:
         """Nobody listens: then nothing is looked at, and whoever comes next begins anew."""
@@ -294,17 +223,10 @@ def _for_agent(listener: Subscription, told: Sequence[tuple[str | None, Sent, di
     """Its own only, and with positions that name no tenant but its own."""
     found = []
     for owner, sent, seqs in told:
-        if listener.is_for(owner):
+        if listener.is_for(owner, sent.tenant):
             own = {name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants}
             found.append(sent.at(render_position(own), for_agent=True) if seqs else sent)
     return found
-
-
-def _tenants_of(caller: Caller) -> frozenset[str] | None:
-    """None for people: all of them."""
-    if not isinstance(caller, AgentCaller):
-        return None
-    return frozenset({DEFAULT_TENANT, caller.token.constraints.tenant or DEFAULT_TENANT})
 
 
 def _deliver(each: Sequence[tuple[Subscription, Sequence[Sent]]]) -> None:
@@ -317,8 +239,4 @@ def _in_loop(loop: asyncio.AbstractEventLoop, what: Callable[..., None], *argume
         loop.call_soon_threadsafe(what, *arguments)
 
 
-def _pause(listener: Listener) -> None:
-    listener.wait(LOOK_SECONDS)
-
-
-__all__ = ["Event", "Events", "Sent", "Subscription"]
+__all__ = ["Events", "Sent", "Subscription"]

@@ -8,18 +8,16 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
-from remit.agent.gates import ANSWER_LIFE, APPROVAL_LIFE
-from remit.agent.standing import Stands, WaitingGoal, stands, unconfirmed_goal
+from remit.agent.standing import Stands, WaitingGoal, unconfirmed_goal
 from remit.canonical import digest
-from remit.contracts.desk import GoalAnswer, QuestionKind, Waiting, WaitingFor
+from remit.contracts.base import MAX_TEXT
+from remit.contracts.desk import GoalAnswer
 from remit.contracts.desk_record import GoalLine, ReplayAnswer, Wanted
 from remit.contracts.desk_record import Replayed as ReplayedTold
 from remit.desk.callers import AgentCaller, Caller, PersonCaller
-from remit.desk.goal_hints import hints_of
-from remit.desk.goal_questions import expires_at, tenants_of
-from remit.desk.goal_reasons import explained
-from remit.desk.goal_states import can_take_back, state_of, waiting_for
-from remit.desk.ownership import GOAL_ASKED, asker_of, goal_asked, is_new, no_such, require_own
+from remit.desk.goal_answers import GoalAnswers, User, running, speaker
+from remit.desk.goal_questions import tenants_of
+from remit.desk.ownership import GOAL_ASKED, asker_of, goal_asked, is_name, is_new, no_such, require_name, require_own
 from remit.desk.rights import Right, require
 from remit.desk.room import Room, require_wait
 from remit.desk.work import Job
@@ -32,12 +30,6 @@ from remit.ledger.goal_reading import newest_goals
 Run = Callable[[Job[Reply]], Reply]
 
 MOST_LISTED: Final = 200
-_UNDER_WAY: Final = frozenset({"", "ACCESS_ALLOWED", "DISPATCHED"})
-
-
-class User(NamedTuple):
-    user: str
-    tenant: str
 
 
 class Asked(NamedTuple):
@@ -52,6 +44,7 @@ class Asked(NamedTuple):
 class GoalDesk:
     def __init__(self, room: Room) -> None:
         self._room = room
+        self._answers = GoalAnswers(room)
 
     def ask(
         self,
@@ -68,7 +61,14 @@ class GoalDesk:
         user = speaker(caller)
         if reply_to is not None:
             self._require_own(caller, user, reply_to)
-        correlation = correlation_id or uuid7(self._room.workspace.clock())
+        correlation = correlation_id if correlation_id is not None else uuid7(self._room.workspace.clock())
+        if len(utterance) > MAX_TEXT or not is_name(correlation):
+            raise Refused(
+                Reason.MALFORMED,
+                f"a goal has at most {MAX_TEXT:,} characters, and an id of 1 to 200 printable ones",
+                where="utterance, correlation_id",
+                next_step="Say it in fewer words; leave the id away, and one is made.",
+            )
         self._note_asked(caller, user.tenant, correlation)
         key = f"goal:{digest([user.user, user.tenant, correlation, utterance, language, reply_to])}"
 
@@ -97,7 +97,7 @@ class GoalDesk:
         require(caller, Right.CONFIRM)
         require_wait(wait)
         user = speaker(caller)
-        now = self._stands(user.tenant, correlation_id)
+        now = self._answers.stands(user.tenant, correlation_id)
         if isinstance(caller, AgentCaller) or now is None or now.user_id != user.user:
             raise no_such("goal", correlation_id)
         return self._answered(caller, user, correlation_id, answer, wait)
@@ -122,19 +122,21 @@ class GoalDesk:
         """Where a goal stands; nothing is moved by looking."""
         require(caller, Right.SEE_OWN)
         require_wait(wait)
+        require_name("goal", tenant, correlation_id)
         self._require_visible(caller, tenant, correlation_id)
         job = self._room.work.about(_subject(tenant, correlation_id))
         if job is not None and not job.wait(wait):
-            return _running(tenant, correlation_id, self._stands(tenant, correlation_id))
-        now = self._stands(tenant, correlation_id)
+            return running(tenant, correlation_id, self._answers.stands(tenant, correlation_id))
+        now = self._answers.settled(tenant, correlation_id)
         if now is None:
             raise no_such("goal", correlation_id)
         reply = self._room.workspace.goals.told(correlation_id, user=now.user_id, tenant=tenant)
-        return self._told(caller, reply)
+        return self._answers.told(caller, reply)
 
     def listed(self, caller: Caller, tenant: str, limit: int = 50) -> list[GoalLine]:
         """The goals of a tenant, the last one that moved first."""
         require(caller, Right.SEE)
+        require_name("tenant", tenant)
         with self._room.workspace.store.reading() as connection:
             rows = newest_goals(connection, tenant, max(1, min(limit, MOST_LISTED)))
         return [GoalLine(tenant_id=tenant, correlation_id=name, event=event, at=at) for name, event, at in rows]
@@ -146,6 +148,7 @@ class GoalDesk:
     def replay(self, caller: Caller, tenant: str, correlation_id: str) -> ReplayAnswer:
         """Every decision about it made again, from what was kept."""
         require(caller, Right.SEE)
+        require_name("goal", tenant, correlation_id)
         made = self._room.workspace.goals.replay(correlation_id, tenant=tenant)
         told = tuple(
             ReplayedTold(
@@ -213,64 +216,14 @@ class GoalDesk:
     def _begun(self, caller: Caller, user: User, correlation: str, key: str, run: Run, wait: float) -> GoalAnswer:
         job = self._room.work.begin(key, run, subject=_subject(user.tenant, correlation), owner=caller.id)
         if not job.wait(wait):
-            return _running(user.tenant, correlation, None, user.user)
+            return running(user.tenant, correlation, None, user.user)
         reply = job.result()
         self._room.workspace.approvals.bell.ring()  # a question may wait in somebody's inbox now
-        return self._told(caller, reply)
-
-    def _told(self, caller: Caller, reply: Reply) -> GoalAnswer:
-        goal, outcome = reply.goal, reply.outcome
-        now = self._stands(goal.tenant_id, goal.correlation_id)
-        event = now.event if now is not None else ""
-        waits = waiting_for(outcome, event)
-        is_under_way = now is not None and event in _UNDER_WAY
-        return GoalAnswer(
-            state="running" if is_under_way else state_of(outcome, event),
-            tenant_id=goal.tenant_id,
-            correlation_id=goal.correlation_id,
-            user_id=goal.user_id,
-            event=event,
-            text=outcome.user_visible_text,
-            outcome=outcome,
-            waiting_for=waits,
-            waiting=self._waiting(reply, now, waits),
-            why=self._why(caller, reply)[:10_000] or None,
-            can_take_back=now is not None and can_take_back(goal, now),
-            next=_next(waits, is_under_way=is_under_way),
-        )
-
-    def _waiting(self, reply: Reply, now: Stands | None, waits: WaitingFor | None) -> Waiting | None:
-        if now is None or waits not in {"confirmation", "approval"}:
-            return None
-        goal = reply.goal
-        kind: QuestionKind = "confirmation" if waits == "confirmation" else "goal"
-        life = ANSWER_LIFE if waits == "confirmation" else APPROVAL_LIFE
-        return Waiting(
-            kind=kind,
-            id=goal.correlation_id,
-            tenant=goal.tenant_id,
-            what=reply.outcome.user_visible_text,
-            expires=expires_at(now.at, life),
-            link=self._room.link("inbox", kind, goal.tenant_id, goal.correlation_id),
-        )
-
-    def _why(self, caller: Caller, reply: Reply) -> str:
-        """To an agent, the gate's own reason; people hear more, since they may see the record anyway."""
-        if not isinstance(caller, AgentCaller):
-            return hints_of(self._room.workspace, reply, None).why
-        goal, workspace = reply.goal, self._room.workspace
-        with workspace.store.reading() as connection:
-            names = (goal.tenant_id, goal.correlation_id, reply.outcome.audit_event_id)
-            return explained(connection, lambda: workspace.keyring, *names).why
-
-    def _stands(self, tenant: str, correlation_id: str) -> Stands | None:
-        workspace = self._room.workspace
-        with workspace.store.reading() as connection:
-            return stands(connection, lambda: workspace.keyring, tenant, correlation_id)
+        return self._answers.told(caller, reply)
 
     def _require_own(self, caller: Caller, user: User, correlation_id: str) -> Stands:
         """Of the same user; and to an agent, one that it asked for itself."""
-        now = self._stands(user.tenant, correlation_id)
+        now = self._answers.stands(user.tenant, correlation_id)
         missing = no_such("goal", correlation_id)
         if now is None or now.user_id != user.user:
             raise missing
@@ -286,52 +239,5 @@ class GoalDesk:
                 require_own(caller, asker_of(connection, tenant, correlation_id, GOAL_ASKED), missing)
 
 
-def speaker(caller: Caller) -> User:
-    """For whom somebody asks at the goal door."""
-    if isinstance(caller, AgentCaller):
-        limits = caller.token.constraints
-        if limits.user is not None and limits.tenant is not None:
-            return User(limits.user, limits.tenant)
-        raise Refused(
-            Reason.CONSTRAINT_VIOLATED,
-            "this token names no user for whom its agent may ask",
-            where="constraints.user",
-            next_step="Have one issued that does: remit token issue --cap goal.ask --user USER --tenant TENANT",
-        )
-    if caller.user is not None and caller.tenant is not None:
-        return User(caller.user, caller.tenant)
-    raise Refused(
-        Reason.PERMISSION_DENIED,
-        "this person is no user of a tenant, so there is nobody to ask for",
-        where="the caller",
-        next_step="An admin says who is which user: remit people invite NAME --user USER --tenant TENANT",
-    )
-
-
 def _subject(tenant: str, correlation_id: str) -> str:
     return f"goal:{tenant}:{correlation_id}"
-
-
-def _running(tenant: str, correlation_id: str, now: Stands | None, user: str = "") -> GoalAnswer:
-    return GoalAnswer(
-        state="running",
-        tenant_id=tenant,
-        correlation_id=correlation_id,
-        user_id=now.user_id if now is not None else user or "unknown",
-        event=now.event if now is not None else "",
-        text="",
-        next=_next(None, is_under_way=True),
-    )
-
-
-def _next(waits: WaitingFor | None, *, is_under_way: bool) -> tuple[str, ...]:
-    if is_under_way:
-        return ("Look again by its id; if nothing moves, ask the same again under the same id.",)
-    match waits:
-        case "confirmation":
-            return ("The user answers in the inbox; nobody can for him. Then look again by its id.",)
-        case "approval":
-            return ("Somebody else approves it in the inbox.", "Then go on with it, or ask the same under the same id.")
-        case "clarification":
-            return ("Ask again with the answer, and this id as reply_to.",)
-    return ()

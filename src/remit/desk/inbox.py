@@ -3,6 +3,7 @@
 Nothing is decided here: each answer goes to the room whose question it is, and that one says whether it counts.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -30,6 +31,7 @@ _ANSWERED: Final[dict[str, QuestionState]] = {
     "EXPIRED": "EXPIRED",
     "VOID": "VOID",
 }
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _CLOSED: Final = ("APPROVED", "DENIED", "EXPIRED", "VOID", "USED")
 
 
@@ -71,7 +73,7 @@ class Inbox:
                 approval = self._room.workspace.approvals.show(_whole(name))
                 return QuestionView(question=self._request(approval), request=request_asked(approval))
             case "plan":
-                return QuestionView(question=self._proposal(self._plans.get(caller, name)))
+                return QuestionView(question=self._proposal(self._plans.get(caller, _whole(name))))
             case "goal":
                 goal = require_waiting(self._room.workspace, _named(tenant), name)
                 return QuestionView(question=self._goal(goal), goal=goal_asked(goal))
@@ -98,7 +100,11 @@ class Inbox:
             decided = {"state": state, "decided_by": who.person.signature, "reason": decision.reason}
             return self._goal(goal).model_copy(update=decided)
         view = self._plans.decide(
-            caller, name, approved=decision.approved, preview_digest=decision.shown_digest, reason=decision.reason
+            caller,
+            _whole(name),
+            approved=decision.approved,
+            preview_digest=decision.shown_digest,
+            reason=decision.reason,
         )
         return self._proposal(view)
 
@@ -249,7 +255,7 @@ def _named(tenant: str | None) -> str:
 
 def _whole(name: str) -> str:
     """A beginning would do for the rooms below; here an id comes out of a link, and is whole."""
-    if len(name) != 36:
+    if not _UUID.fullmatch(name):
         raise Refused(
             Reason.STATE_MISSING, "there is no such question", where=f"question {name}", next_step="See the inbox."
         )

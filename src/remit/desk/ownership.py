@@ -7,15 +7,15 @@ entry that belongs to nobody here is for people only.
 import json
 from typing import Final
 
-from remit.desk.callers import AgentCaller, Caller
+from remit.desk.callers import MOST, AgentCaller, Caller, agent_id
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.entry import Entry, Event
 from remit.store.connection import Connection
+from remit.store.proposals import row_of_envelope
 
 TASK_ASKED: Final = "task.asked"
 GOAL_ASKED: Final = "goal.asked"
-PROPOSAL_MADE: Final = "proposal.made"
 _ACTOR: Final = """SELECT actor FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
 _ANY: Final = "SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? LIMIT 1"
@@ -24,13 +24,14 @@ _SAID_BY: Final = {
     "task": TASK_ASKED,
     "agent": GOAL_ASKED,
     "goal": GOAL_ASKED,
-    "proposal": PROPOSAL_MADE,
 }
+_OF_A_PLAN: Final = frozenset({"plan", "rollback", "envelope"})
+"""Their entries go by the envelope, which knows the proposal that it was signed for."""
 
 
 def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> str | None:
     """The id of the caller who asked for it at the desk; None if nobody did."""
-    if not (tenant_id + correlation_id).isprintable():
+    if not is_name(tenant_id, correlation_id):
         return None
     row = connection.one(_ACTOR, (tenant_id, correlation_id, kind))
     return row[0] if row else None
@@ -42,13 +43,11 @@ def is_new(connection: Connection, tenant_id: str, correlation_id: str) -> bool:
 
 
 def task_asked(caller: Caller, task_id: str, capability_id: str) -> Event:
-    return Event(
-        DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.id[:200]
-    )
+    return Event(DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.id)
 
 
 def goal_asked(caller: Caller, tenant_id: str, correlation_id: str) -> Event:
-    return Event(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.id[:200])
+    return Event(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.id)
 
 
 def authority_of(caller: Caller) -> dict[str, str]:
@@ -65,6 +64,12 @@ def owner_of(connection: Connection, entry: Entry) -> str | None:
         return _agent(_field(entry, "agent_id"))
     if entry.kind == "browser.action":
         return _agent(entry.actor)
+    if family == "proposal":
+        proposer = _field(entry, "proposed_by")
+        return proposer if isinstance(proposer, str) else None
+    if family in _OF_A_PLAN:
+        row = row_of_envelope(connection, entry.tenant_id, entry.correlation_id)
+        return row.proposed_by if row is not None else None
     said_by = _SAID_BY.get(family)
     return asker_of(connection, entry.tenant_id, entry.correlation_id, said_by) if said_by else None
 
@@ -73,6 +78,16 @@ def require_own(caller: Caller, asker: str | None, missing: Refused) -> None:
     """To an agent, what is somebody else's is not there at all: it learns no more than that."""
     if isinstance(caller, AgentCaller) and asker != caller.id:
         raise missing
+
+
+def is_name(*texts: str) -> bool:
+    """Whether these can name anything at all: what is no id must not get as far as a database that chokes on it."""
+    return all(0 < len(text) <= MOST and text.isprintable() for text in texts)
+
+
+def require_name(what: str, *texts: str) -> None:
+    if not is_name(*texts):
+        raise no_such(what, texts[-1])
 
 
 def no_such(what: str, name: str) -> Refused:
@@ -85,7 +100,7 @@ def no_such(what: str, name: str) -> Refused:
 
 
 def _agent(name: object) -> str | None:
-    return f"agent:{name}" if isinstance(name, str) else None
+    return agent_id(name) if isinstance(name, str) else None
 
 
 def _field(entry: Entry, name: str) -> object:

@@ -115,7 +115,7 @@ class PlanRuns:
             if row.envelope_id is None:
                 raise _never_ran(name)
             return row.envelope_id
-        if not may(caller, Right.SEE):
+        if not may(caller, Right.SEE) or not name.isprintable():
             raise no_such(name)
         return open_past_runs(self._workspace).find(full_name(self._workspace, name))
 

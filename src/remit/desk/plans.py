@@ -27,6 +27,7 @@ from remit.desk.callers import AgentCaller, Caller
 from remit.desk.plan_runs import PlanRuns
 from remit.desk.plan_views import AFTER_YES, KEPT_AS, Views, cursor_of, outcome_or_refusal, place_of
 from remit.desk.rights import Right, may, require
+from remit.desk.room import require_wait
 from remit.desk.runs import known_run
 from remit.desk.work import Job, Work
 from remit.doors.approving import require_worth_approving
@@ -160,7 +161,7 @@ class PlanDesk(PlanRuns):
                 where="preview_digest",
                 next_step="Look at the proposal, and give the digest of what was shown.",
             )
-        if row.state != "PENDING":
+        if row.state in {"APPROVED", "DENIED"}:
             raise closed(row, row.decided_at or row.created_at)
         self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
         reach("proposal.answered")
@@ -225,6 +226,7 @@ class PlanDesk(PlanRuns):
         Raises why nothing was touched, if that is known by then; later, `refused` of the proposal says it.
         """
         require(caller, Right.APPLY)
+        require_wait(wait)
         row = self._row(caller, proposal_id)
         job: Job[Ended] | None = self._job(row)
         if job is None or not job.is_running:

@@ -18,6 +18,7 @@ from remit.contracts.desk_record import (
 from remit.contracts.ledger import LedgerEntry, LedgerHead
 from remit.desk.callers import Caller
 from remit.desk.goal_questions import tenants_of
+from remit.desk.ownership import require_name
 from remit.desk.rights import Right, require
 from remit.desk.room import Room, require_wait
 from remit.desk.work import Job
@@ -71,6 +72,7 @@ class Record:
     ) -> EntryPage:
         """The newest first, from a cursor on. Each answer looks through so many entries at most."""
         require(caller, Right.SEE)
+        require_name("tenant", tenant)
         filters = filters or EntryFilter()
         wanted = Wanted(**filters.tree())
         before = _before(cursor)
@@ -82,6 +84,7 @@ class Record:
     def entry(self, caller: Caller, tenant: str, seq: int) -> EntryView:
         """One entry, held against the signed head that covers it."""
         require(caller, Right.SEE)
+        require_name("tenant", tenant)
         workspace = self._room.workspace
         with workspace.store.reading() as connection:
             entry = read_entry(connection, tenant, seq)
@@ -92,6 +95,7 @@ class Record:
     def trace(self, caller: Caller, tenant: str, correlation_id: str) -> TraceAnswer:
         """The chain of one goal as a tree, from the words to the effect; of another correlation, its entries."""
         require(caller, Right.SEE)
+        require_name("correlation", tenant, correlation_id)
         workspace = self._room.workspace
         with workspace.store.reading() as connection:
             found = trace_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
@@ -117,6 +121,7 @@ class Record:
         """Check every hash, link and signature. Without `again`, what the last check found, if that is there still."""
         require(caller, Right.SEE)
         require_wait(wait)
+        require_name("tenant", tenant or ALL)
         subject = f"verify:{tenant or ALL}"
         job = self._room.work.about(subject)
         if job is None or (again and not job.is_running):
@@ -131,6 +136,7 @@ class Record:
     def bundle(self, caller: Caller, tenant: str, correlation_id: str | None = None) -> IO[bytes]:
         """An evidence bundle, to be read from its beginning. Close it: it may be a file that nobody else can open."""
         require(caller, Right.SEE)
+        require_name("correlation", tenant, correlation_id or ALL)
         workspace = self._room.workspace
         out: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - whoever asked for it closes it
         try:
@@ -164,7 +170,12 @@ class Record:
 
 
 def _view(entry: Entry, problem: str | None = None) -> EntryView:
-    return EntryView(entry=LedgerEntry.from_tree(entry.as_wire(), source=f"entry {entry.seq}"), problem=problem)
+    """One that somebody else has written over must not hide the others: it is shown without its payload."""
+    try:
+        tree = entry.as_wire()
+    except Refused as found:
+        tree, problem = entry.as_wire(shown=False), found.what
+    return EntryView(entry=LedgerEntry.from_tree(tree, source=f"entry {entry.seq}"), problem=problem)
 
 
 def _before(cursor: str | None) -> int | None:

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from remit.desk.callers import Caller
 from remit.desk.events import Events
+from remit.desk.ownership import is_name
 from remit.desk.work import Job, Work
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
@@ -31,12 +32,12 @@ class Room:
             return None
         return "/".join((self.console_url.rstrip("/"), *(quote(part, safe="") for part in path)))
 
-    def found(self, scope: str, key: str) -> Done | Running | None:
+    def found(self, scope: str, key: str, tenant: str = DEFAULT_TENANT) -> Done | Running | None:
         """What stands under an id. What a process that died has begun is settled first, as far as that takes."""
-        claimed = self._claim(scope, key)
+        claimed = self._claim(scope, key, tenant)
         if isinstance(claimed, Running) and is_orphan(claimed, self.workspace.store.dialect):
             self.settle().wait(SETTLE_SECONDS)
-            claimed = self._claim(scope, key)
+            claimed = self._claim(scope, key, tenant)
         return claimed
 
     def outcome(self, done: Done) -> str:
@@ -53,11 +54,11 @@ class Room:
 
         return self.work.begin("recover", recover, subject="recover", owner="remit")
 
-    def _claim(self, scope: str, key: str) -> Done | Running | None:
-        if not key.isprintable():
+    def _claim(self, scope: str, key: str, tenant: str) -> Done | Running | None:
+        if not is_name(tenant, key):
             return None
         with self.workspace.store.glancing() as connection:
-            return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
+            return read_claim(connection, ClaimKey(tenant, scope, key))
 
 
 def require_wait(wait: float) -> float:

@@ -9,6 +9,7 @@ from remit.contracts.capabilities import is_browser
 from remit.contracts.desk import Page
 from remit.contracts.desk_admin import TokenIssued, TokenView, TokenWish
 from remit.desk.callers import AgentCaller, Caller
+from remit.desk.ownership import require_name
 from remit.desk.rights import Right, require
 from remit.desk.room import Room
 from remit.errors import Reason, Refused
@@ -42,6 +43,7 @@ class TokenDesk:
     def revoke(self, caller: Caller, jti: str, reason: str | None = None) -> str:
         """From now on it counts nowhere, and what waits for a person on its behalf is void. The whole id."""
         require(caller, Right.REVOKE_TOKEN)
+        require_name("token", jti)
         return self._room.workspace.tokens.revoke(jti, actor=caller.id, reason=reason)
 
     def listed(self, caller: Caller, cursor: str | None = None, limit: int = 50) -> Page[TokenView]:

@@ -9,7 +9,7 @@ from remit.contracts.base import Contract, Identifier, Text
 from remit.contracts.desk import GoalAnswer
 from remit.desk.callers import Caller
 from remit.desk.desk import Desk
-from remit.desk.goals import speaker
+from remit.desk.goal_answers import speaker
 from remit.mcp_server.call import FIRST_LOOK, Call, WaitSeconds
 from remit.mcp_server.clarifying import answered_question, ask_client
 from remit.mcp_server.tool import READS, Answer, ToolSpec, acts

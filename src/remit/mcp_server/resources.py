@@ -6,7 +6,7 @@ decided there. An address is never a path.
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
@@ -22,6 +22,7 @@ from remit.errors import EnvironmentFailed, RemitError
 from remit.mcp_server.call import House, ask_desk
 from remit.mcp_server.goal_tools import look_at_goal
 
+T = TypeVar("T", str, bytes)
 _JSON: Final = "application/json"
 
 
@@ -70,6 +71,16 @@ def add_resources(server: MCPServer[Any], house: House) -> None:
         return await _read(house, context, lambda caller: _json(desk.browser.get(caller, action_id)))
 
     @server.resource(
+        "remit://results/actions/{action_id}/picture",
+        name="picture",
+        title="Picture of a screenshot",
+        description="What a screenshot of this agent shows.",
+        mime_type="image/png",
+    )
+    async def picture(action_id: str, context: Context[Any, Any]) -> bytes:
+        return await _read(house, context, lambda caller: desk.browser.picture(caller, action_id))
+
+    @server.resource(
         "remit://results/goals/{correlation_id}",
         name="goal_result",
         title="Where a goal stands",
@@ -80,7 +91,7 @@ def add_resources(server: MCPServer[Any], house: House) -> None:
         return await _read(house, context, lambda caller: _json(look_at_goal(desk, caller, correlation_id)))
 
 
-async def _read(house: House, context: Context[Any, Any], read: Callable[[Caller], str]) -> str:
+async def _read(house: House, context: Context[Any, Any], read: Callable[[Caller], T]) -> T:
     try:
         return await ask_desk(house, context, read)
     except RemitError as problem:

@@ -18,6 +18,7 @@ from remit.contracts.desk import ErrorTold, told_error
 from remit.errors import Reason, RemitError
 from remit.mcp_server.call import Call, House
 from remit.mcp_server.schemas import input_schema, output_schema
+from remit.observe.belonging import belonging_to
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -84,7 +85,9 @@ class ClosedTool(Tool):
     ) -> Any:
         try:
             parsed = self._spec.arguments.from_tree(arguments, source=f"arguments of {self.name}")
-            answer = await self._spec.work(Call(self._house, parsed, context))
+            # The task is the session's, which began with another request.
+            with belonging_to(getattr(context.request_context.request, "state", None)):
+                answer = await self._spec.work(Call(self._house, parsed, context))
         except RemitError as problem:
             return refusal(told_error(problem))
         except MCPError:

@@ -112,6 +112,18 @@ def server_span(
     )
 
 
+@contextlib.contextmanager
+def beneath(span: "Span | None") -> Iterator[None]:
+    """What is begun in here lies below that span, whoever's task it runs in."""
+    if span is None:
+        yield
+        return
+    from opentelemetry.trace import use_span  # noqa: PLC0415 - an extra, and loaded by now
+
+    with use_span(span, end_on_exit=False, record_exception=False, set_status_on_exception=False):
+        yield
+
+
 class Trail:
     """The spans of one request: one for all of it, and one below that for each step."""
 

@@ -5,6 +5,7 @@ logging out, by the removal of its person, and as soon as that person is somebod
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -166,13 +167,19 @@ class People:
         return person_id
 
     def end_other_basis(self, kind: str, basis: str) -> int:
-        """End the sessions of `kind:` people whose standing came from another table than this one."""
+        """End the sessions of `kind:` people whose standing came from another table than this one. How many."""
 
-        def work(kept: Kept) -> tuple[Kept, int]:
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
             rest = tuple(one for one in kept.sessions if not one.person_id.startswith(f"{kind}:") or one.basis == basis)
-            return changed(kept, sessions=rest), len(kept.sessions) - len(rest)
+            ended = Counter(one.person_id for one in kept.sessions) - Counter(one.person_id for one in rest)
+            return changed(kept, sessions=rest), ended
 
-        return self._file.change(work) if self._file.read().sessions else 0
+        if not self._file.read().sessions:
+            return 0
+        ended = self._file.change(work)
+        for person_id, sessions in ended.items():
+            self._record("person.logged_out", person_id, {"person": person_id, "sessions": sessions}, "remit")
+        return ended.total()
 
     def listed(self) -> list[Listed]:
         """By their ids."""

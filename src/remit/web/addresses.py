@@ -57,7 +57,7 @@ class Addresses:
         names = {found for text in given if (found := split_host(text)) is not None}
         if public is not None and (found := split_host(public.netloc)) is not None:
             names.add((found[0], ""))
-        origin = f"{public.scheme}://{public.netloc}".lower() if public is not None else None
+        origin = _origin(public.scheme, public.netloc) if public is not None else None
         is_secure = config.tls is not None or (public is not None and public.scheme == "https")
         return cls(frozenset(names), origin, is_secure)
 
@@ -68,10 +68,14 @@ class Addresses:
 
     def is_own_origin(self, origin: str, scheme: str, host: str) -> bool:
         """Whether a page of this origin is one of ours. `host` was found to be ours before."""
-        origin = origin.lower()
-        return origin in {f"{scheme}://{host}".lower(), self.public_origin}
+        return origin.lower() in {_origin(scheme, host), self.public_origin}
 
     @property
     def session_cookie(self) -> str:
         """Under TLS with a prefix that binds it to this very host: no other one, and no plain HTTP, can set it."""
         return f"__Host-{SESSION_COOKIE}" if self.is_secure else SESSION_COOKIE
+
+
+def _origin(scheme: str, host: str) -> str:
+    """As a browser spells it: in lower case, and without the scheme's own port."""
+    return f"{scheme}://{host}".lower().removesuffix({"https": ":443", "http": ":80"}.get(scheme, ""))

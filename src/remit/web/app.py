@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -35,12 +36,27 @@ if TYPE_CHECKING:
 THREADS: Final = WAITING_AT_ONCE + 32
 """That serve requests. Of these some may wait for long work; the rest is always there for what is quick."""
 SPECIFICATION: Final = "/v1/openapi.json"
+NO_TELEMETRY: Final[TelemetryConfig] = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+"""FastAPI's own would send queries and the texts of exceptions wherever the environment says. Ours is `Watching`."""
 
 
 def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
     """HTTP API, console, login, metrics and, where the extra is installed, MCP."""
     mcp = _mcp(desk, settings)
-    app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_lifespan(mcp))
+    app = FastAPI(
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan(mcp),
+        telemetry=NO_TELEMETRY,
+    )
     app.state.desk = desk
     app.state.settings = settings
     app.state.keys = Keys()

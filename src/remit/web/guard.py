@@ -2,11 +2,10 @@
 
 1. the Host header is one of our names (DNS rebinding)
 2. the page that asks is one of ours (Origin, Sec-Fetch-Site)
-3. the address has not asked too often
-4. who asks: token or session; a bad one is answered here, and bad ones are counted
-5. the credential has not been used too often
+3. who asks: token or session; a bad token is answered here, and bad ones are counted
+4. the credential, or the address of whoever shows none, has not asked too often
+5. the body is read, within its size and its time
 6. a person's unsafe request carries the session's own CSRF token
-7. the body is read, within its size and its time
 and on the way out every answer gets the security headers.
 """
 
@@ -60,8 +59,7 @@ class Guard:
         self._proxies = frozenset(settings.config.trusted_proxies)
         self._owner = owner
         self.addresses = Addresses.of(settings)
-        self._of_address = Buckets(2 * limits.requests_per_minute)
-        self._of_credential = Buckets(limits.requests_per_minute)
+        self._asked = Buckets(limits.requests_per_minute)
         self._bad_codes = Buckets(limits.logins_per_minute)
         self._bad_tokens = Buckets(limits.logins_per_minute)
 
@@ -92,21 +90,21 @@ class Guard:
         self._require_own_name(headers)
         self._require_own_page(scope, headers)
         address = self._address(scope, headers)
-        _require_room(self._of_address.take(address), "this address")
         if path == METRICS and method == "GET" and await asyncio.to_thread(may_scrape, Request(scope), self._settings):
             scope["state"]["scraper"] = True  # its secret is no credential for anything else
             return None, receive
-        credential = shown_credential(headers, self.addresses.session_cookie)
-        found = await self._identify(credential, address) if credential else None
+        credential, found = await self._identify(headers, address)
         if found is None and _is_visit_from_elsewhere(method, path, headers):
             return _bounce(scope), receive
         unsafe = method not in SAFE_METHODS
         if found is not None:
             assert credential is not None  # noqa: S101 - nobody is found without one
-            _require_room(self._of_credential.take(credential.key), "this credential")
+            _require_room(self._asked.take(credential.key), "this credential")
             scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential)
             scope["remit.caller"] = found.caller
-        elif unsafe and path == _LOGIN:
+        else:
+            _require_room(self._asked.take(address), "this address")
+        if unsafe and path == _LOGIN:
             _require_room(self._bad_codes.wait(address), "logins from this address")
         if not unsafe and "content-length" not in headers and "transfer-encoding" not in headers:
             return None, receive
@@ -120,10 +118,13 @@ class Guard:
         """A code that does not count: after some of these the address has to wait."""
         self._bad_codes.take(self._address(scope, Headers(scope=scope)))
 
-    async def _identify(self, credential: Credential, address: str) -> Identified | None:
+    async def _identify(self, headers: Headers, address: str) -> tuple[Credential | None, Identified | None]:
         """A good one is found whatever else comes from its address: nobody is shut out by somebody else's bad ones."""
         try:
-            return await asyncio.to_thread(look_up, self._workspace, credential)
+            credential = shown_credential(headers, self.addresses.session_cookie)
+            if credential is None:
+                return None, None
+            return credential, await asyncio.to_thread(look_up, self._workspace, credential)
         except Answered:
             _require_room(self._bad_tokens.take(address), "tokens from this address that do not count")
             raise
@@ -149,8 +150,7 @@ class Guard:
             len(origin) == 1 and self.addresses.is_own_origin(origin[0], scope["scheme"], headers["host"])
         ):
             raise _foreign("header Origin")
-        is_visit = scope["method"] in {"GET", "HEAD"} and headers.get("sec-fetch-mode") == "navigate"
-        if site in {"cross-site", "same-site"} and not is_visit:
+        if site in {"cross-site", "same-site"} and not _is_visit(scope["method"], headers):
             raise _foreign("header Sec-Fetch-Site")
         unsafe = scope["method"] not in SAFE_METHODS
         # Every browser says where a form comes from. What says nothing is none, and has no cookie to be misused.
@@ -162,12 +162,8 @@ class Guard:
         client = scope.get("client")
         peer = client[0] if client else "local"
         if peer in self._proxies:
-            told = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
-            try:
-                return str(ipaddress.ip_address(told))
-            except ValueError:
-                return peer
-        return peer
+            return _counted(headers.get("x-forwarded-for", "").rpartition(",")[2].strip()) or peer
+        return _counted(peer) or peer
 
     def _hardened(self, send: Send) -> Send:
         secure = self.addresses.is_secure
@@ -189,6 +185,17 @@ def guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
     app.middleware_stack = found
     app.state.guard = found
     return found
+
+
+def _counted(text: str) -> str | None:
+    """What an address is counted as. Of IPv6 its network: whoever has one address there has them all."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if address.version == 6 and not address.is_loopback:
+        return str(ipaddress.ip_network((address.packed, 64), strict=False))
+    return str(address)
 
 
 def _require_room(wait: float, whose: str) -> None:
@@ -232,12 +239,17 @@ def _foreign(where: str) -> Answered:
     )
 
 
+def _is_visit(method: str, headers: Headers) -> bool:
+    """A person goes to a page, and it fills his window: no picture, script or frame of another page."""
+    is_whole = headers.get("sec-fetch-dest", "document") == "document"
+    return method == "GET" and is_whole and headers.get("sec-fetch-mode") == "navigate"
+
+
 def _is_visit_from_elsewhere(method: str, path: str, headers: Headers) -> bool:
     """A person who followed a link on another site. His browser keeps the cookie back on that first step."""
     return (
-        method == "GET"
+        _is_visit(method, headers)
         and headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-        and headers.get("sec-fetch-mode") == "navigate"
         and not any(path == prefix or path.startswith(f"{prefix}/") for prefix in _FOR_MACHINES)
     )
 

@@ -91,4 +91,4 @@ class Keys:
 def id_under(caller_id: str, key: str) -> str:
     """The id of what this caller asks for under this key: a UUID that is the same each time."""
     found = hashlib.sha256(canonical_bytes(["remit idempotency key", caller_id, key])).digest()
-    return str(uuid.UUID(bytes=found[:16], version=8))
+    return str(uuid.UUID(bytes=found[:16], version=5))

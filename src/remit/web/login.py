@@ -114,7 +114,7 @@ class _Desk:
                 **self._lives,
             )
         except RemitError as problem:
-            request.app.state.guard.note_failed_login(request.scope)
+            # Not counted: any site can send a browser here, and would shut its user out. There is nothing to guess.
             answer = self._page(request, HOME, problem, HTTPStatus.FORBIDDEN)
         else:
             self._end_present(request)

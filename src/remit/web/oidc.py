@@ -31,8 +31,10 @@ from remit.web.oidc_tokens import Key, decide_standing, read_keys, token_header,
 LOGIN_SECONDS: Final = 600.0
 MOST_PENDING: Final = 1_000
 _DISCOVERY_SECONDS: Final = 3_600.0
-_KEYS_SECONDS: Final = 60.0
-"""A token with an unknown key makes us look again, but not more often than this."""
+_KEYS_SECONDS: Final = 3_600.0
+"""A key that the provider gave up counts here no longer than that."""
+_LOOK_AGAIN_SECONDS: Final = 60.0
+"""A token with an unknown key makes us look for it, but not more often than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +190,9 @@ class Provider:
 
     def _key_for(self, token: str) -> Key:
         algorithm, kid = token_header(token)
-        key = self._find_key(algorithm, kid)
-        if key is None and (self._keys is None or time.monotonic() - self._keys[0] > _KEYS_SECONDS):
+        age = time.monotonic() - self._keys[0] if self._keys else float("inf")
+        key = self._find_key(algorithm, kid) if age <= _KEYS_SECONDS else None
+        if key is None and age > _LOOK_AGAIN_SECONDS:
             self._keys = time.monotonic(), read_keys(ask(self._discover().keys))
             key = self._find_key(algorithm, kid)
         if key is None:

@@ -6,7 +6,6 @@ link, a secret.
 
 import logging
 import re
-import secrets
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from remit.observe import tracing
+from remit.observe.belonging import Belonging, new_request_id
 from remit.observe.logs import bind_ids
 from remit.tally import HTTP_REQUESTS, HTTP_SECONDS, OTHER
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds, by machines."""
+FIXED: Final = QUIET | {"/mcp"}
+"""Paths that are their own template: of these also what was refused before any route was looked for."""
 NO_ROUTE: Final = "none"
 GONE: Final = 499
 """The caller hung up before there was an answer."""
@@ -41,13 +43,15 @@ def request_id_of(headers: Iterable[tuple[bytes, bytes]]) -> str:
     traced = _TRACEPARENT.fullmatch(given.get(b"traceparent", b""))
     if traced and traced[1].strip(b"0") and traced[2].strip(b"0"):
         return traced[1].decode()
-    return secrets.token_hex(16)
+    return new_request_id()
 
 
 def route_of(scope: Scope) -> str:
     """The template that the path fitted, such as `/v1/tasks/{task_id}`."""
     path = getattr(scope.get("route"), "path", None)
-    return path if isinstance(path, str) and path else NO_ROUTE
+    if isinstance(path, str) and path:
+        return path
+    return scope["path"] if scope["path"] in FIXED else NO_ROUTE
 
 
 class Watching:
@@ -78,6 +82,7 @@ class Watching:
             ids = {"request_id": request_id}
             if span is not None:
                 ids["trace_id"] = f"{span.get_span_context().trace_id:032x}"
+            scope["state"]["belonging"] = Belonging(ids, span)
             inside.enter_context(bind_ids(**ids))
             try:
                 await self._app(scope, receive, send_with_id)

@@ -36,6 +36,7 @@ Tenant = Annotated[str, Query(min_length=1, max_length=200, description="Whose g
 def ask_for_goal(call: AskedWithBody) -> Response:
     """Without an id of its own a goal has that of the header Idempotency-Key, so that a repeat is the same goal."""
     wish = call.parse(GoalAsk)
+    call.require_same_body()
     correlation_id = wish.correlation_id or (id_under(call.caller.id, call.key) if call.key else None)
     with call.waiting() as wait:
         return _told(

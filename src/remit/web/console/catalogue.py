@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.errors import Refused, RemitError
+from remit.web.console import confirm_words
+from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
 from remit.web.console.templating import address
@@ -35,6 +37,8 @@ def simulation(request: Request, tenant: str = "", id: str = "") -> Response:  #
 def promote(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     tenant, name = form.one("tenant"), form.one("id")
+    if not is_confirmed(form):
+        return ask_first(request, form, confirm_words.promote(name, tenant), address("/catalogue", tenant=tenant))
     try:
         desk_of(request).catalogue.promote(
             viewer.caller, tenant, name, digest=form.one("digest"), reason=form.given("reason")
@@ -48,6 +52,8 @@ def promote(request: Request, form: Filled) -> Response:
 def retire(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     tenant, name = form.one("tenant"), form.one("id")
+    if not is_confirmed(form):
+        return ask_first(request, form, confirm_words.retire(name, tenant), address("/catalogue", tenant=tenant))
     desk_of(request).catalogue.retire(viewer.caller, tenant, name, reason=form.given("reason"))
     return go(address("/catalogue", tenant=tenant, said="retired"))
 

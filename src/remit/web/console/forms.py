@@ -9,8 +9,7 @@ from starlette.requests import Request
 from remit.errors import Reason, Refused
 
 MOST_BYTES: Final = 1 << 20
-MOST_FIELDS: Final = 20_000
-"""A plan may need that many approvals, each with a box of its own."""
+MOST_FIELDS: Final = 1_000
 _MEDIA: Final = "application/x-www-form-urlencoded"
 
 
@@ -19,6 +18,9 @@ class Form:
 
     def __init__(self, fields: dict[str, list[str]]) -> None:
         self._fields = fields
+
+    def everything(self) -> list[tuple[str, str]]:
+        return [(name, value) for name, values in self._fields.items() for value in values]
 
     def one(self, name: str) -> str:
         return self._fields.get(name, [""])[0].strip()

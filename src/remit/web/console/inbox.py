@@ -1,5 +1,6 @@
 """The inbox: what waits for a person, all of one question, and the answer."""
 
+from collections.abc import Sequence
 from typing import Final, get_args
 from urllib.parse import unquote
 
@@ -12,6 +13,8 @@ from remit.contracts.desk_plans import ProposalView
 from remit.contracts.envelope import Approvals
 from remit.errors import Reason, Refused, RemitError
 from remit.web.console.asked import Asked
+from remit.web.console.confirm_words import approve, deny
+from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.graphs import Graph
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
@@ -72,6 +75,10 @@ def linked(request: Request) -> Response:
 def answer(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     kind, name, tenant = form.one("kind"), form.one("id"), form.one("tenant")
+    if kind != "confirmation" and not is_confirmed(form):
+        asked = Asked(desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None).question)
+        yes, no = approve(asked.title, asked.yes_words), deny(asked.title, asked.no_words)
+        return ask_first(request, form, yes if form.one("decision") == "approve" else no, asked.path)
     try:
         said = _decide(request, viewer, form)
     except Refused as problem:
@@ -173,7 +180,7 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
     }
     decision = Decision.from_tree(tree, source="form")
     if kind == "plan":
-        named = {each: form.many(each) if approved else () for each in ALLOWANCES}
+        named = _allowed(request, viewer, form) if approved else dict.fromkeys(ALLOWANCES, ())
         desk.plans.decide(
             viewer.caller,
             name,
@@ -185,6 +192,17 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
     else:
         desk.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
     return "approved" if approved else "denied"
+
+
+def _allowed(request: Request, viewer: Viewer, form: Form) -> dict[str, Sequence[str]]:
+    """What was ticked, each by its name. A long list has one box: that means all that the preview named, and the yes is
+    bound to that preview by its digest.
+    """
+    named: dict[str, Sequence[str]] = {each: form.many(each) for each in ALLOWANCES}
+    if whole := [each for each in ALLOWANCES if form.one(f"{each}_all") == "yes"]:
+        needs = desk_of(request).plans.look(viewer.caller, form.one("id")).document.needs
+        named |= {each: getattr(needs, each) for each in whole}
+    return named
 
 
 def _kind(text: str) -> QuestionKind:

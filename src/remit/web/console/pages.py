@@ -15,6 +15,7 @@ from remit.desk.callers import PersonCaller
 from remit.desk.rights import Right, may
 from remit.errors import Reason, Refused, RemitError
 from remit.ids import render_time, system_clock
+from remit.web.console.confirm_words import WORDS
 from remit.web.console.templating import environment
 from remit.web.problems import Answered, status_of
 from remit.web.who import identify
@@ -145,6 +146,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         "now_text": render_time(now),
         "said": SAID.get(request.query_params.get("said", "")),
         "problem": None,
+        "confirms": WORDS,
     }
     text = environment().get_template(template).render({**known, **context})
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})

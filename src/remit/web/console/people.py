@@ -10,6 +10,8 @@ from starlette.responses import Response
 from remit.errors import Reason, Refused, RemitError
 from remit.people.found import Invitation
 from remit.people.roles import ROLES, Role
+from remit.web.console.confirm_words import remove as ask_to_remove
+from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
 from remit.web.problems import status_of
@@ -44,6 +46,8 @@ def invite(request: Request, form: Filled) -> Response:
 @router.post("/people/remove")
 def remove(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
+    if not is_confirmed(form):
+        return ask_first(request, form, ask_to_remove(form.one("name")), "/people")
     try:
         desk_of(request).people.remove(viewer.caller, form.one("name"))
     except Refused as problem:

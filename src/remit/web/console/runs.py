@@ -9,7 +9,10 @@ from starlette.responses import Response
 
 from remit.contracts.desk_plans import ProposalState, ProposalView, RunDocuments, RunView, UndoAnswer, UndoLook
 from remit.errors import Reason, Refused, RemitError
-from remit.web.console.forms import Filled
+from remit.web.console import confirm_words
+from remit.web.console.confirm_words import Asking
+from remit.web.console.confirming import ask_first, is_confirmed
+from remit.web.console.forms import Filled, Form
 from remit.web.console.graphs import Graph
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
 from remit.web.console.plan_pages import Step, changes_shown, picture_of, states_of, steps_of
@@ -71,6 +74,8 @@ def run(request: Request, name: str) -> Response:
 @router.post("/runs/apply")
 def apply(request: Request, form: Filled) -> Response:
     viewer, name = viewer_of(request), form.one("name")
+    if not is_confirmed(form):
+        return _ask_first(request, viewer, form, confirm_words.apply)
     try:
         desk_of(request).plans.apply(viewer.caller, name, APPLY_WAIT)
     except Refused as problem:
@@ -81,6 +86,8 @@ def apply(request: Request, form: Filled) -> Response:
 @router.post("/runs/cancel")
 def cancel(request: Request, form: Filled) -> Response:
     viewer, name = viewer_of(request), form.one("name")
+    if not is_confirmed(form):
+        return _ask_first(request, viewer, form, confirm_words.cancel)
     try:
         desk_of(request).plans.cancel(viewer.caller, name)
     except Refused as problem:
@@ -91,13 +98,22 @@ def cancel(request: Request, form: Filled) -> Response:
 @router.post("/runs/undo")
 def undo(request: Request, form: Filled) -> Response:
     viewer, name = viewer_of(request), form.one("name")
+    force = form.one("force").isdecimal() and form.one("force") != "0"
+    if not is_confirmed(form):
+        files = int(form.one("force")[:9]) if force else 0
+        return _ask_first(request, viewer, form, lambda title: confirm_words.undo(title, files))
     try:
-        answer = desk_of(request).plans.undo(viewer.caller, name, force=form.one("force") == "yes")
+        answer = desk_of(request).plans.undo(viewer.caller, name, force=force)
     except Refused as problem:
         return _show(request, viewer, name, problem)
     if answer.status in _SAID:
         return go(address(f"/runs/{name}", said=_SAID[answer.status]))
     return _show(request, viewer, name, undone=answer)
+
+
+def _ask_first(request: Request, viewer: Viewer, form: Form, asking: Callable[[str], Asking]) -> Response:
+    found = _find(request, viewer, form.one("name"))
+    return ask_first(request, form, asking(found.title), address(f"/runs/{found.name}"))
 
 
 def _show(

@@ -9,6 +9,8 @@ from starlette.responses import Response
 from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
 from remit.contracts.desk_admin import TokenIssued, TokenWish
 from remit.errors import Reason, Refused, RemitError
+from remit.web.console.confirm_words import revoke as ask_to_revoke
+from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
 from remit.web.console.templating import address
@@ -39,6 +41,8 @@ def issue(request: Request, form: Filled) -> Response:
 @router.post("/tokens/revoke")
 def revoke(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
+    if not is_confirmed(form):
+        return ask_first(request, form, ask_to_revoke(form.one("jti")), "/tokens")
     try:
         desk_of(request).tokens.revoke(viewer.caller, form.one("jti"), form.given("reason"))
     except Refused as problem:

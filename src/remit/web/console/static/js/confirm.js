@@ -27,6 +27,11 @@ function ask(button) {
   dialog.addEventListener("close", () => { dialog.remove(); button.focus(); });
   no.addEventListener("click", () => dialog.close());
   yes.addEventListener("click", () => {
+    const word = document.createElement("input"); // without it the server asks the same once more, on a page
+    word.type = "hidden";
+    word.name = "confirmed";
+    word.value = "yes";
+    button.form.append(word);
     button.dataset.confirmed = "yes";
     yes.disabled = true;
     button.form.requestSubmit(button);

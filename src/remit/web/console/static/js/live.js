@@ -24,7 +24,17 @@ function isInUse(region) {
     || [...region.querySelectorAll("input[type=checkbox]")].some((each) => each.checked !== each.defaultChecked);
 }
 
+// Nothing is moved away from under a finger, or from behind a dialog.
+let pressed = false;
+addEventListener("pointerdown", () => { pressed = true; }, true);
+addEventListener("pointerup", () => setTimeout(() => { pressed = false; }, 50), true);
+addEventListener("pointercancel", () => { pressed = false; }, true);
+
 function put(fresh) {
+  if (pressed || document.querySelector("dialog[open]")) {
+    schedule();
+    return false;
+  }
   let changed = false;
   tick();
   tick(fresh); // so that seconds which went by are no difference

@@ -1,0 +1,192 @@
+"""Who is let through where: every route of the application, tried by everybody. A route without a row fails."""
+
+import urllib.parse
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from remit.contracts.capabilities import DoorCapability
+from remit.web.guard import CSRF_FIELD
+from tests.web_site import ALL_CAPS, NOBODY, Answer, WebSite, Who
+
+CALLERS: Final = ("nobody", "an agent without capabilities", "an agent", "viewer", "approver", "operator", "admin")
+"""One letter each, in this order: 4 not known (401), 3 may not (403), L sent to log in, . let through."""
+PUBLIC: Final = "......."
+KNOWN: Final = "4......"
+PEOPLE: Final = "433...."
+DECIDING: Final = "4333.3."
+OPERATING: Final = "43.33.."
+ADMIN: Final = "433333."
+PAGE: Final = "L33...."
+NO_ID: Final = "01234567-0123-7123-8123-0123456789ab"
+DIGEST: Final = "sha256:" + "0" * 64
+
+
+class Row(NamedTuple):
+    method: str
+    route: str
+    expected: str
+    path: str = ""
+    body: Any = None
+    """JSON for the API; a form, as a list of pairs, for the console."""
+
+
+API: Final = (
+    Row("GET", "/healthz", PUBLIC),
+    Row("GET", "/readyz", PUBLIC),
+    Row("GET", "/v1/openapi.json", PUBLIC),
+    Row("GET", "/v1/me", KNOWN),
+    Row("POST", "/v1/tasks", OPERATING, body={"manifest": {}, "lease": {}}),
+    Row("GET", "/v1/tasks/{task_id}", KNOWN),
+    Row("POST", "/v1/leases", ADMIN, body={"manifest": {}}),
+    Row("POST", "/v1/plans/preview", OPERATING, body={}),
+    Row("POST", "/v1/plans", OPERATING, body={"plan": {}}),
+    Row("GET", "/v1/plans", KNOWN),
+    Row("GET", "/v1/plans/{proposal_id}", KNOWN),
+    Row("GET", "/v1/plans/{proposal_id}/preview", KNOWN),
+    Row("POST", "/v1/plans/{proposal_id}/decision", DECIDING, body={"approved": False}),
+    Row("POST", "/v1/plans/{proposal_id}/decision", DECIDING, body={"approved": True, "preview_digest": DIGEST}),
+    Row("POST", "/v1/plans/{proposal_id}/apply", OPERATING, body={}),
+    Row("POST", "/v1/plans/{proposal_id}/cancel", "43.3...", body={}),
+    Row("GET", "/v1/plans/{proposal_id}/undo", KNOWN),
+    Row("POST", "/v1/plans/{proposal_id}/undo", OPERATING, body={}),
+    Row("GET", "/v1/plans/{proposal_id}/report", KNOWN),
+    Row("GET", "/v1/runs", PEOPLE),
+    Row("GET", "/v1/runs/{envelope_id}", KNOWN),
+    Row("GET", "/v1/runs/{envelope_id}/report", KNOWN),
+    Row("POST", "/v1/browser/actions", "4..3333", body={}),
+    Row("GET", "/v1/browser/actions/{action_id}", KNOWN),
+    Row("GET", "/v1/browser/actions/{action_id}/picture", KNOWN),
+    Row("GET", "/v1/browser/sessions", KNOWN),
+    Row("POST", "/v1/goals", OPERATING, body={"utterance": "x", "correlation_id": "authority"}),
+    Row("GET", "/v1/goals", PEOPLE, "/v1/goals?tenant=acme"),
+    Row("GET", "/v1/goals/{tenant}/{correlation_id}", KNOWN),
+    Row("POST", "/v1/goals/{tenant}/{correlation_id}/answer", PEOPLE, body={"answer": "yes"}),
+    Row("POST", "/v1/goals/{tenant}/{correlation_id}/continue", OPERATING, body={}),
+    Row("POST", "/v1/goals/{tenant}/{correlation_id}/undo", OPERATING, body={}),
+    Row("GET", "/v1/goals/{tenant}/{correlation_id}/trace", PEOPLE),
+    Row("GET", "/v1/goals/{tenant}/{correlation_id}/replay", PEOPLE),
+    Row("GET", "/v1/inbox", PEOPLE),
+    Row("GET", "/v1/inbox/closed", PEOPLE),
+    Row("GET", "/v1/inbox/{kind}/{question_id}", PEOPLE, f"/v1/inbox/request/{NO_ID}"),
+    *(
+        Row("POST", "/v1/inbox/{kind}/{question_id}/decision", expected, f"/v1/inbox/{kind}/{NO_ID}/decision{of}", said)
+        for kind, of, expected, said in (
+            ("request", "", DECIDING, {"approved": True, "digest": DIGEST}),
+            ("plan", "", DECIDING, {"approved": True, "digest": DIGEST}),
+            ("goal", "?tenant=acme", DECIDING, {"approved": True}),
+            ("confirmation", "?tenant=acme", PEOPLE, {"answer": "yes"}),
+        )
+    ),
+    Row("GET", "/v1/inbox/request/{question_id}/picture", PEOPLE),
+    Row("GET", "/v1/tokens", KNOWN),
+    Row("POST", "/v1/tokens", ADMIN, body={"sub": "authority", "caps": ["task.run"]}),
+    Row("POST", "/v1/tokens/{jti}/revoke", ADMIN, body={}),
+    Row("GET", "/v1/ledger", PEOPLE),
+    Row("GET", "/v1/ledger/heads", PEOPLE),
+    Row("POST", "/v1/ledger/verify", PEOPLE, body={}),
+    Row("GET", "/v1/ledger/verify", PEOPLE),
+    Row("GET", "/v1/ledger/{tenant}/entries", PEOPLE),
+    Row("GET", "/v1/ledger/{tenant}/entries/{seq}", PEOPLE, "/v1/ledger/default/entries/1"),
+    Row("GET", "/v1/ledger/{tenant}/trace/{correlation_id}", PEOPLE),
+    Row("GET", "/v1/ledger/{tenant}/bundle", PEOPLE),
+    Row("GET", "/v1/catalogue/{tenant}", PEOPLE),
+    Row("GET", "/v1/catalogue/{tenant}/{simulation_id}", PEOPLE),
+    Row("POST", "/v1/catalogue/{tenant}/{simulation_id}/promote", ADMIN, body={"definition_digest": DIGEST}),
+    Row("POST", "/v1/catalogue/{tenant}/{simulation_id}/retire", ADMIN, body={}),
+    Row("GET", "/v1/people", ADMIN),
+    Row("POST", "/v1/people", ADMIN, body={"name": "newcomer", "role": "viewer"}),
+    Row("POST", "/v1/people/remove", ADMIN, body={"name": "nobody-at-all"}),
+    Row("GET", "/v1/events", KNOWN, "/v1/events?after=garbage"),
+    Row("GET", "/metrics", PEOPLE),
+    Row("ANY", "/mcp", "4..4444", body={}),
+)
+CONSOLE: Final = (
+    Row("GET", "/login", PUBLIC),
+    Row("POST", "/login", "3333333", body=[("code", "x" * 43)]),
+    Row("GET", "/static/{name:path}", PUBLIC, "/static/nothing.css"),
+    Row("GET", "/", PAGE),
+    Row("GET", "/inbox", PAGE),
+    Row("GET", "/inbox/question", PAGE),
+    Row("GET", "/inbox/picture", PAGE),
+    Row("GET", "/inbox/{rest:path}", PAGE, f"/inbox/request/{NO_ID}"),
+    Row("POST", "/inbox/answer", "L333.3.", body=[("kind", "request"), ("id", NO_ID), ("answer", "deny")]),
+    Row("GET", "/runs", PAGE),
+    Row("GET", "/runs/{name}", PAGE),
+    Row("POST", "/runs/apply", "L3333..", body=[("id", NO_ID)]),
+    Row("POST", "/runs/cancel", "L333...", body=[("id", NO_ID)]),
+    Row("POST", "/runs/undo", "L3333..", body=[("id", NO_ID)]),
+    Row("GET", "/ledger", PAGE),
+    Row("GET", "/ledger/entry", PAGE),
+    Row("GET", "/ledger/trace", PAGE),
+    Row("GET", "/ledger/verify", PAGE),
+    Row("POST", "/ledger/verify", PAGE, body=[]),
+    Row("GET", "/catalogue", PAGE),
+    Row("GET", "/catalogue/simulation", PAGE),
+    Row("POST", "/catalogue/promote", "L33333.", body=[("tenant", "acme"), ("id", "x"), ("digest", DIGEST)]),
+    Row("POST", "/catalogue/retire", "L33333.", body=[("tenant", "acme"), ("id", "x")]),
+    Row("GET", "/tokens", PAGE),
+    Row("POST", "/tokens/issue", "L33333.", body=[("sub", "x"), ("caps", "task.run")]),
+    Row("POST", "/tokens/revoke", "L33333.", body=[("jti", NO_ID)]),
+    Row("GET", "/people", "L33333."),
+    Row("POST", "/people/invite", "L33333.", body=[("name", "x"), ("role", "viewer")]),
+    Row("POST", "/people/remove", "L33333.", body=[("name", "nobody-at-all")]),
+    Row("GET", "/levels", PAGE),
+    Row("POST", "/logout", "LLLLLLL", body=[]),  # the last one: it ends the sessions
+)
+
+
+@pytest.fixture(scope="module")
+def callers(site: WebSite) -> list[Who]:
+    user = {"user": "ada", "tenant": "acme"}
+    people = [site.person(role, f"authority-{role}", **user) for role in ("viewer", "approver", "operator", "admin")]
+    return [NOBODY, site.agent("bare", **user), site.agent("able", *ALL_CAPS, **user), *people]
+
+
+def routes_of(site: WebSite) -> Iterator[tuple[str, str]]:
+    pending = list(site.app.routes)
+    while pending:
+        route: Any = pending.pop()
+        if hasattr(route, "effective_candidates"):  # a router that was included
+            pending += route.effective_candidates()
+        else:
+            yield from ((method, route.path) for method in route.methods or ("ANY",))
+
+
+def test_every_route_has_a_row(site: WebSite) -> None:
+    assert {(row.method, row.route) for row in (*API, *CONSOLE)} == set(routes_of(site))
+    assert len({len(row.expected) for row in (*API, *CONSOLE)}) == 1
+
+
+def test_the_agent_of_this_table_has_every_capability_that_opens_a_door() -> None:
+    assert set(ALL_CAPS) == set(DoorCapability.__args__)
+
+
+def test_everybody_gets_the_answer_that_the_table_says(site: WebSite, callers: list[Who]) -> None:
+    wrong = []
+    for row in (*API, *CONSOLE):
+        for name, who, expected in zip(CALLERS, callers, row.expected, strict=True):
+            answer = _try(site, row, who)
+            found = _letter(answer)
+            if found != expected or answer.status >= 500:
+                wrong.append(f"{row.method} {row.route}, {name}: {expected} expected, {found} found ({answer.status})")
+    assert not wrong, "\n".join(wrong)
+
+
+def _try(site: WebSite, row: Row, who: Who) -> Answer:
+    path = row.path or row.route.replace("{tenant}", "acme")
+    path = "/".join(NO_ID if part.startswith("{") else part for part in path.split("/"))
+    method = "POST" if row.method == "ANY" else row.method
+    if not isinstance(row.body, list):
+        return site.ask(method, path, who, row.body)
+    csrf = who.headers.get("X-Remit-CSRF")
+    form = urllib.parse.urlencode([*row.body, *([(CSRF_FIELD, csrf)] if csrf else [])]).encode()
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+    return site.ask(method, path, who, form, headers)
+
+
+def _letter(answer: Answer) -> str:
+    if answer.status == 303 and answer.headers["location"].startswith("/login"):
+        return "L"
+    return {401: "4", 403: "3"}.get(answer.status, ".")

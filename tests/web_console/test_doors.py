@@ -1,0 +1,118 @@
+"""Who gets which page, what a form may hold, and what is said when something is wrong. No browser is needed."""
+
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.web_console.stage import Stage, created, served
+
+PAGES = ("/inbox", "/runs", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with served(tmp_path_factory.mktemp("doors")) as made:
+        yield made
+
+
+def test_nobody_is_sent_to_the_login_and_an_agent_is_told_that_pages_are_for_people(stage: Stage) -> None:
+    for path in PAGES:
+        answer = stage.ask("GET", path)
+        assert (answer.status, answer.headers["location"]) == (303, f"/login?next={path}"), path
+        answer = stage.ask("GET", path, Authorization=f"Bearer {stage.agent.text}")
+        assert answer.status == 403, path
+        assert "The console is for people" in answer.text, path
+    assert stage.ask("GET", "/ledger?text=a%26b").headers["location"] == "/login?next=/ledger%3Ftext%3Da%2526b"
+    posted = stage.ask("POST", "/inbox/answer", "kind=plan")
+    assert (posted.status, posted.headers["location"]) == (303, "/login")
+
+
+def test_every_page_is_for_every_role_and_every_button_is_for_whom_the_desk_lets(stage: Stage) -> None:
+    proposal = stage.propose("roles", created("x", "docs/roles.md", "x\n"))
+    path = f"/inbox/question?kind=plan&id={proposal.proposal_id}"
+    for role, answers in {"viewer": False, "operator": False, "approver": True, "admin": True}.items():
+        cookie, csrf = stage.cookie(f"one-{role}", role)
+        for each in PAGES:
+            assert stage.ask("GET", each, Cookie=cookie).status == 200, (role, each)
+        assert ('value="approve"' in stage.ask("GET", path, Cookie=cookie).text) == answers
+        assert ("Issue a token" in stage.ask("GET", "/tokens", Cookie=cookie).text) == (role == "admin")
+        assert ("Invite somebody" in stage.ask("GET", "/people", Cookie=cookie).text) == (role == "admin")
+        if role == "admin":
+            continue
+        # Whatever was offered, the desk decides.
+        yes = {"csrf": csrf, "confirmed": "yes"}
+        forms = {
+            "/tokens/issue": {"sub": "x", "life": "3600", "caps": "plan.propose"},
+            "/tokens/revoke": {"jti": stage.agent.token.jti},
+            "/people/invite": {"name": "x", "role": "admin", "life": "15"},
+            "/people/remove": {"name": "one-viewer"},
+            "/catalogue/promote": {"tenant": "acme", "id": "ping", "digest": "x"},
+            "/catalogue/retire": {"tenant": "acme", "id": "copy-form"},
+        }
+        if role != "operator":
+            forms["/runs/apply"] = forms["/runs/undo"] = {"name": proposal.proposal_id}
+        if not answers:
+            forms["/inbox/answer"] = {"kind": "plan", "id": proposal.proposal_id, "decision": "deny"}
+        for each, fields in forms.items():
+            refused = stage.ask("POST", each, urlencode({**fields, **yes}), Cookie=cookie)
+            assert refused.status == 403, (role, each, refused.status)
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+
+
+def test_a_form_is_bounded_whole_and_of_this_very_session(stage: Stage) -> None:
+    cookie, csrf = stage.cookie("ada", "admin")
+    _, other = stage.cookie("eve", "admin")
+    fields = {"name": "x", "role": "viewer", "life": "15"}
+    for given in ("", other, csrf[:-1]):
+        answer = stage.ask("POST", "/people/invite", urlencode({**fields, "csrf": given}), Cookie=cookie)
+        assert answer.status == 403
+    foreign = stage.ask(
+        "POST", "/people/invite", urlencode({**fields, "csrf": csrf}), Cookie=cookie, Origin="http://evil.example"
+    )
+    assert foreign.status == 403
+    good = {**fields, "csrf": csrf}
+    assert stage.ask("POST", "/people/invite", urlencode({**good, "life": "99999"}), Cookie=cookie).status == 400
+    assert stage.ask("POST", "/people/invite", urlencode({**good, "role": "root"}), Cookie=cookie).status == 400
+    for body in (f"csrf={csrf}&name=%ff", f"csrf={csrf}&name=\u00e9", f"csrf={csrf}" + "&a=1" * 30_000):
+        assert stage.ask("POST", "/people/invite", body, Cookie=cookie).status in {400, 403}
+    large = stage.ask("POST", "/people/invite", f"csrf={csrf}&name=" + "x" * (2 << 20), Cookie=cookie)
+    assert large.status == 413
+    json = stage.ask("POST", "/people/invite", "{}", Cookie=cookie, Content_Type="application/json", X_Remit_CSRF=csrf)
+    assert json.status == 400
+    assert not [each for each in stage.workspace.people.listed() if each.id == "link:x"]
+
+
+def test_links_of_answers_lead_to_the_question_whatever_somebody_called_his_goal(stage: Stage) -> None:
+    cookie, _ = stage.cookie("ada", "admin")
+    answer = stage.ask("GET", "/inbox/goal/acme/a%2F..%2Fb%3Fx", Cookie=cookie)
+    assert answer.headers["location"] == "/inbox/question?kind=goal&tenant=acme&id=a%2F..%2Fb%3Fx"
+    for path in ("/inbox/plan", "/inbox/a/b/c/d", "/inbox/question?kind=none&id=x", "/inbox/question", "/runs/x"):
+        assert stage.ask("GET", path, Cookie=cookie).status == 404, path
+    assert stage.ask("GET", "/inbox/picture?id=../../keys", Cookie=cookie).status == 404
+
+
+def test_only_the_files_of_the_pages_are_handed_out(stage: Stage) -> None:
+    style = stage.ask("GET", "/static/css/console.css")
+    assert (style.status, style.headers["content-type"]) == (200, "text/css; charset=utf-8")
+    assert stage.ask("GET", "/static/css/console.css", If_None_Match=style.headers["etag"]).status == 304
+    for name in ("css/none.css", "../pages.py", "..%2Fpages.py", "%2e%2e/pages.py", "css/../../pages.py", ""):
+        assert stage.ask("GET", f"/static/{name}").status == 404, name
+
+
+def test_errors_are_pages_that_say_what_to_do(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    cookie, _ = stage.cookie("ada", "admin")
+    missing = stage.ask("GET", "/none", Cookie=cookie)
+    assert (missing.status, "There is nothing here" in missing.text, "Rooms" in missing.text) == (404, True, True)
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the secret is hunter2")
+
+    monkeypatch.setattr(stage.desk.catalogue, "listed", broken)
+    failed = stage.ask("GET", "/catalogue", Cookie=cookie)
+    assert (failed.status, "Something is broken in Remit" in failed.text) == (500, True)
+    assert "hunter2" not in failed.text
+    monkeypatch.setattr("remit.web.guard.Buckets.take", lambda *_: 3.0)
+    limited = stage.ask("GET", "/inbox", Cookie=cookie)
+    assert (limited.status, "Too many requests" in limited.text) == (429, True)
+    assert limited.headers["retry-after"]
