@@ -27,4 +27,4 @@ def test_it_runs_and_its_targets_are_in_the_documentation(program: str, tmp_path
     if program == "sse.py":
         assert figures["events lost"]["value"] == 0
         assert figures["listeners that were let go"]["value"] == 0
-        assert figures["events told"]["value"] == 20 * 32 * 4
+        assert figures["events told"]["value"] == 20 * 32 * 3

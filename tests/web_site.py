@@ -1,4 +1,4 @@
-"""A workspace that is served: a real uvicorn on a loopback port, in a thread; agents with tokens, people with sessions."""
+"""A served workspace: a real uvicorn on a loopback port, in a thread; agents with tokens, people with sessions."""
 
 import asyncio
 import http.client
@@ -19,6 +19,7 @@ from remit.web.app import build_app
 from remit.web.listening import open_socket, server_config
 from remit.web.serving import Server, port_of
 from remit.web.settings import WebSettings
+from remit.workspace import Workspace
 from tests.plan_road.project import Project
 from tests.road.conftest import Hand
 
@@ -49,6 +50,42 @@ class Who:
 
 
 NOBODY: Final = Who({})
+
+
+def agent_of(workspace: Workspace, name: str, *caps: str, **constraints: Any) -> Who:
+    """With these capabilities; without any named, a token that lets it do nothing."""
+    wish = Wish(name, caps or ("call.nothing",), TokenConstraints(**constraints), timedelta(days=2))
+    return Who({"Authorization": f"Bearer {workspace.tokens.issue(wish).text}"})
+
+
+def person_of(workspace: Workspace, port: int, role: Role, name: str | None = None, **more: Any) -> Who:
+    """Logged in, at the server on this port."""
+    people = workspace.people
+    session = people.redeem(people.invite(name or role, role, actor="os:test", **more).code)
+    cookie, origin = f"remit_session={session.cookie}", f"http://127.0.0.1:{port}"
+    return Who({"Cookie": cookie, "X-Remit-CSRF": session.csrf, "Origin": origin})
+
+
+def ask(
+    port: int,
+    method: str,
+    path: str,
+    who: Who = NOBODY,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """`body` is sent as it is if it is bytes, else as JSON."""
+    given = {"Host": f"127.0.0.1:{port}", **who.headers}
+    raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    if raw is not None:
+        given["Content-Type"] = JSON
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        connection.request(method, path, raw, {**given, **(headers or {})})
+        found = connection.getresponse()
+        return Answer(found.status, found.headers, found.read())
+    finally:
+        connection.close()
 
 
 class WebSite:
@@ -96,20 +133,11 @@ class WebSite:
 
     # --- people and agents --------------------------------------------------------------------------------------------
 
-    def agent(self, name: str = "bot", *caps: str, life: timedelta = timedelta(days=2), **constraints: Any) -> Who:
-        """With these capabilities; without any named, a token that lets it do nothing."""
-        wish = Wish(name, caps or ("call.nothing",), TokenConstraints(**constraints), life)
-        return Who({"Authorization": f"Bearer {self.workspace.tokens.issue(wish).text}"})
+    def agent(self, name: str = "bot", *caps: str, **constraints: Any) -> Who:
+        return agent_of(self.workspace, name, *caps, **constraints)
 
     def person(self, role: Role, name: str | None = None, **more: Any) -> Who:
-        people = self.workspace.people
-        session = people.redeem(people.invite(name or role, role, actor="os:test", **more).code)
-        headers = {
-            "Cookie": f"remit_session={session.cookie}",
-            "X-Remit-CSRF": session.csrf,
-            "Origin": f"http://{self._host}",
-        }
-        return Who(headers)
+        return person_of(self.workspace, self.settings.port, role, name, **more)
 
     @cached_property
     def admin(self) -> Who:
@@ -121,10 +149,6 @@ class WebSite:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    @property
-    def _host(self) -> str:
-        return f"127.0.0.1:{self.settings.port}"
-
     def ask(
         self,
         method: str,
@@ -133,18 +157,7 @@ class WebSite:
         body: Any = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """`body` is sent as it is if it is bytes, else as JSON."""
-        given = {"Host": self._host, **who.headers}
-        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        if raw is not None:
-            given["Content-Type"] = JSON
-        connection = http.client.HTTPConnection("127.0.0.1", self.settings.port, timeout=60)
-        try:
-            connection.request(method, path, raw, {**given, **(headers or {})})
-            found = connection.getresponse()
-            return Answer(found.status, found.headers, found.read())
-        finally:
-            connection.close()
+        return ask(self.settings.port, method, path, who, body, headers)
 
     def get(self, path: str, who: Who = NOBODY, **headers: str) -> Answer:
         return self.ask("GET", path, who, headers={name.replace("_", "-"): value for name, value in headers.items()})

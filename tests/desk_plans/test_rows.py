@@ -10,7 +10,8 @@ import pytest
 from remit.approval import proposals as module
 from remit.approval.bell import Bell
 from remit.approval.people import Person
-from remit.approval.proposals import PROPOSAL_LIFE, Draft, Proposals
+from remit.approval.proposal_drafts import Draft
+from remit.approval.proposals import PROPOSAL_LIFE, Proposals
 from remit.authority.envelope import issue_envelope, verify_envelope
 from remit.authority.keys import load_signer
 from remit.contracts.envelope import Approvals, Envelope

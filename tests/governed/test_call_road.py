@@ -11,7 +11,7 @@ from remit.errors import Misuse, Reason, Refused
 from remit.governed import acting, governed, tool_of, tools_of
 from remit.ids import render_time
 from remit.road import Preview
-from tests.governed.place import Place, code_of, declared, result_of
+from tests.governed.place import AGENT, Place, code_of, declared, result_of
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,10 @@ def test_a_call_is_done_signed_and_recorded_and_the_same_key_gives_the_same_byte
     assert (result.status, result.effect, result.value) == ("SUCCESS", "done", {"customer": "acme", "percent": 5})
     assert result.confinement == "unconfined"
     verify_call(result, place.workspace.keyring, render_time(place.clock()))
-    assert place.kinds("once-1") == ["call.intent", "call.outcome"]
+    assert place.kinds("once-1") == ["call.intent", "call.outcome", "call.audit"]
+    audit = json.loads(place.payloads("once-1").splitlines()[-1])
+    assert (audit["agent_id"], audit["status"], audit["effect"]) == (AGENT, "SUCCESS", "done")
+    assert audit["jti"] == place.workspace.tokens.verify(token).jti
     again = setter.call(token=token, key="once-1", customer="acme", percent=5)
     assert (again.stored, result_of(again).canonical()) == (True, result.canonical())
     assert place.calls == ["acme"], "it was called twice"
@@ -79,7 +82,7 @@ def test_a_call_needs_a_token_that_names_it_and_counts_now(place: Place, setter:
     for name, (token, code) in wrong.items():
         answer = setter.call(token=token, key=f"wrong-{name}", customer="acme", percent=5)
         assert (code_of(answer), result_of(answer).effect) == (code, "none"), name
-        assert place.kinds(f"wrong-{name}") == ["call.refused"]
+        assert place.kinds(f"wrong-{name}") == ["call.refused", "call.audit"]
     assert place.calls == []
 
 

@@ -48,6 +48,7 @@ def test_a_call_waits_for_a_person_and_the_same_call_goes_on_with_the_answer_onc
         "call.intent",
         "approval.used",
         "call.outcome",
+        "call.audit",
     ]
 
 

@@ -163,5 +163,5 @@ def test_companions_that_fail_before_the_intent_refuse_the_call(place: Place, re
     token = place.token("odd.preview", "odd.text", "odd.before", "odd.kept")
     for number, function in enumerate([no_preview, no_text, no_before, no_json]):
         answer = function.call(token=token, key=f"early-{number}", value=2)
-        assert (result_of(answer).effect, place.kinds(f"early-{number}")) == ("none", ["call.refused"])
+        assert (result_of(answer).effect, place.kinds(f"early-{number}")) == ("none", ["call.refused", "call.audit"])
     assert register.value == 1

@@ -64,6 +64,7 @@ def test_recovery_undoes_or_says_that_nobody_knows_and_repeats_nothing_without_a
             assert report.unknown
         assert report.outcome is not None
         assert report.outcome.effect == ("undone" if said == "undone" else "unknown")
+        assert '"agent_id":"agent-1"' in place.payloads(one.key).splitlines()[-1], "who it was for is forgotten"
         assert one.written() == ([1, 2, 1] if said == "undone" else [1, 2])
         assert workspace.recover() == []
         assert workspace.verify_ledger().holds

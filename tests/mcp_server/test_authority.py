@@ -111,7 +111,7 @@ def test_no_tool_approves_issues_or_leases_whatever_it_is_told(desked: Desked, t
         {"role": "admin"},
     )
     for name, arguments in own.items():
-        for more in deciding:
+        for more in deciding if name in {"apply_plan", "ask"} else deciding[:2]:
             told = talk.refused(name, **arguments, **more)
             assert told["code"] == "malformed", (name, more, told)
     for name in ("apply_plan", "undo_plan", "run_task", "browse", "continue_goal"):

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ import pytest
 
 from remit.mcp_server.identity import token_from_file
 from tests import warm
-from tests.mcp_server.talking import Desked
+from tests.mcp_server.talking import Desked, over_http, talking
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -123,6 +125,29 @@ def test_it_does_not_start_for_nobody(options: tuple[str, ...], token: str | Non
     assert done.returncode == 2
     assert done.stdout == ""
     assert said in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_order_on_both_transports(number: signal.Signals, desked: Desked) -> None:
+    environ = {**os.environ, **desked.office.environ, "REMIT_TOKEN": desked.agent}
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-m", "remit", "mcp", "-C", str(desked.office.root)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environ) as process:
+        assert Wire(process).call("plan_status", proposal_id=UNKNOWN)["isError"]
+        process.send_signal(number)
+        assert process.wait(timeout=30) == 0
+    listening = [*command, "--http", "--port", "0"]
+    with subprocess.Popen(listening, stdout=pipe, stderr=pipe, text=True, env=environ) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/mcp", said)
+        assert found is not None, said
+        with talking(over_http(found[0], desked.agent)) as talk:
+            assert talk.refused("plan_status", proposal_id=UNKNOWN)["code"] == "state_missing"
+        process.send_signal(number)
+        assert process.communicate(timeout=30)[0] == ""
+        assert process.returncode == 0
 
 
 def test_a_token_file_is_read_up_to_a_limit(tmp_path: Path) -> None:

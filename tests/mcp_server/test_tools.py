@@ -12,7 +12,9 @@ from mcp.types import CallToolResult
 from remit.contracts.task import TaskManifest
 from remit.desk.callers import PersonCaller
 from remit.mcp_server import tool as tool_module
+from remit.mcp_server.identity import by_bearer
 from remit.mcp_server.plan_tools import TOOLS as PLAN_TOOLS
+from remit.mcp_server.server import build_server
 from tests.mcp_server.talking import APPROVER, MIA, Desked, Talk, words_of
 
 ADMIN = PersonCaller(APPROVER.person, "admin")
@@ -202,6 +204,12 @@ def test_a_goal_is_done_or_waits_for_its_user(desked: Desked, talk: Talk) -> Non
 def test_a_browser_action_that_is_none_is_refused_before_a_browser_starts(talk: Talk) -> None:
     told = talk.refused("browse", action={"action_id": "a", "type": "navigate"})
     assert (told["code"], told["where"]) == ("malformed", "action, $.target")
+
+
+def test_the_library_s_own_telemetry_is_off(desked: Desked) -> None:
+    """It would send names that a client makes up, and texts of errors, to wherever a provider of this process leads."""
+    server = build_server(desked.desk, by_bearer(lambda: desked.workspace.tokens))
+    assert [type(each).__name__ for each in server.middleware] == ["RequestStateBoundary"]
 
 
 def test_the_plan_tools_stand_in_the_order_of_a_plan_s_life() -> None:

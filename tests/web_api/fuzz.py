@@ -97,11 +97,15 @@ def main(arguments: list[str] | None = None) -> int:
     site = WebSite(folder)
     assert site.app.middleware_stack is not None
     counted = site.app.middleware_stack = Counted(site.app.middleware_stack)
-    callers = {"an agent": site.agent("fuzzer", *ALL_CAPS, user="ada", tenant="acme"), "nobody": NOBODY}
+    user = {"user": "ada", "tenant": "acme"}
     found, seed = "", 1
     try:
         while sum(counted.statuses.values()) < wanted and not found:
-            callers["a person"] = site.person("admin", f"fuzzer-{seed}", user="ada", tenant="acme")
+            callers = {
+                "a person": site.person("admin", f"fuzzer-{seed}", **user),
+                "an agent": site.agent(f"fuzzer-{seed}", *ALL_CAPS, **user),
+                "nobody": NOBODY,
+            }
             for name, who in callers.items():
                 found += fuzz(site, who, 50, seed)
                 told = ", ".join(f"{status}: {count}" for status, count in sorted(counted.statuses.items()))

@@ -49,7 +49,7 @@ def test_a_refusal_is_the_callers_fault_and_a_failure_the_machines() -> None:
         ("POST", "/v1/plans/preview", {}, b'{"plan_id": "p"}', 400),
     ],
 )
-def test_whatever_cannot_be_answered_is_a_problem_document(  # noqa: PLR0913 - a table
+def test_whatever_cannot_be_answered_is_a_problem_document(
     site: WebSite, method: str, path: str, headers: dict[str, str], body: bytes | None, status: int
 ) -> None:
     who = site.admin if "/ledger" in path else site.bot

@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.web_console.stage import Stage, served
 
-WAIT = 10_000
+WAIT = 20_000
 Open = Callable[..., Page]
 
 

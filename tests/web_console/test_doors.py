@@ -1,5 +1,6 @@
 """Who gets which page, what a form may hold, and what is said when something is wrong. No browser is needed."""
 
+import re
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
@@ -81,6 +82,26 @@ def test_a_form_is_bounded_whole_and_of_this_very_session(stage: Stage) -> None:
     json = stage.ask("POST", "/people/invite", "{}", Cookie=cookie, Content_Type="application/json", X_Remit_CSRF=csrf)
     assert json.status == 400
     assert not [each for each in stage.workspace.people.listed() if each.id == "link:x"]
+
+
+def test_a_long_list_of_what_must_be_allowed_has_one_box_that_means_what_was_shown(stage: Stage) -> None:
+    many = [created(f"a{number}", f"scripts/{number}.sh", "#!/bin/sh\n") for number in range(41)]
+    proposal = stage.propose("many", *many)
+    cookie, csrf = stage.cookie("bob", "approver")
+    text = stage.ask("GET", f"/inbox/question?kind=plan&id={proposal.proposal_id}", Cookie=cookie).text
+    assert "All 41 of them" in text
+    assert 'name="executable"' not in text
+    digest = re.search(r'name="digest" value="(sha256:[0-9a-f]{64})"', text)
+    assert digest is not None
+    fields = {"csrf": csrf, "confirmed": "yes", "kind": "plan", "id": proposal.proposal_id, "decision": "approve"}
+    without = stage.ask("POST", "/inbox/answer", urlencode({**fields, "digest": digest[1]}), Cookie=cookie)
+    assert without.status == 403
+    allowed = {**fields, "executable_all": "yes"}
+    other = stage.ask("POST", "/inbox/answer", urlencode({**allowed, "digest": f"sha256:{'0' * 64}"}), Cookie=cookie)
+    assert other.status == 409
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    assert stage.ask("POST", "/inbox/answer", urlencode({**allowed, "digest": digest[1]}), Cookie=cookie).status == 303
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
 
 
 def test_links_of_answers_lead_to_the_question_whatever_somebody_called_his_goal(stage: Stage) -> None:

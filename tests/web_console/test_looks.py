@@ -45,7 +45,9 @@ def walk(stage: Stage, filled: Filled, chromium: Browser) -> Iterator[dict[str, 
     cookie = stage.workspace.people.redeem(link.code).cookie
     context.add_cookies([{"name": "remit_session", "value": cookie, "url": stage.url}])
     page = context.new_page()
-    yield {name: _look(page, path, with_axe=name not in ALIKE) for name, path in filled.paths.items()}
+    seen = {name: _look(page, path, with_axe=name not in ALIKE) for name, path in filled.paths.items()}
+    seen["plan"].findings.extend(_look_at_dialogs(page, filled.paths["plan"]))
+    yield seen
     context.close()
 
 
@@ -68,6 +70,18 @@ def _look(page: Page, path: str, *, with_axe: bool) -> Seen:
         r"() => /[\u202a-\u202e\u2066-\u2069\u200b\x1b]/.test(document.documentElement.textContent + document.title)"
     )
     return Seen(answer.status, findings, max(width - PHONE["width"], 0), _fired(page), unseen, text)
+
+
+def _look_at_dialogs(page: Page, path: str) -> list[str]:
+    findings = []
+    page.goto(path)
+    for key in ("?", "d"):
+        page.locator("main").focus()
+        page.keyboard.press(key)
+        page.get_by_role("dialog").wait_for()
+        findings += _grave(page, ALL_RULES)
+        page.keyboard.press("Escape")
+    return findings
 
 
 def _grave(page: Page, options: dict[str, Any]) -> list[str]:

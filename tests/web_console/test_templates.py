@@ -3,9 +3,12 @@
 import re
 from importlib.resources import files
 
+import click
+import pytest
 from jinja2 import nodes
 from markupsafe import Markup
 
+from remit.cli import main
 from remit.web.console.templating import address, environment, exact, how_long, short, shown
 
 HOSTILE = "\"'><img src=x onerror=alert(1)>\u202e\x1b[2J{{ 7*7 }}"
@@ -50,6 +53,21 @@ def test_no_template_turns_escaping_off_or_has_script_or_style_within() -> None:
             r'"[^"]*"', '""', re.sub(r"\{%.*?%\}", "", re.sub(r"\{\{.*?\}\}", "VALUE", source), flags=re.DOTALL)
         )
         assert not re.search(r"=\s*VALUE", bare), name
+
+
+def test_every_command_that_an_empty_page_shows_is_one() -> None:
+    shown = []
+    for name in environment().list_templates():
+        source, _, _ = environment().loader.get_source(environment(), name)  # type: ignore[union-attr]
+        shown += re.findall(r'"(remit [^"]+)"\) \}\}', source)
+    assert len(shown) >= 7
+    for command in shown:
+        found: click.Command = main
+        for word in command.split()[1:]:
+            if isinstance(found, click.Group):
+                found = found.get_command(click.Context(found), word) or pytest.fail(command)
+            elif word.startswith("--"):
+                assert any(word in option.opts for option in found.params), command
 
 
 def test_scripts_use_nothing_that_makes_markup_or_code_of_text() -> None:

@@ -50,8 +50,6 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
         case "refused":
             why = _joined(payload.get("reason"), payload.get("what"), by=": ")
             return _joined(capability if other else "", why)
-        case "asked":
-            return _joined(capability, f"by {entry.actor}", _short_id(f"token {payload.get('jti') or ''}".strip()))
         case "issued" if subject == "lease":
             return _joined(capability, _until(payload))
         case "rotation_intended" | "rotated" | "revoked" | "trusted" if subject == "key":
@@ -73,8 +71,9 @@ def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
         return _joined(payload.get("person"), payload.get("role"), whom, payload.get("how"))
     if subject == "proposal":
         return _joined(payload.get("title") or payload.get("plan_id"), payload.get("reason"))
-    if kind == "goal.asked":
-        return _joined(payload.get("by"), payload.get("role"))
+    if kind in {"goal.asked", "task.asked"}:
+        token = _short_id(f"token {payload['jti']}") if payload.get("jti") else ""
+        return _joined(payload.get("by"), payload.get("role"), token)
     return ""
 
 

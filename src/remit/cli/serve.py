@@ -35,12 +35,13 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
     prints a link that logs you in, once, as admin. SIGTERM or Ctrl-C ends it: what runs is given a few seconds.
     REMIT_LOG=info writes one JSON line for each request to standard error.
     """
-    serving = _serving()
+    click.echo("Starting ...", err=True)
     with Workspace.open(directory) as workspace, contextlib.ExitStack() as stack:
+        require_unserved(workspace.state)
+        serving = _serving()
         stack.enter_context(tracing(os.environ))
         person = None if no_link else _person()
         settings = serving.WebSettings.of(workspace.config.web, host=host, port=port)
-        require_unserved(workspace.state)
         for warning in serving.warnings_for(settings):
             click.echo(f"Note: {warning}.", err=True)
         listener = stack.enter_context(serving.listening(settings))

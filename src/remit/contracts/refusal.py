@@ -82,7 +82,7 @@ _PATTERN_WORDS: Final = {
 def refusal(problem: ValidationError, tree: Any, title: str, source: str) -> Refused:
     """`title` names the contract; `source` names where the document came from, if anybody knows."""
     schema = schema_name(title)
-    other = _recognised(tree, schema)
+    other = _recognised(tree, schema) if schema else ""
     if other:
         return _mistaken(other, schema, source or title, is_file=bool(source) and source != title)
     errors = problem.errors(include_url=False, include_input=False)

@@ -15,6 +15,7 @@ from remit.approval.people import Person
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, parse_time, render_time
 from remit.ledger.goal_reading import asked_since
+from remit.ledger.positions import tenants_in
 from remit.printable import printable
 from remit.workspace import Workspace
 
@@ -25,8 +26,9 @@ def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[Wait
     """Of one tenant, or of all; the newest first; without those whose time is over, which nobody can approve."""
     now = workspace.clock()
     since = render_time(now - APPROVAL_LIFE)
-    tenants = [tenant_id] if tenant_id is not None else tenants_of(workspace)
     with workspace.store.reading() as connection:
+        # By the record: a process that lives long knows the tenants of the configuration as it was.
+        tenants = [tenant_id] if tenant_id is not None else list(tenants_in(connection))
         found = [
             waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
             for tenant in tenants

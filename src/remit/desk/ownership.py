@@ -62,7 +62,7 @@ def owner_of(connection: Connection, entry: Entry) -> str | None:
     family = entry.kind.partition(".")[0]
     if family == "approval":
         return _agent(_field(entry, "agent_id"))
-    if entry.kind == "browser.action":
+    if entry.kind in {"browser.action", "call.audit"}:
         return _agent(entry.actor)
     if family == "proposal":
         proposer = _field(entry, "proposed_by")

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from typing import Any, Final
 
 from remit.approval.people import Person, agent_cannot_decide
+from remit.approval.proposal_drafts import Draft
 from remit.approval.proposal_refusals import closed
-from remit.approval.proposals import Draft
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.contracts.desk_plans import (
     MAX_PAGE,

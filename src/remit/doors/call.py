@@ -4,10 +4,10 @@ The function runs in the process that declared it: a business operation needs it
 holds it back but what this door asks before; each result says `unconfined`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from remit.approval.approvals import Approvals
 from remit.authority.call_results import sign_call, verify_call
@@ -26,6 +26,7 @@ from remit.doors.call_papers import (
     GrantedCall,
     Returned,
     ShownCall,
+    audit_event,
     parse_call_checkpoint,
     render_call,
     render_call_checkpoint,
@@ -33,15 +34,14 @@ from remit.doors.call_papers import (
     require_json,
 )
 from remit.doors.call_rules import decide_call
+from remit.doors.call_words import LOOK, companion_failed, failed_with, model_of_call, not_here, place_of_call
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
 from remit.ids import DEFAULT_TENANT
-from remit.journal import Trace
+from remit.journal import Also, Trace
 from remit.ledger.append import Batch
 from remit.policy.decision import Decision
 from remit.road import Contradicted, Door, Note, Notes, Preview, Unsettled
-
-_LOOK: Final = "Look at what it was to change. It is not called again under this key."
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
 
     def verify_authority(self, request: CallRequest, now: datetime) -> GrantedCall:
         token = self.tokens.verify(request.token, now)
-        request.known.token = token
+        request.known.token, request.known.agent_id, request.known.jti = token, token.agent_id, token.jti
         if request.function is None or request.model is None:
-            raise _not_here(request)
+            raise not_here(request)
         return GrantedCall(request, request.function, request.model, token)
 
     def decide(self, request: CallRequest) -> Decision:
@@ -104,7 +104,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         if function.preview is not None:
             sentence = self._companion("preview", function.preview, granted.request)
             if not isinstance(sentence, str):
-                raise _companion_failed("preview", granted.request, "it returned no text")
+                raise companion_failed("preview", granted.request, "it returned no text")
         shown = render_call(function, granted.request.arguments, sentence)
         return ShownCall(render_summary(shown), digest([granted.request.digest, shown.digest()]), shown)
 
@@ -154,17 +154,17 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             reach("call.returned")
         except NotDone as problem:
             begun.fate.effect = "none"
-            raise _raised(problem, begun, "It changed nothing, as it says itself.") from None
+            raise failed_with(problem, begun, "It changed nothing, as it says itself.") from None
         except BaseException as problem:  # noqa: BLE001 - whatever it throws, it may have done something
             self._clear_away(begun, problem)
-            raise _raised(problem, begun, "") from None
+            raise failed_with(problem, begun, "") from None
         try:
             closed = require_json(value, "what it returned", f"function {function.name}")
         except Refused as problem:
             self._clear_away(begun, problem)
             if begun.fate.effect == "unknown":
                 begun.fate.effect = "done"
-            raise _raised(problem, begun, "") from None
+            raise failed_with(problem, begun, "") from None
         begun.fate.effect = "none" if function.read_only else "done"
         return Returned(closed)
 
@@ -172,7 +172,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         """None where it may be done from the start: as if it had never begun, or because once more does no harm."""
         function = begun.request.function
         if function is None:
-            raise _not_here(begun.request)
+            raise not_here(begun.request)
         if function.undo is not None:
             self.undo(begun, notes, note)
             end = "and undone: all is as it was before"
@@ -183,18 +183,23 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             raise EnvironmentFailed(
                 Reason.IN_PROGRESS,
                 "it was cut short; the same call again, with the same key and a valid token, makes it whole",
-                where=_where(begun.request),
+                where=place_of_call(begun.request),
                 next_step=f"Or close it as it is: remit recover --abandon {begun.request.call_id}",
             )
         elif not function.idempotent:
             what = "it was cut short, and whether it took effect is not known"
-            return CutShort(EnvironmentFailed(Reason.FATE_UNKNOWN, what, where=_where(begun.request), next_step=_LOOK))
+            return CutShort(
+                EnvironmentFailed(Reason.FATE_UNKNOWN, what, where=place_of_call(begun.request), next_step=LOOK)
+            )
         else:
             end = ""
         if not self.settles_only:
             return None
         problem = EnvironmentFailed(
-            Reason.EFFECT_FAILED, f"it was cut short {end}", where=_where(begun.request), next_step=self.try_again
+            Reason.EFFECT_FAILED,
+            f"it was cut short {end}",
+            where=place_of_call(begun.request),
+            next_step=self.try_again,
         )
         return CutShort(problem)
 
@@ -202,14 +207,14 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         """What cannot be undone stays as it is, and the result says that nobody knows how that is."""
         request = begun.request
         if request.function is None or request.model is None:
-            raise _not_here(request)
+            raise not_here(request)
         if request.function.undo is None:
             begun.fate.effect = "none" if request.function.read_only else "unknown"
             return
         try:
             self.invoke(request.function.undo, begun.before, **named(request.model))
         except Exception as problem:
-            raise _companion_failed("undo", request, f"{type(problem).__name__}: {problem}") from problem
+            raise companion_failed("undo", request, f"{type(problem).__name__}: {problem}") from problem
         begun.fate.effect = "undone"
         reach("road.undone")
 
@@ -219,11 +224,11 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             return
         why = "verify= does not agree that it is done"
         try:
-            holds = self.invoke(request.function.verify, made.value, **named(_model(request)))
+            holds = self.invoke(request.function.verify, made.value, **named(model_of_call(request)))
         except Exception as problem:  # noqa: BLE001 - a look that fails is no confirmation
             holds, why = False, f"verify= failed: {type(problem).__name__}: {problem}"
         if holds is not True:
-            raise Contradicted(Reason.EFFECT_FAILED, why, where=_where(request))
+            raise Contradicted(Reason.EFFECT_FAILED, why, where=place_of_call(request))
 
     def succeed(self, request: CallRequest, begun: BegunCall, made: Returned | CutShort) -> CallResult:
         if isinstance(made, CutShort):
@@ -234,7 +239,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         effect = "none" if begun is None else begun.fate.effect
         error = CallError.of(problem)
         if effect == "unknown":
-            advice = problem.next_step if problem.reason is Reason.FATE_UNKNOWN else _LOOK
+            advice = problem.next_step if problem.reason is Reason.FATE_UNKNOWN else LOOK
             error = error.model_copy(update={"code": Reason.FATE_UNKNOWN.value, "next_step": advice})
         return self._signed(request, status="FAILURE", effect=effect, value=None, error=error.tree())
 
@@ -254,6 +259,9 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             ) from None
         return result
 
+    def also_record(self, request: CallRequest, outcome: CallResult) -> Sequence[Also]:
+        return (audit_event(request, outcome),)
+
     def _clear_away(self, begun: BegunCall, problem: BaseException) -> None:
         """After a call that failed: undone, if there is a way; else it is said that nobody knows."""
         try:
@@ -262,56 +270,16 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             raise Unsettled(
                 Reason.EFFECT_FAILED,
                 f"the function failed ({type(problem).__name__}), and could not be undone yet: {second.what}",
-                where=_where(begun.request),
+                where=place_of_call(begun.request),
                 next_step="Mend what stands in the way, then call again with the same key; or run the recovery.",
             ) from problem
 
     def _companion(self, what: str, companion: Callable[..., Any], request: CallRequest) -> Any:
         try:
-            return self.invoke(companion, **named(_model(request)))
+            return self.invoke(companion, **named(model_of_call(request)))
         except Exception as problem:
-            raise _companion_failed(what, request, f"{type(problem).__name__}: {problem}") from problem
+            raise companion_failed(what, request, f"{type(problem).__name__}: {problem}") from problem
 
     def _signed(self, request: CallRequest, **fields: Any) -> CallResult:
         known = {"call_id": request.call_id, "function": request.name, "request_digest": request.digest}
         return sign_call(self.signer(), {**known, **fields, "confinement": "unconfined"})
-
-
-def _model(request: CallRequest) -> Any:
-    if request.model is None:
-        raise _not_here(request)
-    return request.model
-
-
-def _where(request: CallRequest) -> str:
-    return f"call {request.call_id} of {request.name}"
-
-
-def _raised(problem: BaseException, begun: BegunCall, said: str) -> BaseException:
-    """What the function threw, in our words; but whoever interrupts the program still does."""
-    if not isinstance(problem, Exception):
-        return problem
-    ends = {
-        "undone": "It was undone.",
-        "none": "It only reads, so nothing was changed.",
-        "done": "What it does is done; what it returned cannot be kept.",
-    }
-    ended = said or ends.get(begun.fate.effect, "Whether it took effect is not known.")
-    reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
-    advice = _LOOK if begun.fate.effect == "unknown" else "Call it again under another key, once that is mended."
-    what = f"the function failed with {type(problem).__name__}: {problem}. {ended}"
-    return EnvironmentFailed(reason, what, where=_where(begun.request), next_step=advice)
-
-
-def _companion_failed(what: str, request: CallRequest, why: str) -> EnvironmentFailed:
-    return EnvironmentFailed(Reason.EFFECT_FAILED, f"{what}= of this function failed: {why}", where=_where(request))
-
-
-def _not_here(request: CallRequest) -> EnvironmentFailed:
-    return EnvironmentFailed(
-        Reason.CAPABILITY_UNSUPPORTED,
-        "this program does not have the function that was called",
-        where=_where(request),
-        next_step="Start the program that declares it: its first call settles this. Or close it: remit recover"
-        f" --abandon {request.call_id}",
-    )

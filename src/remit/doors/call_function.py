@@ -1,6 +1,7 @@
 """What a program declares about a function that it puts behind the call door, and how the function is called."""
 
 import asyncio
+import contextvars
 import inspect
 import re
 import threading
@@ -122,7 +123,7 @@ def _in_own_loop(made: Any) -> Any:
         except BaseException as problem:  # noqa: BLE001 - raised again where it is waited for
             future.set_exception(problem)
 
-    threading.Thread(target=work, daemon=True).start()
+    threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()
     return future.result()
 
 

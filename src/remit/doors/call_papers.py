@@ -17,16 +17,20 @@ from remit.authority.tokens import Token
 from remit.canonical import canonical_bytes
 from remit.contracts.base import MAX_TEXT, Contract, JsonData
 from remit.contracts.browser import Approval
-from remit.contracts.call import CallArguments, CallEffect, CallPreview
+from remit.contracts.call import CallArguments, CallEffect, CallPreview, CallResult
 from remit.doors.call_function import Function, Verdict
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.errors import Reason, Refused, RemitError, render_line
+from remit.ids import DEFAULT_TENANT
+from remit.ledger.entry import Event
 from remit.masking import mask_json, mask_text
 from remit.road import Preview
 from remit.store.connection import Connection
 
 MOST_BYTES: Final = 256 << 10
 """Of what a function returns, and of what is kept for its undo."""
+UNKNOWN: Final = "unknown"
+"""Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
 _HIDDEN: Final = "********"
 _JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonData)
 
@@ -40,9 +44,11 @@ class CallTokens(Protocol):
 
 @dataclass
 class Known:
-    """What becomes known of a call on its way."""
+    """What becomes known of a call on its way. Who asked is unknown until a token was verified."""
 
     token: Token | None = None
+    agent_id: str = UNKNOWN
+    jti: str = UNKNOWN
     verdict: Verdict | None = None
 
 
@@ -111,6 +117,8 @@ def render_call_checkpoint(request: CallRequest, before: Any) -> str:
         "call_id": request.call_id,
         "arguments": request.arguments,
         "digest": request.digest,
+        "agent_id": request.known.agent_id,
+        "jti": request.known.jti,
         "before": before,
     }
     return canonical_bytes(tree).decode()
@@ -122,9 +130,9 @@ def parse_call_checkpoint(text: str, functions: Mapping[str, Function]) -> Begun
     def read(tree: Any) -> BegunCall:
         function = functions.get(tree["function"])
         model = None if function is None else function.arguments.from_tree(tree["arguments"])
-        request = CallRequest(
-            tree["function"], tree["call_id"], tree["arguments"], model, function, token="", digest=tree["digest"]
-        )
+        name, call_id, arguments = tree["function"], tree["call_id"], tree["arguments"]
+        known = Known(None, tree["agent_id"], tree["jti"])
+        request = CallRequest(name, call_id, arguments, model, function, "", tree["digest"], known)
         return BegunCall(request, tree["before"])
 
     return read_checkpoint(text, read, "call")
@@ -159,6 +167,21 @@ def render_summary(shown: CallPreview) -> str:
     """One line for the ledger."""
     arguments = ", ".join(f"{name}={value}" for name, value in shown.arguments.items())
     return mask_text(f"{shown.function}({arguments}): {shown.estimated_effect}")[:2_000]
+
+
+def audit_event(request: CallRequest, result: CallResult) -> Event:
+    """Who called what, and what came of it: of every call, allowed or not."""
+    payload = {
+        "call_id": request.call_id,
+        "function": request.name,
+        "agent_id": request.known.agent_id,
+        "jti": request.known.jti,
+        "status": result.status,
+        "effect": result.effect,
+        "code": result.error.code if result.error is not None else None,
+    }
+    capability, who = f"call.{request.name}", request.known.agent_id
+    return Event(DEFAULT_TENANT, "call.audit", request.call_id, payload, capability_id=capability, actor=who)
 
 
 def require_json(value: Any, what: str, where: str) -> Any:

@@ -1,7 +1,9 @@
 """A small HTTP server for `/mcp` alone, on this machine only. `remit serve` is the one to show to others."""
 
+import signal
 import socket
 from collections.abc import Callable
+from types import FrameType
 
 import anyio
 import uvicorn
@@ -13,6 +15,14 @@ from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
 
 ADDRESS = "127.0.0.1"
 PATH = "/mcp"
+
+
+class _Server(uvicorn.Server):
+    """Ends in order when it is told to; uvicorn's own would then raise the signal again, and kill the process."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - the signature is the base's
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
 
 def serve_http(
@@ -28,4 +38,4 @@ def serve_http(
         # Inherited by each connection; asyncio does it only for a socket that was made with the protocol's number.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         on_listening(f"http://{ADDRESS}:{listener.getsockname()[1]}{PATH}")
-        anyio.run(lambda: uvicorn.Server(config).serve(sockets=[listener]))
+        anyio.run(lambda: _Server(config).serve(sockets=[listener]))

@@ -15,6 +15,22 @@ from remit.contracts.schemas import schema_of
 
 _DOCUMENT: Final = "x-remit-contract"
 
+_FOR_WRITERS: Final = frozenset(
+    {
+        "default",
+        "description",
+        "format",
+        "maxItems",
+        "maxLength",
+        "maximum",
+        "minItems",
+        "minLength",
+        "minimum",
+        "pattern",
+        "title",
+    }
+)
+
 Document = dict[Annotated[str, Field(max_length=200)], JsonValue]
 
 
@@ -42,11 +58,29 @@ def output_schema(answer: type[Contract]) -> dict[str, Any]:
     defs: dict[str, Any] = {}
     choices = []
     for model in (answer, ErrorTold):
-        schema = schema_of(model)
+        schema = _in_outline(schema_of(model))
         defs.update(schema.pop("$defs", {}))
-        defs[model.__name__] = _headless(schema)
+        defs[model.__name__] = schema
         choices.append({"$ref": f"#/$defs/{model.__name__}"})
+    defs["Reason"] = {"type": "string"}  # eighty words, in each of the tools
     return {"type": "object", "anyOf": choices, "$defs": defs}
+
+
+def _in_outline(node: Any, *, names: bool = False) -> Any:
+    """Fields, types and choices; without words, patterns and limits, which are for whoever writes such a document.
+
+    Clients put schemas into their agent's context. `names`: the keys of this object are names that we gave, and not
+    words of JSON Schema.
+    """
+    if isinstance(node, list):
+        return [_in_outline(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: _in_outline(value, names=not names and key in {"properties", "$defs"})
+        for key, value in node.items()
+        if names or key not in _FOR_WRITERS
+    }
 
 
 def _headless(schema: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from typing import Final
 
 import anyio
+from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.mcpserver import MCPServer
 
 from remit.desk.desk import Desk
@@ -36,5 +37,7 @@ def build_server(desk: Desk, identify: Identify, *, elicitation: bool = False) -
         log_level="WARNING",
         subscriptions=False,  # what can be called and read does not change while it runs
     )
+    # Spans of the SDK would carry what a client calls its tools, and texts of errors; ours are made on the road.
+    server.middleware[:] = [each for each in server.middleware if not isinstance(each, OpenTelemetryMiddleware)]
     add_resources(server, house)
     return server

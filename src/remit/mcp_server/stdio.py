@@ -4,6 +4,9 @@ While it serves, standard output carries the protocol and nothing else: the SDK 
 might print, and keeps the pipe to itself.
 """
 
+import os
+import signal
+import threading
 from collections.abc import Callable
 
 import anyio
@@ -14,7 +17,20 @@ from remit.mcp_server.server import build_server
 
 
 def serve_stdio(desk: Desk, token: Callable[[], str], *, elicitation: bool = False) -> None:
-    """Until the client closes its end. Refuses at once when the token does not count."""
+    """Until the client closes its end, or a signal ends the process. Refuses at once when the token does not count."""
     identify = by_token(lambda: desk.workspace.tokens, token)
     identify(None)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: threading.Thread(target=_leave, args=(desk,)).start())
     anyio.run(build_server(desk, identify, elicitation=elicitation).run_stdio_async)
+
+
+def _leave(desk: Desk) -> None:
+    """What runs is cancelled and taken back. Then out, by the short way: the SDK reads in a thread that nothing but its
+    client can wake, and Python would wait for it.
+    """
+    try:
+        desk.close()
+        desk.workspace.close()
+    finally:
+        os._exit(0)

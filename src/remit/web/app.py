@@ -6,17 +6,17 @@
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio.to_thread
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from remit.desk.desk import Desk
 from remit.errors import RemitError
-from remit.web.addresses import Addresses
 from remit.web.api.routers import api_routers
 from remit.web.console.pages import error_page, wants_page
 from remit.web.console.router import console_router
@@ -24,14 +24,12 @@ from remit.web.exchange import JSON, WAITING_AT_ONCE
 from remit.web.guard import guard
 from remit.web.keys import Keys
 from remit.web.login import login_router
+from remit.web.mcp_part import McpPart
 from remit.web.metrics_route import metrics_router
 from remit.web.openapi import rendered
 from remit.web.problems import handle_errors, show_pages
 from remit.web.settings import WebSettings
 from remit.web.watching import Watching
-
-if TYPE_CHECKING:
-    from remit.mcp_server.http import McpApp
 
 THREADS: Final = WAITING_AT_ONCE + 32
 """That serve requests. Of these some may wait for long work; the rest is always there for what is quick."""
@@ -48,7 +46,7 @@ NO_TELEMETRY: Final[TelemetryConfig] = {
 
 def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
     """HTTP API, console, login, metrics and, where the extra is installed, MCP."""
-    mcp = _mcp(desk, settings)
+    mcp = McpPart.of(desk, settings)
     app = FastAPI(
         openapi_url=None,
         docs_url=None,
@@ -67,7 +65,7 @@ def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
     _add_specification(app)
     _add_pages(app, desk, settings)
     if mcp is not None:
-        app.router.add_route("/mcp", mcp, include_in_schema=False)
+        app.router.routes.append(Route("/mcp", mcp, include_in_schema=False))
     guard(app, desk.workspace, settings)
     assert app.middleware_stack is not None  # noqa: S101 - the guard
     app.middleware_stack = Watching(app.middleware_stack)
@@ -100,31 +98,7 @@ def _error_page(request: Request, status: int, error: RemitError, headers: dict[
     return shown
 
 
-def _mcp(desk: Desk, settings: WebSettings) -> "McpApp | None":
-    """None where the extra is not installed: then there is nothing at /mcp."""
-    try:
-        from remit.mcp_server.http import mcp_app  # noqa: PLC0415 - heavy, and optional
-    except ModuleNotFoundError as problem:
-        if (problem.name or "").partition(".")[0] == "remit":
-            raise
-        return None
-    # The guard around it knows every name of this server, and lets no other in.
-    return mcp_app(
-        desk,
-        allowed_hosts=_names(settings),
-        allowed_origins=[settings.url],
-        max_body_bytes=settings.config.limits.body_bytes,
-        elicitation=settings.config.mcp.elicitation,
-    )
-
-
-def _names(settings: WebSettings) -> list[str]:
-    """In the words of the MCP library: a name with its port, or with any."""
-    names = [f"{name}:{port or '*'}" for name, port in Addresses.of(settings).names]
-    return [*names, *(name for name, port in Addresses.of(settings).names if not port)]
-
-
-def _lifespan(mcp: "McpApp | None") -> Any:
+def _lifespan(mcp: McpPart | None) -> Any:
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS

@@ -50,7 +50,18 @@ Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
 _KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
 _WAIT: Final = re.compile(r"wait\s*=\s*\"?([0-9]{1,9})\"?")
 # The last one is what a browser says that listens to events.
-_ACCEPTED: Final = frozenset({JSON, "application/*", "*/*", "application/problem+json", "text/event-stream"})
+_ACCEPTED: Final = frozenset(
+    {
+        JSON,
+        "application/*",
+        "*/*",
+        "application/problem+json",
+        "application/x-ndjson",
+        "image/*",
+        "image/png",
+        "text/event-stream",
+    }
+)
 
 
 class Call:
@@ -99,12 +110,18 @@ class Call:
         return keys
 
     def parse(self, model: type[C]) -> C:
-        return model.parse(self.raw, source="body")
+        """The body as this model; a refusal names the fields that it has, and no command of a terminal."""
+        try:
+            return model.parse(self.raw, source="body")
+        except Refused as problem:
+            fields = ", ".join(model.model_fields) or "no field"
+            advice = f"The body is a JSON object with: {fields}. /v1/openapi.json says more ({model.__name__})."
+            raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
 
     @contextmanager
     def waiting(self) -> Iterator[float]:
         """How many seconds this caller may wait: as he prefers, unless too many wait already."""
-        wished = _wished_wait(self.request.headers.getlist("prefer"))
+        wished = wished_wait(self.request.headers.getlist("prefer"))
         turns: threading.BoundedSemaphore = self.request.app.state.waiting
         if wished <= 0 or not turns.acquire(blocking=False):
             yield 0.0
@@ -156,7 +173,7 @@ def location(folder: str, identifier: str) -> str:
     return f"{folder}/{quote(identifier, safe='')}"
 
 
-def _wished_wait(preferences: list[str]) -> float:
+def wished_wait(preferences: list[str]) -> float:
     """RFC 7240: `wait=10`, or `respond-async` for none. What cannot be read is ignored, as the standard says."""
     wished = DEFAULT_WAIT
     for preference in ",".join(preferences).lower().split(","):

@@ -37,6 +37,9 @@ class Keys:
         self._seen: OrderedDict[tuple[str, str, str], _Seen] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        return len(self._seen)
+
     def require_same(self, caller_id: str, what: str, key: str, body: bytes) -> None:
         """Refuses a key that this caller gave before with another body, for the same operation."""
         with self._lock:

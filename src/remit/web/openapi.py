@@ -111,7 +111,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     tree = get_openapi(title="Remit", version=__version__, description=DESCRIPTION, routes=routes)
     schemas = _schemas(routes)
     for route in routes:
-        for method in route.methods:
+        for method in route.methods or ():
             _complete(tree["paths"][route.path_format][method.lower()], told_of(route), schemas.refs)
     tree["components"] = {
         "schemas": schemas.definitions,

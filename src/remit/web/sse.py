@@ -7,11 +7,12 @@ again with each heartbeat, also while events come. A listener that does not read
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from remit.errors import Reason, Refused
 from remit.web.who import demand_caller, still_counts
@@ -27,7 +28,7 @@ _BEAT: Final = b": still here\n\n"
 _OVER: Final = b'event: desk.closed\ndata: {"why": "the credential does not count any more"}\n\n'
 
 
-async def event_stream(request: Request, after: str | None, heartbeat: float = HEARTBEAT) -> StreamingResponse:
+async def event_stream(request: Request, after: str | None) -> StreamingResponse:
     """What happens from now on, or since the event `after`, as far as this caller may know of it."""
     desk: Desk = request.app.state.desk
     most: int = request.app.state.settings.config.limits.listeners
@@ -40,10 +41,24 @@ async def event_stream(request: Request, after: str | None, heartbeat: float = H
         )
     subscription = await desk.events.subscribe(demand_caller(request), after)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_told(request, subscription, heartbeat), 200, headers, MEDIA_TYPE)
+    return _Stream(subscription, _told(request, subscription), 200, headers, MEDIA_TYPE)
 
 
-async def _told(request: Request, subscription: "Subscription", heartbeat: float) -> AsyncIterator[bytes]:
+class _Stream(StreamingResponse):
+    """Lets go of its place among the listeners however it ends, also if nobody was there to read its first line."""
+
+    def __init__(self, subscription: "Subscription", *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._subscription = subscription
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._subscription.close()
+
+
+async def _told(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:
     # One task waits for the next events across heartbeats: to cancel it could lose what it was about to tell.
     coming: asyncio.Task[list[Sent]] | None = None
     asked = time.monotonic()
@@ -51,7 +66,7 @@ async def _told(request: Request, subscription: "Subscription", heartbeat: float
         yield _BEGIN
         while True:
             coming = coming or asyncio.ensure_future(subscription.several())
-            left = asked + heartbeat - time.monotonic()
+            left = asked + HEARTBEAT - time.monotonic()
             done, _ = await asyncio.wait({coming}, timeout=max(left, 0.0))
             if left <= 0 or not done:
                 if not await run_in_threadpool(still_counts, request):
@@ -67,4 +82,3 @@ async def _told(request: Request, subscription: "Subscription", heartbeat: float
     finally:
         if coming is not None:
             coming.cancel()
-        subscription.close()

@@ -81,13 +81,19 @@ def picture_of(steps: Iterable[Step], states: dict[str, str], otherwise: str = "
             Box(
                 step.action_id,
                 step.action_id,
-                f"{step.action_type.replace('_', ' ').lower()} {(step.target or '').rpartition('/')[2]}".strip(),
+                _in_words(step),
                 states.get(step.action_id, otherwise),
                 tuple(step.depends_on),
             )
             for step in steps
         ]
     )
+
+
+def _in_words(step: Step) -> str:
+    """`modify app.py`: what is done, and to which file."""
+    kind = step.action_type.removeprefix("FILE_").replace("_", " ").lower()
+    return f"{kind} {(step.target or '').rpartition('/')[2]}".strip()
 
 
 def states_of(report: ExecutionReport | None) -> dict[str, str]:

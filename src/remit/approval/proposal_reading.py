@@ -1,0 +1,127 @@
+"""Proposed plans as they are known: found, listed, closed in time, and believed as far as signed entries go."""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+from typing import Final
+
+from remit.approval.bell import Bell
+from remit.approval.proposal_refusals import closed, no_such, not_approved, not_as_recorded
+from remit.approval.proposal_steps import require_evidence, require_plan, take_step
+from remit.contracts.proposal import KeptState
+from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
+from remit.ledger.append import Batch, Ledger
+from remit.store.proposals import (
+    ProposalRow,
+    find_row,
+    last_step_at,
+    newest_rows,
+    pending_rows,
+    row_of_envelope,
+    rows_beginning,
+    was_closed,
+)
+
+_SHORTEST_PREFIX: Final = 4
+_LAST_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
+
+
+class KnownProposals:
+    """The proposed plans of one workspace. Safe to use from several threads and processes at once."""
+
+    def __init__(self, ledger: Callable[[], Ledger], bell: Bell, clock: Clock, tenant_id: str = DEFAULT_TENANT) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._tenant_id = tenant_id
+        self.bell = bell
+
+    def find(self, proposal_id: str) -> ProposalRow | None:
+        """By its whole id."""
+        if not _is_name(proposal_id):
+            return None
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            return find_row(connection, self._tenant_id, proposal_id)
+
+    def named(self, name: str) -> ProposalRow:
+        """For a person: by its id, or by the beginning of it where that is no other's too."""
+        if not _is_name(name):
+            raise no_such(name)
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            if (found := find_row(connection, self._tenant_id, name)) is not None:
+                return found
+            rows = rows_beginning(connection, self._tenant_id, name) if len(name) >= _SHORTEST_PREFIX else []
+        if not rows:
+            raise no_such(name)
+        if len(rows) > 1:
+            raise Refused(
+                Reason.MALFORMED,
+                "more than one proposal begins like this",
+                where=f"proposal {name}",
+                next_step=f"Give the whole id: {', '.join(row.proposal_id for row in rows[:4])}.",
+            )
+        return rows[0]
+
+    def of_envelope(self, envelope_id: str) -> ProposalRow | None:
+        if not _is_name(envelope_id):
+            return None
+        with self._ledger().store.glancing() as connection:
+            return row_of_envelope(connection, self._tenant_id, envelope_id)
+
+    def pending(self) -> list[ProposalRow]:
+        """Those that wait for an answer, the newest first."""
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            return pending_rows(connection, self._tenant_id)[::-1]
+
+    def newest(
+        self, *, proposed_by: str | None, states: Collection[KeptState], before: tuple[str, str], most: int
+    ) -> list[ProposalRow]:
+        self.expire_due()
+        with self._ledger().store.reading() as connection:
+            return newest_rows(
+                connection, self._tenant_id, proposed_by=proposed_by, states=states, before=before, most=most
+            )
+
+    def plan_of(self, row: ProposalRow) -> bytes:
+        """What was proposed, as the ledger vouches for it. Refuses one of which the text is gone."""
+        with self._ledger().store.glancing() as connection:
+            if row.state in {"EXPIRED", "VOID"}:
+                raise closed(row, last_step_at(connection, row))
+            require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
+            return require_plan(connection, row).encode()
+
+    def envelope_of(self, row: ProposalRow) -> bytes:
+        """What was signed for it, whole, as the door takes it. Refuses unless it was approved and nothing ended it."""
+        with self._ledger().store.glancing() as connection:
+            if row.state != "APPROVED" or row.envelope is None:
+                raise not_approved(row, last_step_at(connection, row))
+            keyring = self._ledger().keyring
+            require_evidence(connection, keyring, row, row.proposed_seq, "PENDING")
+            require_evidence(connection, keyring, row, row.entry_seq, "APPROVED")
+            if was_closed(connection, row):
+                raise not_as_recorded(row)
+            plan = require_plan(connection, row)
+        return f'{row.envelope[:-1]},"plan":{plan}}}'.encode()
+
+    def expire_due(self) -> None:
+        """Close what nobody answered in time. Writes only if there is any."""
+        with self._ledger().store.glancing() as connection:
+            rows = pending_rows(connection, self._tenant_id)
+            last = connection.one(_LAST_TIME, (self._tenant_id,)) if rows else None
+        now = max(render_time(self._clock()), last[0] if last else "")
+        if not any(row.expires_at <= now for row in rows):
+            return
+        self._ledger().transact(lambda batch: self._close_overdue(batch, batch.time_in(self._tenant_id)))
+        self.bell.ring()
+
+    def _close_overdue(self, batch: Batch, now: datetime) -> None:
+        for row in pending_rows(batch.store, self._tenant_id):
+            if parse_time(row.expires_at) <= now:
+                take_step(batch, row, "EXPIRED", None)
+
+
+def _is_name(text: str) -> bool:
+    """Whether it could be anybody's id. Not every text can be asked for: PostgreSQL takes no NUL."""
+    return 0 < len(text) <= 200 and text.isprintable()

@@ -1,0 +1,51 @@
+"""Why a call came to nothing, or may have come to something, in words: what, where, and what to do next. Pure."""
+
+from typing import Final
+
+from remit.contracts.call import CallArguments
+from remit.doors.call_papers import BegunCall, CallRequest
+from remit.errors import EnvironmentFailed, Reason
+
+LOOK: Final = "Look at what it was to change. It is not called again under this key."
+
+
+def model_of_call(request: CallRequest) -> CallArguments:
+    if request.model is None:
+        raise not_here(request)
+    return request.model
+
+
+def place_of_call(request: CallRequest) -> str:
+    return f"call {request.call_id} of {request.name}"
+
+
+def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseException:
+    """What the function threw, in our words; but whoever interrupts the program still does."""
+    if not isinstance(problem, Exception):
+        return problem
+    ends = {
+        "undone": "It was undone.",
+        "none": "It only reads, so nothing was changed.",
+        "done": "What it does is done; what it returned cannot be kept.",
+    }
+    ended = said or ends.get(begun.fate.effect, "Whether it took effect is not known.")
+    reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
+    advice = LOOK if begun.fate.effect == "unknown" else "Call it again under another key, once that is mended."
+    what = f"the function failed with {type(problem).__name__}: {problem}. {ended}"
+    return EnvironmentFailed(reason, what, where=place_of_call(begun.request), next_step=advice)
+
+
+def companion_failed(what: str, request: CallRequest, why: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED, f"{what}= of this function failed: {why}", where=place_of_call(request)
+    )
+
+
+def not_here(request: CallRequest) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.CAPABILITY_UNSUPPORTED,
+        "this program does not have the function that was called",
+        where=place_of_call(request),
+        next_step="Start the program that declares it: its first call settles this. Or close it: remit recover"
+        f" --abandon {request.call_id}",
+    )

@@ -1,0 +1,58 @@
+"""Questions that no process holds anything for, on either database."""
+
+from datetime import timedelta
+
+import pytest
+
+from remit.contracts.browser import LASTING
+from remit.contracts.call import CallPreview
+from remit.errors import Refused
+from tests.approvals.conftest import ADA, Desk, digest_of
+
+CALL = CallPreview.from_tree(
+    {
+        "function": "crm.set_discount",
+        "arguments": {"customer": "acme", "password": "hunter22"},
+        "estimatedEffect": "acme gets 5%, tells ada@example.com",
+        "risk": "HIGH",
+        "reversible": False,
+        "wayBack": "None: what it does stays done.",
+    }
+)
+
+
+def test_a_lasting_question_is_put_once_and_its_answer_stands_and_what_is_not_as_it_was_is_asked_anew(
+    desk: Desk,
+) -> None:
+    lasting = {"preview": CALL, "lasting": True, "life": timedelta(hours=24)}
+    first = desk.ask(1, **lasting)
+    assert desk.ask(1, **lasting) == first
+    assert (first.host, desk.kinds()) == (LASTING, ["requested"])
+    assert isinstance(first.preview, CallPreview)
+    assert "hunter22" not in str(first.preview)
+    assert "ada@example.com" not in str(first.preview)
+    assert desk.approvals.void_orphans() == []
+
+    desk.no(first.approval_id)
+    assert desk.ask(1, **lasting).state == "DENIED"
+    other = desk.ask(1, **lasting, request_digest=digest_of("c"))
+    assert other.state == "PENDING"
+
+    desk.yes(other.approval_id)
+    assert desk.ask(1, **lasting, request_digest=digest_of("c")).state == "APPROVED"
+    newer = desk.ask(1, **lasting, request_digest=digest_of("d"))
+    assert [desk.state(each.approval_id) for each in (first, other, newer)] == ["DENIED", "VOID", "PENDING"]
+    with pytest.raises(Refused):
+        desk.use(other.approval_id, request_digest=digest_of("c"))
+
+    elsewhere = desk.ask(1, **lasting, request_digest=digest_of("d"), token_jti="token-2")
+    assert elsewhere.approval_id != newer.approval_id
+    assert desk.state(newer.approval_id) == "PENDING", "one token made another's question void"
+    held = desk.ask(1, request_digest=digest_of("e"))
+    assert desk.ask(1, **lasting, request_digest=digest_of("d")) == newer
+    assert desk.state(held.approval_id) == "PENDING", "a request that is held was taken for a lasting question"
+
+    desk.approvals.decide(newer.approval_id, approved=True, who=ADA)
+    assert desk.use(newer.approval_id, request_digest=digest_of("d")).state == "USED"
+    assert desk.ask(1, **lasting, request_digest=digest_of("d")).approval_id != newer.approval_id
+    assert desk.world.verify().holds

@@ -1,0 +1,108 @@
+"""What a request says beside its body: how long it waits, and the key that it is known by."""
+
+import pytest
+from starlette.responses import Response
+
+from remit.contracts.desk import TaskAnswer
+from remit.errors import Reason, Refused
+from remit.web.exchange import DEFAULT_WAIT, LONGEST_WAIT, WAITING_AT_ONCE, location, wished_wait
+from remit.web.keys import MOST, SECONDS, Keys, id_under
+from tests.web_site import WebSite
+
+
+@pytest.mark.parametrize(
+    "preferences, seconds",
+    [
+        ([], DEFAULT_WAIT),
+        (["wait=0"], 0.0),
+        (["wait=7"], 7.0),
+        (["respond-async, WAIT=7"], 7.0),
+        (["respond-async"], 0.0),
+        (["return=minimal", 'wait="9"'], 9.0),
+        (["wait=999999999"], LONGEST_WAIT),
+        (["wait=-1"], DEFAULT_WAIT),
+        (["wait=1e9"], DEFAULT_WAIT),
+        (["wait=" + "9" * 5_000], DEFAULT_WAIT),
+    ],
+)
+def test_how_long_somebody_waits_is_as_he_prefers_within_bounds(preferences: list[str], seconds: float) -> None:
+    assert wished_wait(preferences) == seconds
+
+
+def test_an_id_that_cannot_stand_in_a_path_has_no_address() -> None:
+    assert location("/v1/tasks", "a b?#ü") == "/v1/tasks/a%20b%3F%23%C3%BC"
+    assert [location("/v1/tasks", each) for each in ("a/b", "..", ".", "a\\b", " a")] == [""] * 5
+
+
+def test_a_key_gives_the_same_answer_until_it_is_forgotten() -> None:
+    now, made = [0.0], []
+    keys = Keys(lambda: now[0])
+
+    def make() -> Response:
+        made.append(1)
+        return Response(str(len(made)))
+
+    assert keys.once("a", "issue", "k", b"x", make) is keys.once("a", "issue", "k", b"x", make)
+    assert keys.once("b", "issue", "k", b"x", make).body == b"2"
+    with pytest.raises(Refused) as conflict:
+        keys.once("a", "issue", "k", b"y", make)
+    assert conflict.value.reason is Reason.IDEMPOTENCY_CONFLICT
+    now[0] = SECONDS
+    assert keys.once("a", "issue", "k", b"y", make).body == b"3"
+
+
+def test_a_key_whose_request_failed_can_be_used_again_and_one_under_way_cannot() -> None:
+    keys = Keys()
+
+    def nested() -> Response:
+        with pytest.raises(Refused) as busy:
+            keys.once("a", "issue", "k", b"x", nested)
+        assert busy.value.reason is Reason.IN_PROGRESS
+        raise Refused(Reason.DISK_FULL, "no room")
+
+    with pytest.raises(Refused, match="no room"):
+        keys.once("a", "issue", "k", b"x", nested)
+    assert keys.once("a", "issue", "k", b"other", Response).status_code == 200
+
+
+def test_keys_take_a_bounded_room() -> None:
+    keys = Keys()
+    for number in range(MOST + 10):
+        keys.require_same("a", "run", str(number), b"x")
+    assert len(keys) == MOST
+
+
+def test_the_id_under_a_key_is_the_callers_own() -> None:
+    assert id_under("agent:a", "k") == id_under("agent:a", "k")
+    assert len({id_under("agent:a", "k"), id_under("agent:b", "k"), id_under("agent:a", "l")}) == 3
+
+
+def test_nobody_waits_where_too_many_wait_already(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def get(_caller: object, task_id: str, wait: float) -> TaskAnswer:
+        waits.append(wait)
+        return TaskAnswer(state="running", task_id=task_id)
+
+    monkeypatch.setattr(site.desk.tasks, "get", get)
+    turns, taken = site.app.state.waiting, 0
+    assert site.get("/v1/tasks/x", site.bot, Prefer="wait=30").status == 202
+    while turns.acquire(blocking=False):
+        taken += 1
+    assert site.get("/v1/tasks/x", site.bot, Prefer="wait=30").status == 202
+    for _ in range(taken):
+        turns.release()
+    assert (waits, taken) == ([30.0, 0.0], WAITING_AT_ONCE)
+
+
+def test_the_description_names_every_answer_and_every_right(site: WebSite) -> None:
+    described = site.get("/v1/openapi.json").tree
+    operations = [(path, each) for path, methods in described["paths"].items() for each in methods.values()]
+    assert len({each["operationId"] for _, each in operations}) == len(operations) > 50
+    for path, each in operations:
+        assert each["summary"], path
+        assert path in {"/healthz", "/readyz"} or {"401", "403", "429"} <= each["responses"].keys()
+        public = "security" not in each
+        assert public == (path in {"/healthz", "/readyz"})
+    posts = [methods["post"] for methods in described["paths"].values() if "post" in methods]
+    assert all("requestBody" in each and {"409", "413", "415"} <= each["responses"].keys() for each in posts)
