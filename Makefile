@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 # One more than there are processors: tests also wait, for the disk, for servers and for each other.
 WORKERS ?= $(shell expr $$(nproc) + 1)
-digest = $(shell cat $(1) | sha256sum | cut -c1-16)
+digest = $(shell cat $(1) 2>/dev/null | sha256sum | cut -c1-16)
 RUNTIME := .venv/.runtime-$(call digest,requirements/runtime.txt pyproject.toml)
 DEV := .venv/.dev-$(call digest,requirements/dev.txt pyproject.toml)
 # Past four workers the tests wait for the disk, not for a processor.
@@ -74,8 +74,9 @@ $(SUITE):
 	@npm ci --prefix .cache/mcp-conformance --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
-conformance: $(DEV) $(SUITE) ## run the official conformance suite of the Model Context Protocol
+conformance: $(DEV) $(SUITE) ## run the official MCP conformance suite, and 10,000 calls of the HTTP API against its OpenAPI (slow)
 	@$(BIN)/python -m tests.mcp_conformance .cache/mcp-conformance
+	@$(BIN)/python -m tests.web_api.fuzz --calls 10000
 
 crash: $(DEV) system ## run the full crash sweep (slow)
 	@$(PYTEST) -m slow_crash

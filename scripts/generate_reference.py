@@ -164,7 +164,7 @@ def _row(field: Line) -> str:
 
 def render_settings(page: str) -> str:
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
-    for field in schema_lines(load_schema("system-config")):
+    for field in schema_lines(load_schema("system-config"), levels=2):
         default = "required" if field.required else field.default
         rows.append(f"| `{field.name}` | {field.type} | {default} | {field.description} |")
     return _with_table(page, "settings", rows)

@@ -15,7 +15,7 @@ from remit.approval.approvals import Approvals
 from remit.browser.held import Held
 from remit.cli.browse import exit_code
 from remit.cli.meaning import render_meaning
-from remit.contracts.browser import Approval
+from remit.contracts.browser import Approval, HTTPPreview
 from remit.contracts.browser_output import ActionOutput
 from remit.doors.browser_flights import BrowseHooks
 from remit.errors import Reason, Refused
@@ -136,14 +136,16 @@ def test_typing_a_password_is_a_persons_to_allow(place: Place) -> None:
     typed = place.do(place.action("type", selector="#pw", value=SECRET), approve_because)
     question = place.asked[-1].approval
     assert (typed.output or {})["approval"] == {"approval_id": question.approval_id, **BECAUSE}
+    assert isinstance(question.preview, HTTPPreview)
     assert question.preview.method is None
     assert question.screenshot is not None
     clicked = place.click(answer=approve_because)
     [told] = ActionOutput.from_tree(clicked.output).held
     assert {"approved_by": told.approved_by, "reason": told.reason} == BECAUSE, "for the agent too"
     assert place.site.posts()[0].body == b"x1=correct+horse+77"
-    shown = place.asked[-1].approval.preview.body
-    assert shown.masked == {"x1": "********"}, "what was typed unseen is shown"
+    shown = place.asked[-1].approval.preview
+    assert isinstance(shown, HTTPPreview)
+    assert shown.body.masked == {"x1": "********"}, "what was typed unseen is shown"
 
 
 @pytest.mark.req("VX-06")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.browser import ActionResult, Approval
+from remit.contracts.browser import ActionResult, Approval, HTTPPreview
 from tests.browser_road.place import Answer, Place, Question, approve, deny, let_it_expire
 from tests.browser_site import Reply, Seen, redirect
 from tests.sampling import some
@@ -111,6 +111,7 @@ def test_exactly_what_was_shown_arrives_and_nothing_before_a_yes(place: Place, w
     shown = [question.approval.request_digest for question in place.asked]
     assert sorted(place.arrived_digests()) == sorted(shown), "something else arrived than was shown"
     first, seen = place.asked[0].approval.preview, place.changing[0]
+    assert isinstance(first, HTTPPreview)
     assert (first.method, first.url.partition(":")[2]) == (seen.method, place.site.url(seen.target).partition(":")[2])
     assert first.headers == dict(seen.headers)
     assert is_late or [held["state"] for held in held_of(result)] == ["answered"] * questions
@@ -145,7 +146,7 @@ def test_a_repeated_post_after_a_redirect_is_a_question_of_its_own(place: Place,
     result = place.click(answer=yes_and_then(deny))
     assert result.error is not None
     assert result.error.code == "APPROVAL_DENIED"
-    assert [question.approval.preview.url for question in place.asked] == [
+    assert [question.approval.preview.headline.partition(" ")[2] for question in place.asked] == [
         place.site.url("/act"),
         place.site.url("/elsewhere"),
     ]

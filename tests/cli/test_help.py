@@ -61,7 +61,11 @@ def test_every_command_explains_itself(path: tuple[str, ...], remit: Remit) -> N
     assert LEAVES[path].help
 
 
-@pytest.mark.parametrize("path", [path for path in LEAVES if path != ("completion",)], ids=" ".join)
+# A script for a shell, and a protocol of its own on standard output.
+WITHOUT_JSON = {("completion",), ("mcp",)}
+
+
+@pytest.mark.parametrize("path", [path for path in LEAVES if path not in WITHOUT_JSON], ids=" ".join)
 def test_every_command_takes_json(path: tuple[str, ...]) -> None:
     options = {option for parameter in LEAVES[path].params for option in parameter.opts}
     assert "--json" in options

@@ -1,5 +1,7 @@
 """What a request says beside its body: how long it waits, and the key that it is known by."""
 
+from pathlib import Path
+
 import pytest
 from starlette.responses import Response
 
@@ -8,6 +10,8 @@ from remit.errors import Reason, Refused
 from remit.web.exchange import DEFAULT_WAIT, LONGEST_WAIT, WAITING_AT_ONCE, location, wished_wait
 from remit.web.keys import MOST, SECONDS, Keys, id_under
 from tests.web_site import WebSite
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize(
@@ -106,3 +110,15 @@ def test_the_description_names_every_answer_and_every_right(site: WebSite) -> No
         assert public == (path in {"/healthz", "/readyz"})
     posts = [methods["post"] for methods in described["paths"].values() if "post" in methods]
     assert all("requestBody" in each and {"409", "413", "415"} <= each["responses"].keys() for each in posts)
+
+
+def test_the_reference_page_names_every_request(site: WebSite) -> None:
+    page = (ROOT / "docs/reference/http.md").read_text(encoding="utf-8")
+    described = site.get("/v1/openapi.json").tree["paths"]
+    wanted = [
+        f"| `{method.upper()} {path}` | {each['summary']} |"
+        for path, methods in described.items()
+        for method, each in methods.items()
+    ]
+    assert [line for line in wanted if line not in page] == []
+    assert sum(line.startswith(("| `GET /", "| `POST /")) for line in page.splitlines()) == len(wanted)

@@ -70,7 +70,7 @@ def _serving() -> Any:
         if (problem.name or "").partition(".")[0] == "remit":
             raise
         raise Refused(
-            Reason.SANDBOX_UNAVAILABLE,
+            Reason.CAPABILITY_UNSUPPORTED,
             f"the web server needs a package that is not installed: {problem.name}",
             where="remit serve",
             next_step="Install the extra: pip install 'remit[web]'",

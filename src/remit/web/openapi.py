@@ -50,20 +50,22 @@ _ALWAYS: Final = {
     400: "The request is not as it must be.",
     401: "Who asks is not known, or no longer believed.",
     403: "This caller may not do that.",
-    404: "There is no such thing, or none of this caller's.",
     405: "This address does not take this method.",
-    406: "It cannot be had in the form that was asked for.",
     421: "The request is for a host that this server is not.",
     429: "Too much was asked in too short a time.",
     500: "A bug.",
     503: "The machine is not fit for it now.",
 }
+_OF_THE_DESK: Final = {
+    404: "There is no such thing, or none of this caller's.",
+    406: "It cannot be had in the form that was asked for.",
+    409: "It is not as the request takes it to be.",
+    422: "It was understood, and cannot be done.",
+}
 _WITH_BODY: Final = {
     408: "The body did not come in time.",
-    409: "It is not as the request takes it to be.",
     413: "The body is larger than is read.",
     415: "The body is not said to be JSON.",
-    422: "It was understood, and cannot be done.",
 }
 _HEADERS: Final = {
     401: {"WWW-Authenticate": "How to show who asks."},
@@ -79,7 +81,6 @@ class Told:
     body: type[Contract] | None = None
     answers: Mapping[int, type[Contract] | str] = field(default_factory=dict)
     """By status: a model, or the media type of what is no JSON."""
-    errors: frozenset[int] = frozenset()
     is_public: bool = False
 
 
@@ -93,11 +94,10 @@ def operation(
     right: Right | None = None,
     body: type[Contract] | None = None,
     answers: Mapping[int, type[Contract] | str],
-    errors: tuple[int, ...] = (),
     public: bool = False,
 ) -> dict[str, Any]:
     """The arguments with which a route is added. `right` is what its caller needs at least; None: any credential."""
-    _TOLD[name] = Told(right, body, answers, frozenset(errors), public)
+    _TOLD[name] = Told(right, body, answers, public)
     return {"operation_id": name, "summary": summary, "response_class": Response, "response_model": None}
 
 
@@ -164,9 +164,9 @@ def _complete(
 
 
 def errors_of(told: Told) -> dict[int, str]:
-    every = {**_ALWAYS, **(_WITH_BODY if told.body is not None else {})}
-    more = {status: {**_ALWAYS, **_WITH_BODY}[status] for status in told.errors}
-    return {status: text for status, text in {**every, **more}.items() if status not in told.answers}
+    """What can be wrong with it. Whatever asks the desk may hear any of its refusals."""
+    every = {**_ALWAYS, **({} if told.is_public else _OF_THE_DESK), **(_WITH_BODY if told.body is not None else {})}
+    return {status: text for status, text in every.items() if status not in told.answers}
 
 
 def _answer(

@@ -21,7 +21,6 @@ _ONE = f"{_TENANT}/{{simulation_id}}"
         "What a tenant's users can have done",
         right=Right.SEE,
         answers={200: CatalogueView},
-        errors=(422,),
     ),
 )
 def list_catalogue(call: Asked, tenant: PathId) -> Response:
@@ -30,9 +29,7 @@ def list_catalogue(call: Asked, tenant: PathId) -> Response:
 
 @router.get(
     _ONE,
-    **operation(
-        "getSimulation", "One simulation, whole", right=Right.SEE, answers={200: SimulationView}, errors=(422,)
-    ),
+    **operation("getSimulation", "One simulation, whole", right=Right.SEE, answers={200: SimulationView}),
 )
 def get_simulation(call: Asked, tenant: PathId, simulation_id: PathId) -> Response:
     return answer(call.desk.catalogue.show(call.caller, tenant, simulation_id))

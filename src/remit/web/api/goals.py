@@ -119,7 +119,6 @@ def undo_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Re
         "All that is on record of a goal, as a tree",
         right=Right.SEE,
         answers={200: TraceAnswer},
-        errors=(422,),
     ),
 )
 def trace_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
@@ -133,7 +132,6 @@ def trace_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
         "Every decision about it made again, from what was kept",
         right=Right.SEE,
         answers={200: ReplayAnswer},
-        errors=(422,),
     ),
 )
 def replay_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:

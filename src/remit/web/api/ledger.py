@@ -69,7 +69,6 @@ def verify_ledger(call: AskedWithBody) -> Response:
         "What the last check found, or how far it is",
         right=Right.SEE,
         answers={200: VerifyAnswer, 202: VerifyAnswer},
-        errors=(422,),
     ),
 )
 def get_verdict(call: Asked, tenant: Named = None) -> Response:
@@ -126,7 +125,6 @@ def get_entry(call: Asked, tenant: PathId, seq: Seq) -> Response:
         "All of one correlation, as a tree",
         right=Right.SEE,
         answers={200: TraceAnswer},
-        errors=(422,),
     ),
 )
 def trace_correlation(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
@@ -140,7 +138,6 @@ def trace_correlation(call: Asked, tenant: PathId, correlation_id: PathId) -> Re
         "Evidence that anybody with the public key can check: JSON lines",
         right=Right.SEE,
         answers={200: BUNDLE},
-        errors=(422,),
     ),
 )
 def export_bundle(call: Asked, tenant: PathId, correlation_id: Named = None) -> Response:

@@ -80,7 +80,6 @@ def get_plan(call: Asked, proposal_id: PathId) -> Response:
         "What it would do to the files as they are now; a yes is to this, by its digest",
         right=Right.SEE_OWN,
         answers={200: ProposalPreview},
-        errors=(409, 422),
     ),
 )
 def look_at_plan(call: Asked, proposal_id: PathId) -> Response:
@@ -150,7 +149,6 @@ def cancel_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         "What taking it back would meet now; nothing is touched",
         right=Right.SEE_OWN,
         answers={200: UndoLook},
-        errors=(409, 422),
     ),
 )
 def look_at_undo(call: Asked, proposal_id: PathId) -> Response:
@@ -176,7 +174,6 @@ def undo_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         "Report, change log and rollbacks of its run",
         right=Right.SEE_OWN,
         answers={200: RunDocuments},
-        errors=(409, 422),
     ),
 )
 def report_of_plan(call: Asked, proposal_id: PathId) -> Response:

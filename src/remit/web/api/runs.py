@@ -32,7 +32,6 @@ def get_run(call: Asked, envelope_id: PathId) -> Response:
         "Report, change log and rollbacks of a run",
         right=Right.SEE_OWN,
         answers={200: RunDocuments},
-        errors=(409, 422),
     ),
 )
 def report_of_run(call: Asked, envelope_id: PathId) -> Response:

@@ -10,7 +10,7 @@ TOP: Final = 14
 BOTTOM: Final = 22
 LEFT: Final = 8
 GAP: Final = 0.25
-LABEL: Final = 46
+LABEL: Final = 62
 """What a name needs of the width; where there is less, some names are left away."""
 
 

@@ -7,6 +7,8 @@ import { startListening } from "./live.js";
 import { startThemeSwitch } from "./switch.js";
 
 startThemeSwitch();
+// On a phone the rooms are a row that scrolls: the one that is open must be seen.
+document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 startCountdowns();
 startConfirming();
 startCopying();
