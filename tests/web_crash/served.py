@@ -33,6 +33,7 @@ class Server:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
+        self.problems: list[str] = []
         self._errors = _Drained(process.stderr)
         self._lines: list[str] = []
         self._told = threading.Event()
@@ -63,7 +64,9 @@ class Server:
     def errors(self) -> str:
         return self._errors.text
 
-    def ask(self, method: str, path: str, who: Who, body: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
+    def ask(
+        self, method: str, path: str, who: Who, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
         """Raises Gone if it dies meanwhile."""
         try:
             return ask(self.port, method, path, who, body, headers)
@@ -126,9 +129,7 @@ class _Drained:
 
 
 @contextmanager
-def served(
-    workspace: Workspace, port: int = 0, *words: str, real: bool = False, **environ: str
-) -> Iterator[Server]:
+def served(workspace: Workspace, port: int = 0, *words: str, real: bool = False, **environ: str) -> Iterator[Server]:
     """Forked from a process that has Remit loaded, unless `real`. Whatever happens, it is gone afterwards."""
     program = [sys.executable, "-m", "remit"] if real else [warm.remit()]
     command = [*program, "serve", "--json", "--port", str(port), *words, "-C", str(workspace.root)]
@@ -158,7 +159,7 @@ def browser_of(workspace: Workspace) -> HostClient:
 
 
 def kill_browser(workspace: Workspace) -> None:
-    """kill -9 of the process that holds requests; back when it is gone."""
+    """By SIGKILL, the process that holds requests; back when it is gone."""
     told = browser_of(workspace).status()
     assert told is not None, "no browser runs"
     ended = os.pidfd_open(told["pid"])

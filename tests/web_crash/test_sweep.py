@@ -3,12 +3,14 @@
 The whole sweep is slow: `make crash-web` runs it. A few points of it are part of every run.
 """
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from remit.desk.desk import Desk
 from tests.kept_zygotes import zygotes_are_kept
+from tests.web_crash.load import all_at_work, callers, leases
 from tests.web_crash.place import Place
 from tests.web_crash.scenarios import ALL, Scenario
 from tests.web_crash.sweep import faults_of, killed_at
@@ -38,3 +40,26 @@ def test_killed_at_every_point(place: Place, desk: Desk, kind: type[Scenario]) -
     assert len(faults) > 3, faults
     assert list(killed_at(place, desk, kind, faults)) == faults
     place.require_sound()
+
+
+@pytest.mark.slow_crash
+@pytest.mark.timeout(3_600)
+def test_killed_at_any_moment_under_load(place: Place, desk: Desk) -> None:
+    """Sixteen callers propose, approve, apply, undo and run tasks; what they were told is true afterwards."""
+    told = 0
+    for number in range(12):
+        everybody = callers(place)
+        work = leases(place, desk, 48)
+        with place.served(words=("--no-link",)) as server:
+            threads = all_at_work(server, everybody, work)
+            time.sleep(0.5 + number * 0.25)
+            server.kill()
+            for thread in threads:
+                thread.join()
+        assert server.problems == []
+        with place.served(words=("--no-link",)) as server:
+            assert [problem for one in everybody for problem in one.check(server)] == []
+        told += sum(len(one.told) + len(one.tasks) for one in everybody)
+        assert place.unfinished() == 0
+        place.require_sound()
+    assert told > 100, "too little was done to say anything"

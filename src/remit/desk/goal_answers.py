@@ -15,7 +15,12 @@ from remit.desk.room import Room
 from remit.errors import Reason, Refused
 from remit.goals import Reply
 
-_UNDER_WAY: Final = frozenset({"", "ACCESS_ALLOWED", "DISPATCHED"})
+_LEFT: Final = frozenset({"", "ACCESS_ALLOWED"})
+"""Let through and not begun. Told where nobody here is at work on it: whoever was has died before he began."""
+_GO_ON: Final = (
+    "It was let through, and whoever was at work on it ended before it was begun.",
+    "Go on with it, or ask the same again under the same id: nothing is done twice.",
+)
 
 
 class User(NamedTuple):
@@ -32,9 +37,10 @@ class GoalAnswers:
         now = self.stands(goal.tenant_id, goal.correlation_id)
         event = now.event if now is not None else ""
         waits = waiting_for(outcome, event)
-        is_under_way = now is not None and event in _UNDER_WAY
+        is_under_way = now is not None and event == "DISPATCHED"
+        is_left = now is not None and event in _LEFT
         return GoalAnswer(
-            state="running" if is_under_way else state_of(outcome, event),
+            state="running" if is_under_way else "waiting" if is_left else state_of(outcome, event),
             tenant_id=goal.tenant_id,
             correlation_id=goal.correlation_id,
             user_id=goal.user_id,
@@ -45,7 +51,7 @@ class GoalAnswers:
             waiting=self._waiting(reply, now, waits),
             why=self._why(caller, reply)[:10_000] or None,
             can_take_back=now is not None and can_take_back(goal, now),
-            next=_next(waits, is_under_way=is_under_way),
+            next=_GO_ON if is_left else _next(waits, is_under_way=is_under_way),
         )
 
     def _waiting(self, reply: Reply, now: Stands | None, waits: WaitingFor | None) -> Waiting | None:
