@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-agent
 
-.PHONY: help demo test long conformance crash crash-tasks crash-plans crash-goals check $(CHECKS) bench docs pins release system clean
+.PHONY: help demo test long conformance crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -90,6 +90,9 @@ crash-goals: $(DEV) system ## 10,000 goals on each store while workers are kille
 
 crash-plans: $(DEV) system ## the same with plans and their rollbacks (slow; needs root)
 	@$(BIN)/python -m tests.crash_plans
+
+crash-web: $(DEV) system ## kill the server at every step of every request, under load and at any moment (slow)
+	@$(PYTEST) -m slow_crash tests/web_crash
 
 check: $(CHECKS) ## style, types, imports, conformance, schemas, docs, hygiene, the agent core's guardrails
 

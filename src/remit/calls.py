@@ -19,6 +19,7 @@ from remit.contracts.base import Identifier
 from remit.contracts.browser import Approval
 from remit.contracts.call import CallAnswer, CallResult, CallWaiting
 from remit.doors.call import CallDoor
+from remit.doors.call_apart import Patience
 from remit.doors.call_asking import AwaitsPerson
 from remit.doors.call_function import Function, Invoker
 from remit.doors.call_papers import CallTokens
@@ -85,6 +86,8 @@ class Calls:
         clock: Clock,
     ) -> None:
         self.registry = Functions()
+        self.patience = Patience(approvals)
+        """For calls that are awaited: `answered` makes one as often as a person's answers want it."""
         self._state = state
         self._keys = keys
         self._tokens = tokens

@@ -94,12 +94,13 @@ class Goals:
         language: str = "en",
         correlation_id: str | None = None,
         reply_to: str | None = None,
+        also: Also = nothing_else,
     ) -> Reply:
         """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
         correlation = correlation_id or uuid7(self._clock())
         with self._turn(tenant, correlation):
             if correlation_id is not None and (known := self._known(correlation, utterance, user, tenant, language)):
-                return Reply(known, self.core.go_on(known))
+                return Reply(known, self.core.go_on(known, also))
             with self._ledger().store.glancing() as connection:
                 catalogue = self.rules.catalogue(tenant, connection)
                 thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
@@ -107,7 +108,7 @@ class Goals:
             packet, shown = self._found(asked, catalogue)
             attempt = thread.attempt if thread is not None else 0
             goal = _goal(asked, packet, getattr(packet, "intent", ""), packet.idempotency_key, attempt=attempt)
-            return Reply(goal, self.core.run_goal(goal, shown))
+            return Reply(goal, self.core.run_goal(goal, shown, also))
 
     def _known(
         self, correlation_id: str, utterance: str, user: str, tenant: str, language: str
@@ -119,11 +120,13 @@ class Goals:
         goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
         return goal if (goal.raw_user_utterance, goal.language_tag) == (mask_text(utterance), language) else None
 
-    def answer(self, correlation_id: str, answer: str | None, *, user: str, tenant: str) -> Reply:
+    def answer(
+        self, correlation_id: str, answer: str | None, *, user: str, tenant: str, also: Also = nothing_else
+    ) -> Reply:
         """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
         with self._turn(tenant, correlation_id):
             goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
-            return Reply(goal, self.core.go_on(goal))
+            return Reply(goal, self.core.go_on(goal, also))
 
     def told(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
         """Where a goal stands, in the core's words. Nothing is moved by it."""
@@ -135,7 +138,14 @@ class Goals:
         return Reply(goal, self.core.go_on(goal))  # what came of it once, and comes no second time
 
     def take_back(
-        self, original: str, *, user: str, tenant: str, language: str = "en", correlation_id: str | None = None
+        self,
+        original: str,
+        *,
+        user: str,
+        tenant: str,
+        language: str = "en",
+        correlation_id: str | None = None,
+        also: Also = nothing_else,
     ) -> Reply:
         """A goal of its own, by the simulation that the original named as its way back; through all the same gates."""
         correlation = correlation_id or uuid7(self._clock())
@@ -152,12 +162,13 @@ class Goals:
             made = rollback_packet(history.last, packet, catalogue, correlation)
             asked = Asked(correlation, tenant, user, correlation, language, f"take back {original}", None)
             goal = _goal(asked, made, "take back", made.idempotency_key)
-            return Reply(goal, self.core.run_goal(goal))
+            return Reply(goal, self.core.run_goal(goal, also=also))
 
     def approve(self, correlation_id: str, *, tenant: str, who: Person, approved: bool, reason: str = "") -> None:
         """Somebody else's answer to a goal that policy lets through only with one. The first counts."""
 
         def work(batch: Batch) -> None:
+            who.require_still(batch.time_in(tenant))
             if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
                 # Perhaps by this very transaction, which is not signed yet.
                 raise _not_waiting(correlation_id, "it has an answer")

@@ -136,6 +136,7 @@ class Promotion:
             event = Event(tenant_id, KIND, CORRELATION, payload.tree(), actor=who.id)
 
             def work(batch: Batch, newest: int = newest, event: Event = event) -> bool:
+                who.require_still(batch.time_in(tenant_id))
                 if newest_state_seq(batch.store, tenant_id) != newest:
                     return False
                 batch.append(event)

@@ -21,7 +21,7 @@ from remit.ledger.append import Batch
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
 from remit.store.connection import Guarded
-from remit.store.proposals import ProposalRow
+from remit.store.proposals import AFTER_ALL, ProposalRow
 from tests.plan_road.project import create, plan_of
 from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
 
@@ -30,6 +30,9 @@ __all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "worl
 ADA = Person("os:ada")
 NOTHING = Approvals(protected=(), executable=(), content=(), irreversible=())
 CONFIG = "sha256:" + "c" * 64
+STATES = ("PENDING", "APPROVED")
+NO_ANSWER = {Reason.EVIDENCE_INVALID, Reason.TRANSITION_INVALID}
+ALL: dict[str, Any] = {"proposed_by": None, "states": (), "before": AFTER_ALL, "most": 10}
 
 
 @dataclass
@@ -212,24 +215,62 @@ def test_every_change_past_the_guards_is_found_and_the_guards_refuse_each(shelf:
 
 def test_a_row_that_somebody_changed_is_not_believed(shelf: Shelf) -> None:
     row, approved = shelf.propose(1), shelf.yes(shelf.propose(2))
+    set_pending, set_approved = ("UPDATE plan_proposals SET %s WHERE state = '" + state + "'" for state in STATES[:2])
+    again = (
+        "state = 'PENDING', decided_by = NULL, decided_at = NULL, reason = NULL, envelope_id = NULL, envelope = NULL, "
+    )
     forged = {
-        "a plan in its place": ("UPDATE plan_proposals SET plan = '{}' WHERE state = 'PENDING'", row),
-        "another note": ("UPDATE plan_proposals SET note = 'safe, I swear' WHERE state = 'PENDING'", row),
-        "an envelope in its place": ("UPDATE plan_proposals SET envelope = '{}' WHERE state = 'APPROVED'", approved),
+        "a plan in its place": (set_pending % "plan = '{}'", row),
+        "another note": (set_pending % "note = 'safe, I swear'", row),
+        "another proposer": (set_pending % "proposed_by = 'agent:other'", row),
+        "a yes made up": (
+            set_pending
+            % "state = 'APPROVED', decided_by = 'os:eve', decided_at = created_at, envelope_id = 'x', envelope = '{}'",
+            row,
+        ),
+        "an envelope in its place": (set_approved % "envelope = '{}'", approved),
+        "another proposer of what was approved": (set_approved % "proposed_by = 'agent:other'", approved),
+        "somebody else's yes": (set_approved % "decided_by = 'os:eve'", approved),
+        "a yes at another time": (set_approved % "decided_at = created_at", approved),
+        "another reason": (set_approved % "reason = 'because'", approved),
+        "pending again": (set_approved % f"{again} entry_seq = proposed_seq", approved),
+        "pending again, from a later place": (set_approved % f"{again} entry_seq = 99999999", approved),
     }
     kept = shelf.world.attacker.run("SELECT * FROM plan_proposals")
     back = [(f"INSERT INTO plan_proposals VALUES ({', '.join('?' * len(each))})", each) for each in kept]
     for name, (statement, which) in forged.items():
+        assert shelf.found(which) == which, name
         shelf.world.attacker.tamper(statement)
-        now = shelf.found(which)
-        read = shelf.proposals.plan_of if which is row else shelf.proposals.envelope_of
-        assert reason_of(read, now) is Reason.EVIDENCE_INVALID, name
+        is_plan = name == "a plan in its place"
+        read = (lambda: shelf.proposals.plan_of(shelf.found(which))) if is_plan else (lambda: shelf.found(which))  # noqa: B023
+        assert reason_of(read) is Reason.EVIDENCE_INVALID, name
+        answer = lambda: shelf.proposals.deny(which.proposal_id, ADA)  # noqa: B023, E731
+        assert name == "a plan in its place" or reason_of(answer) in NO_ANSWER, name
+        others = [each for each in shelf.proposals.newest(**ALL) if shelf.proposals.is_vouched_for(each)]
+        assert len(others) == 1 + is_plan, name
         shelf.world.attacker.tamper("DELETE FROM plan_proposals", *back)
     dead = shelf.proposals.withdraw(approved.proposal_id, "os:ada")
     shelf.world.attacker.tamper("DELETE FROM plan_proposals", *back)  # as it was before
     assert dead.state == "VOID"
-    assert shelf.found(approved).state == "APPROVED"
-    assert reason_of(shelf.proposals.envelope_of, shelf.found(approved)) is Reason.EVIDENCE_INVALID
+    assert reason_of(shelf.found, approved) is Reason.EVIDENCE_INVALID
+    assert reason_of(shelf.proposals.envelope_of, approved) is Reason.EVIDENCE_INVALID
+
+
+def test_what_has_an_answer_gets_no_second_one_whatever_the_row_says(shelf: Shelf) -> None:
+    """The row says that it waits, and names a place after all others: the entries say what became of it."""
+    denied, approved = shelf.propose(1), shelf.propose(2)
+    plain = shelf.envelope(denied), shelf.envelope(approved)
+    shelf.proposals.deny(denied.proposal_id, ADA)
+    shelf.yes(approved)
+    for place in ("proposed_seq", "99999999"):
+        shelf.world.attacker.tamper(
+            "UPDATE plan_proposals SET state = 'PENDING', decided_by = NULL, decided_at = NULL, reason = NULL,"
+            f" envelope_id = NULL, envelope = NULL, entry_seq = {place}"
+        )
+        for row, envelope in zip((denied, approved), plain, strict=True):
+            work = lambda batch: shelf.proposals.approve(batch, row.proposal_id, envelope, ADA)  # noqa: B023, E731
+            assert reason_of(shelf.world.ledger.transact, work) is Reason.EVIDENCE_INVALID, (place, row.plan_id)
+            assert reason_of(shelf.proposals.deny, row.proposal_id, ADA) is Reason.EVIDENCE_INVALID
 
 
 def test_the_database_takes_no_step_without_its_entry(shelf: Shelf) -> None:

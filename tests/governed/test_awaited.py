@@ -1,13 +1,16 @@
 """Functions that are awaited."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from remit.contracts.call import CallAnswer
 from remit.errors import Misuse
-from remit.governed import acting, governed
-from tests.governed.place import Place, result_of
+from remit.governed import acting, governed, value_of
+from tests.governed.place import ADA, Place, result_of
 
 
 def test_an_awaited_function_runs_in_the_callers_loop_and_is_undone_there(place: Place) -> None:
@@ -47,3 +50,86 @@ def test_an_awaited_function_runs_in_the_callers_loop_and_is_undone_there(place:
     asyncio.run(main())
     assert result_of(put.call(token=token, key="later-5", percent=8)).value == 8, "without a loop it has one of its own"
     assert loops[-1] is not loops[0]
+
+
+def test_functions_that_call_others_never_wait_for_a_thread(place: Place) -> None:
+    @governed(place.workspace, "later.inner", consent="none", read_only=True)
+    async def inner(number: int) -> int:
+        return number
+
+    @governed(place.workspace, "later.outer", consent="none", read_only=True)
+    async def outer(number: int) -> int:
+        within: int = value_of(await inner.acall(token=token, key=f"inner-{number}", number=number))
+        return within
+
+    token = place.token("later.inner", "later.outer")
+
+    async def main() -> list[CallAnswer]:
+        used: list[str] = []
+        executor = ThreadPoolExecutor(1, initializer=used.append, initargs=("by us",))
+        asyncio.get_running_loop().set_default_executor(executor)
+        calls = [outer.acall(token=token, key=f"outer-{number}", number=number) for number in range(6)]
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*calls)
+        assert not used, "the few threads of the host are taken"
+        return answers
+
+    assert [result_of(answer).value for answer in asyncio.run(main())] == list(range(6))
+
+
+def test_while_a_person_thinks_no_thread_waits(place: Place) -> None:
+    @governed(place.workspace, "later.asked")
+    async def asked(number: int) -> int:
+        place.calls.append(str(number))
+        return number
+
+    token = place.token("later.asked")
+
+    async def main() -> None:
+        numbers = range(5)
+        calls = [
+            asyncio.create_task(asked.acall(token=token, key=f"asked-{number}", wait=None, number=number))
+            for number in numbers
+        ]
+        short = await asked.acall(token=token, key="asked-0", wait=0.01, number=0)
+        assert short.state == "waiting"
+        async with asyncio.timeout(20):
+            while len(place.pending()) < len(numbers) or _at_work():  # noqa: ASYNC110 - threads have no such event
+                await asyncio.sleep(0.01)
+            for question in place.pending():
+                place.workspace.approvals.decide(
+                    question.approval_id, approved=question.action_id != "asked-4", who=ADA
+                )
+            answers = [result_of(answer) for answer in await asyncio.gather(*calls)]
+        assert [answer.value for answer in answers] == [0, 1, 2, 3, None]
+        assert answers[-1].error is not None
+        assert answers[-1].error.code == "approval_denied"
+
+    asyncio.run(main())
+    assert sorted(place.calls) == ["0", "1", "2", "3"]
+
+
+def test_a_loop_that_ends_first_leaves_nobody_waiting(place: Place) -> None:
+    @governed(place.workspace, "later.cut", consent="none", undo=lambda *_, **__: place.calls.append("undone"))
+    async def cut(number: int) -> int:
+        begun.set()
+        await asyncio.sleep(60)
+        return number
+
+    token, begun = place.token("later.cut"), asyncio.Event()
+
+    async def main() -> None:
+        task = asyncio.create_task(cut.acall(token=token, key="cut-1", number=1))
+        await begun.wait()
+        task.cancel()
+
+    asyncio.run(main())
+    for thread in threading.enumerate():
+        if thread.name == "remit-call":
+            thread.join(20)
+    answer = cut.call(token=token, key="cut-1", number=1)
+    assert (answer.stored, result_of(answer).effect, place.calls) == (True, "undone", ["undone"])
+
+
+def _at_work() -> bool:
+    return any(thread.name == "remit-call" for thread in threading.enumerate())

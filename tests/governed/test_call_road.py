@@ -1,6 +1,7 @@
 """A function behind the road: who may call it, with what, and that it happens once."""
 
 import json
+from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -84,6 +85,39 @@ def test_a_call_needs_a_token_that_names_it_and_counts_now(place: Place, setter:
         assert (code_of(answer), result_of(answer).effect) == (code, "none"), name
         assert place.kinds(f"wrong-{name}") == ["call.refused", "call.audit"]
     assert place.calls == []
+
+
+def test_what_a_call_returned_is_told_only_to_a_token_that_could_make_it(place: Place, setter: Any) -> None:
+    setter.call(token=place.token("crm.set"), key="kept", customer="acme", percent=5)
+    other = setter.call(token=place.token("crm.other"), key="kept", customer="acme", percent=5)
+    assert (code_of(other), other.stored, result_of(other).value) == ("capability_missing", False, None)
+    assert setter.call(token=place.token("crm.set"), key="kept", customer="acme", percent=5).stored
+
+
+def test_what_yields_does_nothing_when_it_is_called_and_is_refused(place: Place) -> None:
+    def later(percent: int) -> Iterator[int]:
+        yield percent
+
+    async def much_later(percent: int) -> AsyncIterator[int]:
+        yield percent
+
+    def undo(_before: Any, **_: Any) -> Iterator[int]:
+        yield 1
+
+    def put(percent: int) -> int:
+        return percent
+
+    wrong: list[tuple[Any, dict[str, Any]]] = [(later, {}), (much_later, {}), (put, {"undo": undo})]
+    for function, more in wrong:
+        with pytest.raises(Misuse, match="yields"):
+            governed(place.workspace, "crm.yields", **more)(function)
+
+    @governed(place.workspace, "crm.put_off", consent="policy", allow=lambda **_: "allow")
+    def put_off(percent: int) -> Iterator[int]:
+        return later(percent)
+
+    result = result_of(put_off.call(token=place.token("crm.put_off"), key="put-off", percent=5))
+    assert (result.status, result.effect) == ("FAILURE", "unknown"), "what nobody has run is said to be done"
 
 
 def test_a_token_that_is_revoked_while_the_call_is_on_its_way_is_noticed_at_the_intent(place: Place) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from remit.approval.people import Person
 from remit.desk.callers import PersonCaller
 from tests.web_console.conftest import Open
-from tests.web_console.stage import APP, TENANT, USER, Stage, created, replaced
+from tests.web_console.stage import ADMIN, APP, TENANT, USER, Stage, created, replaced
 
 DYING = """
 import sys
@@ -144,6 +144,42 @@ def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_sh
     page.get_by_role("button", name="Cancel it").click()
     confirm(page, "Yes, cancel it")
     expect(page.locator("h1 + .row").get_by_text("void")).to_be_visible()
+
+
+def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_of_another_diff(
+    stage: Stage, window: Open
+) -> None:
+    stage.write("pay.txt", "to: ACME\namount: 10 two\n")
+    proposal = stage.propose("pay", replaced("pay", "pay.txt", "two", "2"))
+    page = window("eve", "approver")
+    page.goto(f"/inbox/plan/{proposal.proposal_id}")
+    expect(page.locator("#live")).to_have_text("Live")
+    digest, approve = page.locator("input[name=digest]"), page.get_by_role("button", name="Approve")
+    shown = digest.get_attribute("value")
+    stage.write("pay.txt", "to: MALLORY\namount: 999999 two\n")
+    # Any event makes the page ask for itself anew.
+    stage.propose("unrelated", created("other", "docs/other.md", "# Other\n"))
+    expect(page.locator("[data-stale]")).to_contain_text("What is shown here is stale")
+    expect(page.locator("[data-stale]")).to_be_visible()
+    expect(page.locator(".diff").first).to_contain_text("ACME")
+    assert digest.get_attribute("value") == shown
+    expect(approve).to_be_disabled()
+    page.locator("main").focus()
+    page.keyboard.press("a")
+    expect(page.locator("dialog[open]")).to_have_count(0)
+    # What is sent is what was shown, and that is refused now, whatever the button says.
+    approve.evaluate("button => { button.disabled = false; }")
+    approve.click()
+    confirm(page, "Yes, approve")
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    page.goto(f"/inbox/plan/{proposal.proposal_id}")
+    expect(page.locator(".diff").first).to_contain_text("MALLORY")
+    assert digest.get_attribute("value") != shown
+    expect(approve).to_be_enabled()
+    # Answered by somebody else meanwhile: then there is no form any more.
+    stage.desk.plans.decide(ADMIN, proposal.proposal_id, approved=False, reason="no")
+    expect(approve).to_have_count(0)
 
 
 def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage, window: Open) -> None:

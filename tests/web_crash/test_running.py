@@ -5,11 +5,15 @@ The next server is started at once, as a supervisor does, while what the dead on
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from remit.desk.desk import Desk
+from tests.governed.killed import Killed, again
+from tests.governed.place import Place as Calls
 from tests.kept_zygotes import zygotes_are_kept
+from tests.road.conftest import Hand
 from tests.web_crash.place import AFTER, BEFORE, Place
 from tests.web_crash.scenarios import Apply, Approve, Confirm, LogIn, Scenario, Task, Undo
 from tests.web_crash.served import Server
@@ -86,6 +90,24 @@ class Slow:
         assert again == ("APPLIED" if state == "APPROVED" else state)
         self.place.require_sound()
         return state
+
+
+def test_a_call_of_a_program_that_was_killed_is_told_and_left_to_that_program(place: Place, tmp_path: Path) -> None:
+    """The server does not have the function, so it can neither finish nor undo the call; and does not mind."""
+    one = Killed(Calls(place.workspace, Hand()), tmp_path, "undoable", "call.returned")
+    assert one.ended.killed, one.ended
+    for _ in range(2):
+        with place.served() as server:
+            assert server.said["recovered"] == 1
+            assert "unsettled" in server.errors
+            assert one.key in server.errors
+            assert server.get("/readyz", place.admin).status == 200
+            server.kill()
+    assert one.written() == [1, 2]
+    result = again(one).result
+    assert result is not None
+    assert (result.status, one.written()) == ("SUCCESS", [1, 2, 1, 2]), "undone first, then done once"
+    assert place.unfinished() == 0
 
 
 KILLED = {"APPLIED", "ROLLED_BACK", "FAILED"}

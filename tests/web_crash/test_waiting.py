@@ -2,6 +2,8 @@
 
 import json
 import re
+import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -10,11 +12,12 @@ import pytest
 
 from remit.authority.tokens import Wish
 from remit.contracts.browser import TokenConstraints
+from remit.contracts.call import CallAnswer
 from remit.governed import governed
 from tests.browser_site import Site
 from tests.web_crash.place import AFTER, BEFORE, Place, place_with_browser
 from tests.web_crash.served import Server, kill_browser
-from tests.web_site import Who, agent_of
+from tests.web_site import Answer, Who, agent_of
 
 
 @pytest.fixture(scope="module")
@@ -58,30 +61,49 @@ def hold(place: Place, site: Site, server: Server) -> tuple[str, str]:
     return str(action["action_id"]), str(asked.tree["waiting"]["id"])
 
 
+class Function:
+    """One that an agent may call once a person has said yes, in a program of its own: this one."""
+
+    def __init__(self, place: Place) -> None:
+        self.made: list[int] = []
+
+        @governed(place.workspace, "crash.value")
+        def set_value(value: int) -> int:
+            self.made.append(value)
+            return value
+
+        self._function: Any = set_value
+        wish = Wish("caller", ("call.crash.value",), TokenConstraints(), timedelta(days=1))
+        self._token = place.workspace.tokens.issue(wish).text
+
+    def call(self) -> CallAnswer:
+        answer: CallAnswer = self._function.call(token=self._token, key="once", value=2)
+        return answer
+
+
+def say_yes(server: Server, question: str, who: Who) -> None:
+    """To what was shown."""
+    digest = server.tree(f"/v1/inbox/request/{question}", who)["request"]["request_digest"]
+    said = {"approved": True, "shown_digest": digest}
+    assert server.post(f"/v1/inbox/request/{question}/decision", said, who).tree["state"] == "APPROVED"
+
+
 def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[Place, Site]) -> None:
     place, site = world
     leos = agent_of(place.workspace, "leos", "goal.ask", user="leo", tenant="acme")
     leo = place.person("operator", "leo", user="leo", tenant="acme")
-    made: list[int] = []
-
-    @governed(place.workspace, "crash.value")
-    def set_value(value: int) -> int:
-        made.append(value)
-        return value
-
-    wish = Wish("caller", ("call.crash.value",), TokenConstraints(), timedelta(days=1))
-    token = place.workspace.tokens.issue(wish).text
+    function = Function(place)
     with place.served(real=True) as server:
         ann = log_in(server)
-        plan = place.propose(server, "waits.txt")
-        approved = place.propose(server, "approved.txt")
+        plan, approved = (place.propose(server, name) for name in ("waits.txt", "approved.txt"))
         place.decide(server, approved)
         server.post("/v1/goals", {"utterance": "copy the form as mine", "correlation_id": "g-leo"}, leos)
         goal = server.post("/v1/goals/acme/g-leo/answer", {"answer": "yes"}, leo).tree
         assert goal["waiting_for"] == "approval", goal
         asked = server.post("/v1/goals", {"utterance": "archive the note one", "correlation_id": "g-mia"}, place.bot)
         assert asked.tree["waiting_for"] == "confirmation", asked.body
-        call = set_value.call(token=token, key="once", value=2)
+        call = function.call().waiting
+        assert call is not None
         action, held = hold(place, site, server)
         before = {each["id"]: each for each in server.tree("/v1/inbox", ann)["items"]}
         assert sorted(each["kind"] for each in before.values()) == ["goal", "plan", "request", "request"]
@@ -90,12 +112,11 @@ def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[
     with place.served(real=True) as server:
         assert server.said["recovered"] == 0, "nothing ran, so nothing was settled"
         assert server.tree("/v1/me", ann)["role"] == "admin", "the session is over"
-        now = {each["id"]: each for each in server.tree("/v1/inbox", ann)["items"]}
-        assert now == before
+        assert {each["id"]: each for each in server.tree("/v1/inbox", ann)["items"]} == before
         [own] = [each for each in server.tree("/v1/inbox", place.mia)["items"] if each["kind"] == "confirmation"]
         assert own["id"] == "g-mia"
-        page = server.ask("GET", "/inbox", ann, None, {"Accept": "text/html"})
-        assert all(f"id={name}" in page.body.decode() for name in before), "the console shows less"
+        page = server.ask("GET", "/inbox", ann, None, {"Accept": "text/html"}).body.decode()
+        assert all(f"id={name}" in page for name in before), "the console shows less"
 
         # The plan, the one that was approved already, and the goals.
         assert (place.read("waits.txt"), place.read("approved.txt")) == (BEFORE, BEFORE)
@@ -112,18 +133,41 @@ def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[
         assert (place.office.archived(), "one" in place.office.notes()) == (["one"], False)
 
         # The request that the browser still holds, and the call that a program wants to make.
-        assert call.waiting is not None
-        for name in (held, call.waiting.approval_id):
-            digest = server.tree(f"/v1/inbox/request/{name}", ann)["request"]["request_digest"]
-            decision = {"approved": True, "shown_digest": digest}
-            assert server.post(f"/v1/inbox/request/{name}/decision", decision, ann).tree["state"] == "APPROVED"
+        for question in (held, call.approval_id):
+            say_yes(server, question, ann)
         done = server.tree(f"/v1/browser/actions/{action}", place.bot, wait=30)
         assert (done["state"], done["result"]["success"]) == ("done", True), done
         assert [seen.body for seen in site.posts()] == [b"item=42"]
-        assert (set_value.call(token=token, key="once", value=2).state, made) == ("done", [2])
+        assert (function.call().state, function.made) == ("done", [2])
         assert server.tree("/v1/inbox", ann)["items"] == []
         verdict = server.post("/v1/ledger/verify", {}, ann).tree["verdict"]
         assert verdict["holds"], verdict
+
+
+def test_asked_to_end_it_lets_go_of_whoever_waits_and_the_browser_goes_on_holding(world: tuple[Place, Site]) -> None:
+    place, site = world
+    with place.served() as server:
+        action, held = hold(place, site, server)
+        answers: list[Answer] = []
+
+        def wait() -> None:
+            answers.append(server.get(f"/v1/browser/actions/{action}", place.bot, wait=30))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        began = time.monotonic()
+        assert server.terminate() == 0, server.errors
+        assert time.monotonic() - began < 10, "whoever waits keeps it alive"
+        waiting.join()
+        [answer] = answers
+        assert (answer.status, answer.tree["state"], answer.tree["waiting"]["id"]) == (202, "waiting", held)
+        assert "error" not in server.errors.lower(), server.errors
+    with place.served() as server:
+        assert server.said["recovered"] == 0
+        said = {"approved": False, "reason": "not today"}
+        assert server.post(f"/v1/inbox/request/{held}/decision", said, place.admin).tree["state"] == "DENIED"
+        done = server.tree(f"/v1/browser/actions/{action}", place.bot, wait=30)
+        assert (done["state"], done["result"]["success"], done["result"]["sent"]) == ("done", False, 0), done
 
 
 @pytest.mark.parametrize("killed", ["both", pytest.param("the browser", marks=pytest.mark.long)])

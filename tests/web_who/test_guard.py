@@ -265,22 +265,68 @@ def test_too_many_headers_are_refused(server: Served) -> None:
         assert raw.recv(200).startswith(b"HTTP/1.1 400")
 
 
-def test_one_connection_too_many_is_closed_and_the_others_live(place: Place) -> None:
+@pytest.mark.parametrize(
+    "part",
+    [
+        "GET /v1/me HTTP/1.1\r\nHost: local",
+        "POST /login HTTP/1.1\r\nHost: localhost\r\nOrigin: ORIGIN\r\nContent-Length: 100\r\n\r\nab",
+        "GET /v1/me HTTP/1.1\r\nHost: localhost\r\nAuthorization: TOKEN\r\n\r\n",
+    ],
+    ids=["half a header", "half a body", "idle, of somebody known"],
+)
+def test_who_only_holds_connections_shuts_nobody_out(place: Place, part: str) -> None:
     with serving(place, trees={"limits": {"connections": 8}}) as server:
-        held = [server.raw() for _ in range(8)]
-        for one in held:  # each was accepted, and is being served
-            one.sendall(b"GET /v1/me HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert one.recv(4096).startswith(b"HTTP/1.1 401")
-        with server.raw() as late:
-            late.settimeout(5)
-            try:
-                late.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                got = late.recv(100)
-            except ConnectionError:
-                got = b""
-            assert got == b""
+        sent = part.replace("ORIGIN", server.origin).replace("TOKEN", bearer(place)["Authorization"]).encode()
+        held = [server.raw() for _ in range(12)]
+        for one in held:
+            one.sendall(sent)
+        assert server.ask("GET", "/v1/me", **bearer(place)).status == 200
         for one in held:
             one.close()
+
+
+def test_a_request_of_somebody_known_is_never_ended_for_another_and_each_has_so_many(place: Place) -> None:
+    with serving(place, trees={"limits": {"connections": 8}}) as server:
+        own = bearer(place)["Authorization"]
+        begun = f"POST /v1/echo HTTP/1.1\r\nHost: localhost\r\nAuthorization: {own}\r\nContent-Length: 2\r\n\r\nx"
+        held = [server.raw() for _ in range(7)]
+        for at, one in enumerate(held):
+            one.sendall(begun.encode())
+            # All that agents may have, so that something is left for people: one more is told so.
+            assert at == 6 or not select.select([one], [], [], 0.02)[0]
+        assert held[6].recv(4096).startswith(b"HTTP/1.1 429")
+        strangers = [server.raw() for _ in range(8)]  # each takes the place of the one before
+        for one in strangers:
+            one.sendall(b"GET /v1/me HTTP/1.1\r\n")
+        cookie = server.log_in()
+        assert server.ask("GET", "/v1/me", Cookie=cookie).status == 200
+        for one in held[:6]:
+            one.sendall(b"y")
+            assert one.recv(4096).startswith(b"HTTP/1.1 200")
+        for one in (*held, *strangers):
+            one.close()
+
+
+def test_a_length_that_is_said_in_two_ways_and_headers_beyond_the_limit_are_refused_and_the_connection_ends(
+    server: Served, place: Place
+) -> None:
+    head = f"Host: localhost\r\nAuthorization: {bearer(place)['Authorization']}\r\n"
+    smuggled = f"GET /v1/me HTTP/1.1\r\n{head}\r\n"
+    for text in (
+        f"POST /v1/echo HTTP/1.1\r\n{head}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}",
+        f"POST /v1/echo HTTP/1.0\r\n{head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}",
+        f"GET /v1/me HTTP/1.1\r\n{head}" + "X: y\r\n" * 100 + f"\r\n{smuggled}",
+        f"GET /v1/me HTTP/1.1\r\n{head}X: {'a' * 100_000}\r\n\r\n{smuggled}",
+        f"GET /v1/me?{'a' * 60_000} HTTP/1.1\r\n{head}\r\n{smuggled}",
+    ):
+        with server.raw() as raw:
+            raw.sendall(text.encode())
+            got = b""
+            with contextlib.suppress(ConnectionError):
+                while part := raw.recv(65_536):
+                    got += part
+        assert got.startswith(b"HTTP/1.1 400")
+        assert got.count(b"HTTP/1.1 ") == 1
 
 
 def test_web_sockets_and_upgrades_lead_nowhere(server: Served) -> None:

@@ -31,7 +31,7 @@ from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, render_time
 from remit.ledger.agent_reading import count_answers
 from remit.ledger.agent_rows import StepRow
-from remit.ledger.append import Ledger
+from remit.ledger.append import Batch, Ledger
 from remit.ledger.documents import Document, Shelf, load_document
 from remit.ledger.entry import Event
 from remit.masking import mask_json, mask_text
@@ -41,6 +41,16 @@ MOST_ROUNDS: Final = 8
 """How often a cycle begins anew because somebody else moved the same goal meanwhile. Each goal has fewer events."""
 ASKED: Final = "CONFIRMATION_REQUESTED"
 ON_ITS_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+
+
+Also = Callable[[Batch, bool], None]
+"""Done in the transaction of a decision, before it is written; told whether it is the goal's first. What it raises
+comes of the decision: nothing is written.
+"""
+
+
+def nothing_else(_batch: Batch, _is_first: bool) -> None:
+    """For whoever has nothing to add to a decision."""
 
 
 class Executor(Protocol):
@@ -62,18 +72,20 @@ class AgentCore:
         """One cycle of a goal, from untrusted bytes. The same goal again goes on, or gives what came of it."""
         return self.run_goal(AgentGoalRequest.parse(raw, source="goal"))
 
-    def run_goal(self, goal: AgentGoalRequest, found_by: tuple[Document, ...] = ()) -> AgentExecutionOutcome:
+    def run_goal(
+        self, goal: AgentGoalRequest, found_by: tuple[Document, ...] = (), also: Also = nothing_else
+    ) -> AgentExecutionOutcome:
         """`found_by` is what the Finder has to show for the packet: kept with the decision."""
         try:
             kept = _as_kept(goal, lambda: self._declared(goal))
-            return _relayed(self._cycle(kept, found_by), goal, kept)
+            return _relayed(self._cycle(kept, found_by, also), goal, kept)
         except Refused as problem:
             return self._refused(goal, problem)
 
-    def go_on(self, goal: AgentGoalRequest) -> AgentExecutionOutcome:
+    def go_on(self, goal: AgentGoalRequest, also: Also = nothing_else) -> AgentExecutionOutcome:
         """The same for a goal that comes out of the ledger, and so is as it was kept."""
         try:
-            return self._cycle(goal, ())
+            return self._cycle(goal, (), also)
         except Refused as problem:
             return self._refused(goal, problem)
 
@@ -90,7 +102,7 @@ class AgentCore:
         entry = catalogue.find(packet.candidates[0].simulation_id)
         return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
 
-    def _cycle(self, goal: AgentGoalRequest, found_by: tuple[Document, ...]) -> AgentExecutionOutcome:
+    def _cycle(self, goal: AgentGoalRequest, found_by: tuple[Document, ...], also: Also) -> AgentExecutionOutcome:
         papers = goal_papers(goal)
         for _ in range(MOST_ROUNDS):
             with self.ledger().store.glancing() as connection:
@@ -100,7 +112,7 @@ class AgentCore:
                 case = self._gather(connection, goal, history, last) if moves else None
             if case is not None:
                 try:
-                    made, row = self._decide(goal, papers, history, case, found_by)
+                    made, row = self._decide(goal, papers, history, case, found_by, also)
                 except Refused as problem:
                     if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
                         continue
@@ -191,12 +203,17 @@ class AgentCore:
         history: History,
         case: "_Case",
         found_by: tuple[Document, ...],
+        also: Also,
     ) -> tuple[Decided, StepRow]:
         """Decided out here: nobody else can write while a transaction lasts."""
         kept_with = (*case.snapshots, *found_by)
         made = decided(goal, papers, case.evidence, decide(case.evidence), kept_with, case.at)
-        row = self.ledger().transact(lambda batch: record_decision(batch, goal.tenant_id, made, history.last))
-        return made, row
+
+        def work(batch: Batch) -> StepRow:
+            also(batch, history.last is None)
+            return record_decision(batch, goal.tenant_id, made, history.last)
+
+        return made, self.ledger().transact(work)
 
     def _dispatched(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
         """Hand over what was decided, word for word as it was kept; what comes back is passed on unchanged."""

@@ -206,6 +206,7 @@ class Approvals:
         why = mask_text(reason)[:1_000] if reason else None
 
         def work(batch: Batch) -> _Decided:
+            who.require_still(batch.time_in(self._tenant_id))
             find = find_question if approved else find_question_to_deny
             row = find(batch.store, self._tenant_id, approval_id)
             require_other_than_agent(row, who)
@@ -235,17 +236,19 @@ class Approvals:
             return []
         return self.void_orphans()
 
-    def wait(self, approval_id: str, timeout: float | None = None) -> Approval:
+    def wait(
+        self, approval_id: str, timeout: float | None = None, is_over: Callable[[], bool] = lambda: False
+    ) -> Approval:
         """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
 
-        Woken by the bell; nobody looks again and again.
+        Woken by the bell; nobody looks again and again. `is_over` ends it early: ring for it to be asked.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self.bell.listening() as listener:
             while True:
                 found = self.show(approval_id)
                 left = float("inf") if deadline is None else deadline - time.monotonic()
-                if found.state != "PENDING" or left <= 0:
+                if found.state != "PENDING" or left <= 0 or is_over():
                     return found
                 listener.wait(min(left, self.seconds_left(found)))
 

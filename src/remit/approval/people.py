@@ -7,8 +7,9 @@ him: run agents as another user, who cannot open the state directory.
 
 import os
 import pwd
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from remit.errors import Reason, Refused
@@ -24,6 +25,20 @@ class Person:
 
     id: str
     name: str | None = None
+    counts: Callable[[datetime], bool] | None = field(default=None, compare=False, repr=False)
+    """Whether what he was authenticated by counts at a time; None where it cannot end, as at a terminal."""
+
+    def require_still(self, now: datetime) -> None:
+        """To be asked in the very transaction that records his answer: what came before it takes its time, and somebody
+        may have removed him meanwhile. Takes no lock and writes nothing.
+        """
+        if self.counts is not None and not self.counts(now):
+            raise Refused(
+                Reason.REVOKED,
+                "whoever gives this answer is not logged in any more, or as somebody else by now; nothing was decided",
+                where=f"person {self.id}",
+                next_step="Log in again; an admin makes a link: remit people invite NAME --role ROLE",
+            )
 
     @property
     def signature(self) -> str:

@@ -6,11 +6,13 @@ from typing import Final
 
 from remit.approval.bell import Bell
 from remit.approval.proposal_refusals import closed, no_such, not_approved, not_as_recorded
-from remit.approval.proposal_steps import require_evidence, require_plan, take_step
+from remit.approval.proposal_evidence import Vouchers
+from remit.approval.proposal_steps import require_evidence, require_plan, require_standing, take_step
 from remit.contracts.proposal import KeptState
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.ledger.append import Batch, Ledger
+from remit.store.connection import Connection
 from remit.store.proposals import (
     ProposalRow,
     find_row,
@@ -19,7 +21,6 @@ from remit.store.proposals import (
     pending_rows,
     row_of_envelope,
     rows_beginning,
-    was_closed,
 )
 
 _SHORTEST_PREFIX: Final = 4
@@ -34,23 +35,25 @@ class KnownProposals:
         self._clock = clock
         self._tenant_id = tenant_id
         self.bell = bell
+        self._vouchers = Vouchers()
 
     def find(self, proposal_id: str) -> ProposalRow | None:
-        """By its whole id."""
+        """By its whole id. Refuses a row that is not as signed entries say."""
         if not _is_name(proposal_id):
             return None
         self.expire_due()
         with self._ledger().store.glancing() as connection:
-            return find_row(connection, self._tenant_id, proposal_id)
+            row = find_row(connection, self._tenant_id, proposal_id)
+            return self._vouched(connection, row) if row is not None else None
 
     def named(self, name: str) -> ProposalRow:
-        """For a person: by its id, or by the beginning of it where that is no other's too."""
+        """For a person: the same, or by the beginning of the id where that is no other's too."""
         if not _is_name(name):
             raise no_such(name)
         self.expire_due()
         with self._ledger().store.glancing() as connection:
             if (found := find_row(connection, self._tenant_id, name)) is not None:
-                return found
+                return self._vouched(connection, found)
             rows = rows_beginning(connection, self._tenant_id, name) if len(name) >= _SHORTEST_PREFIX else []
         if not rows:
             raise no_such(name)
@@ -61,16 +64,24 @@ class KnownProposals:
                 where=f"proposal {name}",
                 next_step=f"Give the whole id: {', '.join(row.proposal_id for row in rows[:4])}.",
             )
-        return rows[0]
+        with self._ledger().store.glancing() as connection:
+            return self._vouched(connection, rows[0])
 
     def of_envelope(self, envelope_id: str) -> ProposalRow | None:
+        """The proposal that it was signed for. Refuses a row that is not as signed entries say."""
         if not _is_name(envelope_id):
             return None
         with self._ledger().store.glancing() as connection:
-            return row_of_envelope(connection, self._tenant_id, envelope_id)
+            row = row_of_envelope(connection, self._tenant_id, envelope_id)
+            return self._vouched(connection, row) if row is not None else None
+
+    def is_vouched_for(self, row: ProposalRow) -> bool:
+        """Whether signed entries say all that this row of a list says."""
+        with self._ledger().store.glancing() as connection:
+            return self._vouchers.vouch(connection, self._ledger().keyring, row)
 
     def pending(self) -> list[ProposalRow]:
-        """Those that wait for an answer, the newest first."""
+        """Those that wait for an answer, the newest first. Whoever shows one asks `is_vouched_for`."""
         self.expire_due()
         with self._ledger().store.glancing() as connection:
             return pending_rows(connection, self._tenant_id)[::-1]
@@ -78,6 +89,7 @@ class KnownProposals:
     def newest(
         self, *, proposed_by: str | None, states: Collection[KeptState], before: tuple[str, str], most: int
     ) -> list[ProposalRow]:
+        """Whoever shows one asks `is_vouched_for`."""
         self.expire_due()
         with self._ledger().store.reading() as connection:
             return newest_rows(
@@ -100,8 +112,7 @@ class KnownProposals:
             keyring = self._ledger().keyring
             require_evidence(connection, keyring, row, row.proposed_seq, "PENDING")
             require_evidence(connection, keyring, row, row.entry_seq, "APPROVED")
-            if was_closed(connection, row):
-                raise not_as_recorded(row)
+            require_standing(connection, row)
             plan = require_plan(connection, row)
         return f'{row.envelope[:-1]},"plan":{plan}}}'.encode()
 
@@ -115,6 +126,11 @@ class KnownProposals:
             return
         self._ledger().transact(lambda batch: self._close_overdue(batch, batch.time_in(self._tenant_id)))
         self.bell.ring()
+
+    def _vouched(self, connection: Connection, row: ProposalRow) -> ProposalRow:
+        if not self._vouchers.vouch(connection, self._ledger().keyring, row):
+            raise not_as_recorded(row)
+        return row
 
     def _close_overdue(self, batch: Batch, now: datetime) -> None:
         for row in pending_rows(batch.store, self._tenant_id):

@@ -11,7 +11,16 @@ from remit.ledger.append import Batch
 from remit.ledger.covered import require_covered
 from remit.ledger.entry import Event
 from remit.store.connection import Connection
-from remit.store.proposals import KIND_OF, ProposalRow, find_row, last_step_at, move_row, read_plan
+from remit.store.proposals import (
+    KIND_OF,
+    ProposalRow,
+    find_row,
+    last_step_at,
+    move_row,
+    read_plan,
+    stands_as_recorded,
+    steps_recorded,
+)
 
 
 def take_step(
@@ -53,6 +62,12 @@ def require_evidence(
         wanted.append(f'"envelope_digest":"{digest_bytes((row.envelope or "").encode())}"')
     is_said = entry.kind == KIND_OF[state] and all(each in entry.payload for each in wanted)
     if not is_said or (state == "APPROVED" and not entry.actor):
+        raise not_as_recorded(row)
+
+
+def require_standing(connection: Connection, row: ProposalRow) -> None:
+    """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
+    if not stands_as_recorded(row, steps_recorded(connection, row.tenant_id, row.proposal_id)):
         raise not_as_recorded(row)
 
 

@@ -12,7 +12,7 @@ from remit.approval.people import Person, agent_cannot_decide
 from remit.approval.proposal_drafts import Draft, proposal_id_for, same_plan
 from remit.approval.proposal_reading import KnownProposals
 from remit.approval.proposal_refusals import closed, no_such, not_as_recorded, overdue
-from remit.approval.proposal_steps import event_of, require_evidence, take_step
+from remit.approval.proposal_steps import event_of, require_evidence, require_standing, take_step
 from remit.approval.refusals import REVOKED
 from remit.canonical import digest_bytes
 from remit.contracts.envelope import Envelope
@@ -32,7 +32,6 @@ from remit.store.proposals import (
     last_step_at,
     open_rows_of_token,
     pending_rows,
-    was_closed,
 )
 from remit.store.tokens import require_not_revoked
 
@@ -52,7 +51,7 @@ class Proposals(KnownProposals):
         """What he proposed under this key before, if anything. Refuses the key for another plan."""
         with self._ledger().store.glancing() as connection:
             row = find_row(connection, self._tenant_id, proposal_id_for(self._tenant_id, proposed_by, key))
-        return None if row is None else same_plan(row, plan_digest)
+            return None if row is None else same_plan(self._vouched(connection, row), plan_digest)
 
     def propose(self, draft: Draft) -> ProposalRow:
         """Have it wait for a person. It expires after a day, or with the token."""
@@ -169,6 +168,7 @@ class Proposals(KnownProposals):
         return row
 
     def _answerable(self, batch: Batch, proposal_id: str, who: Person) -> ProposalRow:
+        who.require_still(batch.time_in(self._tenant_id))
         row = self._found(batch, proposal_id)
         if row.proposed_by.startswith("agent:") and _is_agent(row, who):
             raise agent_cannot_decide("this is the agent that proposed it")
@@ -179,8 +179,7 @@ class Proposals(KnownProposals):
         if row.token_jti is not None:
             require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
-        if was_closed(batch.store, row):
-            raise not_as_recorded(row)
+        require_standing(batch.store, row)
         return row
 
     def _void(self, batch: Batch, row: ProposalRow, why: str, by: str) -> ProposalRow | None:

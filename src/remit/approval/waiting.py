@@ -1,17 +1,28 @@
 """Waiting for many answers at once in an event loop: one listener and one look for all, and no idle thread."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
 from remit.approval.approvals import Approvals
 from remit.approval.bell import LOOK_SECONDS, AsyncListener
 from remit.contracts.browser import Approval
 
+T = TypeVar("T")
+
+
+class Look(Protocol):
+    """As `asyncio.to_thread`: how the store is read beside the event loop."""
+
+    def __call__(self, work: Callable[..., T], /, *arguments: Any) -> Awaitable[T]: ...
+
 
 class AnswerWatch:
-    """For one event loop. Listens while anybody waits."""
+    """For one event loop. Listens while anybody waits. `look` runs what reads the store, apart from the loop."""
 
-    def __init__(self, approvals: Approvals) -> None:
+    def __init__(self, approvals: Approvals, look: Look = asyncio.to_thread) -> None:
         self._approvals = approvals
+        self._look = look
         self._listener: AsyncListener | None = None
         self._running: asyncio.Task[frozenset[str]] | None = None
         self._queued: asyncio.Task[frozenset[str]] | None = None
@@ -26,12 +37,12 @@ class AnswerWatch:
         deadline = float("inf") if patience is None else loop.time() + patience
         listener = self._join()
         try:
-            found = await asyncio.to_thread(self._approvals.show, approval_id)
+            found = await self._look(self._approvals.show, approval_id)
             while found.state == "PENDING" and loop.time() < deadline:
                 ring = listener.next_ring()  # before the look: what happens after it is heard
                 if approval_id not in await self._pending():
                     ring.cancel()
-                    return await asyncio.to_thread(self._approvals.show, approval_id)
+                    return await self._look(self._approvals.show, approval_id)
                 left = min(deadline - loop.time(), self._approvals.seconds_left(found), LOOK_SECONDS)
                 await asyncio.wait([ring], timeout=max(left, 0))
                 ring.cancel()
@@ -49,7 +60,7 @@ class AnswerWatch:
         if earlier is not None:
             await asyncio.wait([earlier])
         self._running, self._queued = self._queued, None
-        return await asyncio.to_thread(self._approvals.pending)
+        return await self._look(self._approvals.pending)
 
     def _join(self) -> AsyncListener:
         if self._listener is None:

@@ -5,7 +5,7 @@ waits is told that a person has to answer, and the same action again, or a look 
 """
 
 import time
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from remit.approval.people import AGENT_VARIABLES
 from remit.browser_host.client import Answered, HostClient
@@ -24,6 +24,8 @@ from remit.doors.browser_papers import parse_begun_action
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.store.claims import Done, Running
+
+LOOK_SECONDS: Final = 0.05
 
 
 class _Told(NamedTuple):
@@ -59,8 +61,7 @@ class BrowserDesk:
             if told.asked is None or not told.asked.is_open:
                 return BrowseAnswer(state="running", action_id=parsed.action_id)
             left = deadline - time.monotonic()
-            approvals = self._room.workspace.approvals
-            if left <= 0 or approvals.wait(told.asked.approval_id, left).state == "PENDING":
+            if left <= 0 or self._is_unanswered(told.asked.approval_id, left):
                 return BrowseAnswer(state="waiting", action_id=parsed.action_id, waiting=self._asked(told.asked))
 
     def get(self, caller: Caller, action_id: str, wait: float = 0.0) -> BrowseAnswer:
@@ -83,13 +84,13 @@ class BrowserDesk:
         while isinstance(found, Running):
             open_one = self._open_question(action_id)
             left = deadline - time.monotonic()
-            if open_one is None:
-                return BrowseAnswer(state="running", action_id=action_id)
-            if left <= 0 or self._room.workspace.approvals.wait(open_one.approval_id, left).state == "PENDING":
+            if open_one is not None and (left <= 0 or self._is_unanswered(open_one.approval_id, left)):
                 return BrowseAnswer(state="waiting", action_id=action_id, waiting=self._question(open_one))
+            if open_one is None:
+                if left <= 0 or self._room.work.is_ending:
+                    return BrowseAnswer(state="running", action_id=action_id)
+                time.sleep(min(left, LOOK_SECONDS))  # it ends in another process, and nobody rings for that
             found = self._room.found("browser", action_id) or found
-            if isinstance(found, Running) and self._open_question(action_id) is None:
-                return BrowseAnswer(state="running", action_id=action_id)
         return BrowseAnswer(state="done", action_id=action_id, stored=True, result=self._result(found))
 
     def picture(self, caller: Caller, action_id: str) -> bytes:
@@ -121,6 +122,12 @@ class BrowserDesk:
         # By the token too: whoever has another may be answered otherwise.
         key = f"browser:{parsed.digest()}:{digest_bytes(caller.text.encode())}"
         return self._room.work.begin(key, browse, subject=f"browser:{parsed.action_id}", owner=caller.id)
+
+    def _is_unanswered(self, approval_id: str, seconds: float) -> bool:
+        """Still, after so long a wait."""
+        work = self._room.work
+        found = self._room.workspace.approvals.wait(approval_id, seconds, lambda: work.is_ending)
+        return found.state == "PENDING"
 
     def _require_own(self, caller: Caller, found: Done | Running, missing: Refused) -> None:
         if isinstance(caller, AgentCaller) and parse_begun_action(found.checkpoint).agent_id != caller.token.agent_id:

@@ -47,6 +47,11 @@ class Desk:
         """Finish or clear away what a process that died had begun: for whoever starts serving."""
         return self._room.settle()
 
+    def let_go(self) -> None:
+        """Answer everybody who waits with how things stand: this process is about to end."""
+        self.work.let_go()
+        self.workspace.approvals.bell.ring()
+
     def close(self) -> None:
         """Listeners are let go first: they would wait for ever. Then the work: cancelled, or waited for."""
         self.events.close()

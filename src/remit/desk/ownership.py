@@ -1,6 +1,6 @@
 """Whose a thing is: an agent sees what it asked for itself, and of the record only what is about that.
 
-Who asked for a task or a goal is recorded with it; a browser's action and its questions name their agent anyway. An
+Who asked for a task or a goal is recorded with it, for a goal in the transaction of its first decision; a browser's action and its questions name their agent anyway. An
 entry that belongs to nobody here is for people only.
 """
 
@@ -12,13 +12,14 @@ from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.entry import Entry, Event
 from remit.store.connection import Connection
-from remit.store.proposals import row_of_envelope
+from remit.store.proposals import KIND_OF, row_of_envelope
 
 TASK_ASKED: Final = "task.asked"
 GOAL_ASKED: Final = "goal.asked"
 _ACTOR: Final = """SELECT actor FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
-_ANY: Final = "SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? LIMIT 1"
+_SAID_OF_PROPOSAL: Final = f"""SELECT kind, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind IN ('{KIND_OF["PENDING"]}', '{KIND_OF["APPROVED"]}')"""
 # Each says only of its own kind whose it is: whoever chooses ids must not come by another door's entries.
 _SAID_BY: Final = {
     "task": TASK_ASKED,
@@ -35,11 +36,6 @@ def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: 
         return None
     row = connection.one(_ACTOR, (tenant_id, correlation_id, kind))
     return row[0] if row else None
-
-
-def is_new(connection: Connection, tenant_id: str, correlation_id: str) -> bool:
-    """Whether the record has nothing of it yet."""
-    return connection.one(_ANY, (tenant_id, correlation_id)) is None
 
 
 def task_asked(caller: Caller, task_id: str, capability_id: str) -> Event:
@@ -68,10 +64,20 @@ def owner_of(connection: Connection, entry: Entry) -> str | None:
         proposer = _field(entry, "proposed_by")
         return proposer if isinstance(proposer, str) else None
     if family in _OF_A_PLAN:
-        row = row_of_envelope(connection, entry.tenant_id, entry.correlation_id)
-        return row.proposed_by if row is not None else None
+        return _proposer_of(connection, entry.tenant_id, entry.correlation_id)
     said_by = _SAID_BY.get(family)
     return asker_of(connection, entry.tenant_id, entry.correlation_id, said_by) if said_by else None
+
+
+def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> str | None:
+    """Of the plan that an envelope was signed for: as the entries say it too, since a row alone is anybody's word."""
+    row = row_of_envelope(connection, tenant_id, envelope_id)
+    if row is None:
+        return None
+    said = dict(connection.rows(_SAID_OF_PROPOSAL, (tenant_id, row.proposal_id)))
+    wanted = (f'"bound_digest":"{row.bound_digest}"', f'"envelope_id":{json.dumps(envelope_id, ensure_ascii=False)}')
+    is_said = wanted[0] in said.get(KIND_OF["PENDING"], "") and wanted[1] in said.get(KIND_OF["APPROVED"], "")
+    return row.proposed_by if is_said else None
 
 
 def require_own(caller: Caller, asker: str | None, missing: Refused) -> None:

@@ -11,7 +11,7 @@ from remit.contracts.outcome import PlanRefusal
 from remit.contracts.proposal import KeptState
 from remit.desk.runs import NOT_VOUCHED_FOR, KnownRun, known_run
 from remit.desk.work import Job
-from remit.errors import Reason, Refused, RemitError
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, render_time
 from remit.store.proposals import ProposalRow
 from remit.workspace import Workspace
@@ -31,9 +31,11 @@ KEPT_AS: Final[dict[ProposalState, tuple[KeptState, ...]]] = {
     "DENIED": ("DENIED",),
     "EXPIRED": ("EXPIRED", "APPROVED"),
     "VOID": ("VOID", "APPROVED"),
+    "NOT_VOUCHED_FOR": ("PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"),
 }
 """In which states of the row a told state can be found; all others, where a person said yes."""
 AFTER_YES: Final[tuple[KeptState, ...]] = ("APPROVED", "VOID")
+_NO_DIGEST: Final = "sha256:" + "0" * 64
 _CANCELLED: Final = """SELECT 1 FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = 'envelope.cancelled' LIMIT 1"""
 
@@ -46,6 +48,7 @@ class Views:
         self._console_url = console_url.rstrip("/") if console_url else None
 
     def proposal(self, row: ProposalRow, job: Job[Any] | None = None) -> ProposalView:
+        """Of a row that is vouched for."""
         run = known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         until = _apply_until(row)
         state = self._state(row, run, until)
@@ -77,7 +80,10 @@ class Views:
         )
 
     def run(self, run: KnownRun) -> RunView:
-        proposal = self._workspace.proposals.of_envelope(run.envelope_id)
+        try:
+            proposal = self._workspace.proposals.of_envelope(run.envelope_id)
+        except EnvironmentFailed:  # its row is not as it was recorded; the run itself is
+            proposal = None
         return RunView(
             at=run.at,
             what=run.what,
@@ -108,6 +114,30 @@ class Views:
             return None
         place = f"inbox/plan/{row.proposal_id}" if row.envelope_id is None else f"runs/{row.envelope_id}"
         return f"{self._console_url}/{place}"
+
+
+def not_vouched_for(row: ProposalRow) -> ProposalView | None:
+    """Somebody has changed the row: nothing of it is told but that there is one."""
+    try:
+        return ProposalView(
+            proposal_id=row.proposal_id,
+            state="NOT_VOUCHED_FOR",
+            plan_id="unknown",
+            plan_digest=_NO_DIGEST,
+            title="This row is not as the ledger recorded it: run `remit ledger verify`.",
+            risk="HIGH",
+            proposed_by="unknown",
+            token_jti=None,
+            note=None,
+            created_at=row.created_at,
+            expires_at=row.created_at,
+            decided_by=None,
+            decided_at=None,
+            reason=None,
+            envelope_id=None,
+        )
+    except ValueError:  # not even the id and the time are such
+        return None
 
 
 def undo_told(run: KnownRun) -> UndoTold:

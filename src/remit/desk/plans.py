@@ -25,7 +25,7 @@ from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.contracts.proposal import KeptState
 from remit.desk.callers import AgentCaller, Caller
 from remit.desk.plan_runs import PlanRuns
-from remit.desk.plan_views import AFTER_YES, KEPT_AS, Views, cursor_of, outcome_or_refusal, place_of
+from remit.desk.plan_views import AFTER_YES, KEPT_AS, Views, cursor_of, not_vouched_for, outcome_or_refusal, place_of
 from remit.desk.rights import Right, may, require
 from remit.desk.room import require_wait
 from remit.desk.runs import known_run
@@ -100,8 +100,8 @@ class PlanDesk(PlanRuns):
             rows = self._workspace.proposals.newest(proposed_by=whose, states=kept, before=place, most=limit)
             for row in rows:
                 place = (row.created_at, row.proposal_id)
-                view = self._view(row)
-                if not states or view.state in states:
+                view = self._listed_view(row, to_people=whose is None)
+                if view is not None and (not states or view.state in states):
                     items.append(view)
                 if len(items) == limit:
                     return ProposalPage(items=tuple(items), next=cursor_of(place))
@@ -113,7 +113,8 @@ class PlanDesk(PlanRuns):
         """Those that wait for an answer, the newest first."""
         require(caller, Right.SEE_OWN)
         rows = self._workspace.proposals.pending()
-        return [self._view(row) for row in rows if may(caller, Right.SEE) or row.proposed_by == caller.id]
+        mine = [row for row in rows if may(caller, Right.SEE) or row.proposed_by == caller.id]
+        return [self._view(row) for row in mine if self._workspace.proposals.is_vouched_for(row)]
 
     def get(self, caller: Caller, proposal_id: str) -> ProposalView:
         require(caller, Right.SEE_OWN)
@@ -265,6 +266,12 @@ class PlanDesk(PlanRuns):
 
     def _view(self, row: ProposalRow) -> ProposalView:
         return self._views.proposal(row, self._job(row))
+
+    def _listed_view(self, row: ProposalRow, *, to_people: bool) -> ProposalView | None:
+        """People are told of a row that somebody has changed; to an agent it is nobody's."""
+        if self._workspace.proposals.is_vouched_for(row):
+            return self._view(row)
+        return not_vouched_for(row) if to_people else None
 
 
 def _subject(row: ProposalRow) -> str:

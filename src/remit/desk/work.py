@@ -43,6 +43,8 @@ class Job(Generic[T]):
     _context: contextvars.Context = field(default_factory=contextvars.copy_context, repr=False)
     """Of whoever asked first: what is logged in the thread carries his ids."""
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
+    _wake: threading.Event = field(default_factory=threading.Event, repr=False)
+    """For whoever waits: it has ended, or nobody is to wait any longer."""
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @property
@@ -63,8 +65,16 @@ class Job(Generic[T]):
         self._tell(self)
 
     def wait(self, seconds: float) -> bool:
-        """Whether it has ended within that time."""
+        """Whether it has ended within that time; sooner, if nobody is to wait any longer."""
+        self._wake.wait(max(seconds, 0.0))
+        return self._ended.is_set()
+
+    def wait_until_ended(self, seconds: float) -> bool:
         return self._ended.wait(max(seconds, 0.0))
+
+    def let_go(self) -> None:
+        """Of whoever waits for it. The work itself goes on."""
+        self._wake.set()
 
     def result(self) -> T:
         """Of work that has ended; raises what it raised."""
@@ -76,6 +86,7 @@ class Job(Generic[T]):
         """It was never begun."""
         self._problem = problem
         self._ended.set()
+        self._wake.set()
 
     def run(self) -> None:
         try:
@@ -85,6 +96,7 @@ class Job(Generic[T]):
         finally:
             self.ended_at = time.monotonic()
             self._ended.set()
+            self._wake.set()
 
 
 class Work:
@@ -102,6 +114,8 @@ class Work:
         self._threads = 0
         self._idle = 0
         self._closed = False
+        self.is_ending = False
+        """Nobody waits any longer."""
         self.on_progress: Callable[[Job[Any]], None] = lambda _: None
 
     def begin(self, key: str, fn: Callable[[Job[T]], T], *, subject: str, owner: str) -> Job[T]:
@@ -116,6 +130,8 @@ class Work:
                 return found
             self._require_room(owner)
             job = Job(key, subject, owner, fn, self.on_progress)
+            if self.is_ending:
+                job.let_go()
             self._going[key] = job
             self._line.append(job)
             if self._idle > 0:
@@ -146,6 +162,13 @@ class Work:
         """In line."""
         return len(self._line)
 
+    def let_go(self) -> None:
+        """Of everybody who waits, whatever he wished: this process is about to end. The work goes on until `close`."""
+        with self._lock:
+            self.is_ending = True
+            for job in self._going.values():
+                job.let_go()
+
     def close(self, seconds: float = CLOSE_SECONDS) -> bool:
         """Begin nothing more, cancel what can be, and wait. Whether all has ended; what has not is for recovery."""
         with self._lock:
@@ -160,7 +183,7 @@ class Work:
         for job in left:
             job.cancel()
         for job in left:
-            job.wait(deadline - time.monotonic())
+            job.wait_until_ended(deadline - time.monotonic())
         return not any(job.is_running for job in left)
 
     def _require_room(self, owner: str) -> None:

@@ -4,6 +4,7 @@ The function runs in the process that declared it: a business operation needs it
 holds it back but what this door asks before; each result says `unconfined`.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,7 +34,7 @@ from remit.doors.call_papers import (
     render_summary,
     require_json,
 )
-from remit.doors.call_rules import decide_call
+from remit.doors.call_rules import capability_missing, decide_call
 from remit.doors.call_words import LOOK, companion_failed, failed_with, model_of_call, not_here, place_of_call
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
@@ -91,6 +92,9 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         request.known.token, request.known.agent_id, request.known.jti = token, token.agent_id, token.jti
         if request.function is None or request.model is None:
             raise not_here(request)
+        # Here already, before anything is looked up: what a call returned is not for a token that could not make it.
+        if (denial := capability_missing(token, request.function)) is not None:
+            Decision(denials=(denial,)).require()
         return GrantedCall(request, request.function, request.model, token)
 
     def decide(self, request: CallRequest) -> Decision:
@@ -162,7 +166,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             closed = require_json(value, "what it returned", f"function {function.name}")
         except Refused as problem:
             self._clear_away(begun, problem)
-            if begun.fate.effect == "unknown":
+            if begun.fate.effect == "unknown" and not _is_put_off(value):
                 begun.fate.effect = "done"
             raise failed_with(problem, begun, "") from None
         begun.fate.effect = "none" if function.read_only else "done"
@@ -283,3 +287,8 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
     def _signed(self, request: CallRequest, **fields: Any) -> CallResult:
         known = {"call_id": request.call_id, "function": request.name, "request_digest": request.digest}
         return sign_call(self.signer(), {**known, **fields, "confinement": "unconfined"})
+
+
+def _is_put_off(value: Any) -> bool:
+    """What it returned has yet to be run, and nobody does: so nobody knows what of it is done."""
+    return inspect.isgenerator(value) or inspect.isasyncgen(value)

@@ -22,6 +22,8 @@ VERDICTS: Final = frozenset({"allow", "ask", "refuse"})
 
 QUESTION_LIFE: Final = timedelta(hours=24)
 """How long a person has for an answer, and the agent to use it: nothing is held meanwhile."""
+_LOOK_SECONDS: Final = 1.0
+"""How long it can go unnoticed that an event loop has ended."""
 
 
 class NotDone(Exception):
@@ -57,6 +59,7 @@ class Function:
     def __post_init__(self) -> None:
         if not re.fullmatch(CALL_NAME, self.name):
             raise _misdeclared(self.name, "its name is not of words like `crm.set_discount`")
+        self._require_done_when_called()
         if self.consent not in {"person", "policy", "none"}:
             raise _misdeclared(self.name, "consent is person, policy or none")
         if self.risk not in get_args(RiskLevel):
@@ -72,6 +75,13 @@ class Function:
         unknown = set(self.private) - set(self.arguments.model_fields)
         if unknown:
             raise _misdeclared(self.name, f"there is no argument {min(unknown)!r} to keep private")
+
+    def _require_done_when_called(self) -> None:
+        for what in ("run", "preview", "allow", "before", "undo", "verify"):
+            given = getattr(self, what)
+            if inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given):
+                which = "it" if what == "run" else f"{what}="
+                raise _misdeclared(self.name, f"{which} yields, so to call it does nothing yet")
 
     @property
     def capability(self) -> str:
@@ -104,13 +114,27 @@ class Invoker:
         made = function(*first, **arguments)
         if not inspect.isawaitable(made):
             return made
-        if self.loop is not None:
-            return asyncio.run_coroutine_threadsafe(_awaited(made), self.loop).result()
+        if self.loop is not None and not self.loop.is_closed():
+            return _in_loop(made, self.loop)
         return _in_own_loop(made)
 
 
 async def _awaited(made: Any) -> Any:
     return await made
+
+
+def _in_loop(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
+    """In a loop of another thread. One that ends before it has looked at this would leave us waiting for ever."""
+    future = asyncio.run_coroutine_threadsafe(_awaited(made), loop)
+    while True:
+        try:
+            return future.result(_LOOK_SECONDS)
+        except TimeoutError:
+            if future.done():
+                raise  # the function's own
+            is_over = not loop.is_running() and not threading.main_thread().is_alive()
+            if loop.is_closed() or is_over:
+                raise RuntimeError("the event loop ended before the function did") from None
 
 
 def _in_own_loop(made: Any) -> Any:

@@ -7,15 +7,20 @@ from remit.errors import Reason
 from remit.policy.decision import Decision, Denial
 
 
+def capability_missing(token: Token, function: Function) -> Denial | None:
+    if function.capability in token.caps:
+        return None
+    return Denial(
+        Reason.CAPABILITY_MISSING,
+        "this token does not let its agent call this function",
+        where=f"capability {function.capability}",
+        next_step=f"Have one issued that does: remit token issue --cap {function.capability}",
+    )
+
+
 def decide_call(token: Token, function: Function, arguments: CallArguments) -> tuple[Decision, Verdict | None]:
     """The decision, and what the rule said. A rule that fails, or says anything unclear, says no."""
-    if function.capability not in token.caps:
-        denial = Denial(
-            Reason.CAPABILITY_MISSING,
-            "this token does not let its agent call this function",
-            where=f"capability {function.capability}",
-            next_step=f"Have one issued that does: remit token issue --cap {function.capability}",
-        )
+    if (denial := capability_missing(token, function)) is not None:
         return Decision(denials=(denial,)), None
     granted = (f"capability {function.capability} of token {token.jti}",)
     if function.allow is None:

@@ -47,9 +47,10 @@ class Governed(Generic[P, R]):
         return self._run(token, key, wait, arguments)
 
     async def acall(self, *, token: str, key: str, wait: float | None = 0.0, **arguments: Any) -> CallAnswer:
-        """The same, awaited. What was begun goes on, also when nobody awaits it any more."""
+        """The same, awaited. What was begun goes on, also when nobody awaits it any more; a wait holds no thread."""
         loop = asyncio.get_running_loop()
-        return await asyncio.to_thread(self._run, token, key, wait, arguments, loop)
+        patience = self._workspace.calls.patience
+        return await patience.answered(lambda: self._run(token, key, 0.0, arguments, loop), wait)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """A plain call, within `with acting(token):`. Returns what the function returned, or raises; see `value_of`."""

@@ -5,12 +5,13 @@ value on another line than its name, and a short option such as `-p`, are not fo
 """
 
 import re
+from functools import partial
 from typing import NamedTuple
 
 from remit.masking.names import Kind, counts_tokens, kind_of_name
 from remit.masking.patterns import QUOTE, pattern, without_punctuation
 from remit.masking.prose import is_prose, spoken_kind
-from remit.masking.table import named_mask
+from remit.masking.table import Hide, named_mask
 
 _NAME = r"\w.$\[\]-"
 _PAIR = (
@@ -143,7 +144,7 @@ def _kind_at(text: str, found: re.Match[str]) -> Kind | None:
     return kind
 
 
-def _mask_beside(text: str, source: str) -> str:
+def _mask_beside(text: str, source: str, hide: Hide) -> str:
     out, done, position = [], 0, 0
     while found := pattern(source).search(text, position):
         position = found.end("name")
@@ -156,21 +157,21 @@ def _mask_beside(text: str, source: str) -> str:
         position = max(position, span.start)
         if _stays(found["name"], text[span.start : span.end]):
             continue
-        out += [text[done : span.start], named_mask(kind, text[span.start : span.end])]
+        out += [text[done : span.start], hide(kind, text[span.start : span.end])]
         done = position = span.end
     return "".join(out) + text[done:]
 
 
-def _element(found: re.Match[str]) -> str:
+def _element(found: re.Match[str], hide: Hide) -> str:
     kind = kind_of_name(found[2])
-    return found[1] + named_mask(kind, found[3]) if kind and found[3].strip() else found[0]
+    return found[1] + hide(kind, found[3]) if kind and found[3].strip() else found[0]
 
 
-def mask_pairs(text: str) -> str:
+def mask_pairs(text: str, hide: Hide = named_mask) -> str:
     if "=" in text or ":" in text or "value" in text or "%3" in text:
-        text = _mask_beside(text, _PAIR)
+        text = _mask_beside(text, _PAIR, hide)
     if "-" in text or ("uthorization" in text or "ookie" in text):
-        text = _mask_beside(text, _ARGUMENT)
+        text = _mask_beside(text, _ARGUMENT, hide)
     if "</" in text:
-        text = pattern(_ELEMENT).sub(_element, text)
+        text = pattern(_ELEMENT).sub(partial(_element, hide=hide), text)
     return text

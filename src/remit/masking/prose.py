@@ -1,11 +1,12 @@
 """Telling a secret from a sentence about secrets: "token expired", "the password field", "Unexpected token: }"."""
 
 import re
+from functools import partial
 from typing import Final
 
 from remit.masking.names import Kind, kind_of_name
 from remit.masking.patterns import pattern, vocabulary, without_punctuation
-from remit.masking.table import named_mask
+from remit.masking.table import Hide, named_mask
 
 # What a message, a schema or a signature says after `password:`, instead of a password.
 _REMARK = (
@@ -103,21 +104,21 @@ def _is_spoken_secret(found: re.Match[str], token: str) -> bool:
     return _is_opaque(token)
 
 
-def _spoken(found: re.Match[str]) -> str:
+def _spoken(found: re.Match[str], hide: Hide) -> str:
     token = found["quoted"] or without_punctuation(found["bare"])
     before = _word_before(found.string, found.start())
     if before in _OF_A_PARSER or not _is_spoken_secret(found, token):
         return found[0]
     kind = kind_of_name(found["word"]) or Kind.PASSWORD
     start = found.start("quoted" if found["quote"] else "bare") - found.start()
-    return found[0][:start] + named_mask(kind, token) + found[0][start + len(token) :]
+    return found[0][:start] + hide(kind, token) + found[0][start + len(token) :]
 
 
-def mask_spoken(text: str) -> str:
+def mask_spoken(text: str, hide: Hide = named_mask) -> str:
     """Secrets that a sentence names: "the password is ...", "PASSWORD '...'", "secret access key AKI...", .netrc."""
     lowered = text.lower()
     if not any(hint in lowered for hint in _SPOKEN_HINTS):
         return text
     if "login" in lowered:
         text = pattern(_NETRC).sub(r"\1********", text)
-    return pattern(_SPOKEN).sub(_spoken, text)
+    return pattern(_SPOKEN).sub(partial(_spoken, hide=hide), text)

@@ -2,6 +2,7 @@
 
 import binascii
 import re
+from collections.abc import Callable
 
 from remit.masking.patterns import EDGE, RUN_EDGE, pattern
 from remit.masking.table import MASK, PUBLIC_PREFIX, key_mask, shape_mask
@@ -42,15 +43,16 @@ _BEARER = r"(?i)(?<![A-Za-z0-9])(bearer(?:\s{1,4}|%20|\+))([A-Za-z0-9._~+/-]{8,}
 _BASIC = r"(?i)(?<![A-Za-z0-9])(basic\s{1,4})([A-Za-z0-9+/]{8,}+={0,2}+)"
 
 
-def mask_private_keys(text: str) -> str:
+def mask_private_keys(text: str, hide: Callable[[str], str] = lambda _: MASK) -> str:
     """The whole body of each PEM private key block goes; a block without an end takes the rest of the text along."""
     if "PRIVATE KEY" not in text:
         return text
     out, done = [], 0
     while begin := pattern(_PEM_BEGIN).search(text, done):
         end = pattern(_PEM_END).search(text, begin.end())
-        out += [text[done : begin.end()], MASK]
-        done = end.start() if end else len(text)
+        last = end.start() if end else len(text)
+        out += [text[done : begin.end()], hide(text[begin.end() : last])]
+        done = last
     return "".join(out) + text[done:]
 
 

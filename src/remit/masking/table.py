@@ -3,12 +3,16 @@
 Each mask is its own mask, shows at most the last four characters and, for keys, a prefix that is public or very short.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from remit.masking.names import Kind
 from remit.masking.patterns import pattern
 
 MASK: Final = "********"
+
+Hide = Callable[[Kind, str], str]
+"""What to put in the place of a value that stands beside a secret's name."""
 
 _SHORTEST_SHOWN_KEY = 20  # of a shorter key, four characters would be too large a part
 _CARD_DIGITS = range(12, 20)

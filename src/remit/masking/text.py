@@ -1,5 +1,6 @@
 """All masks of free text, in their order."""
 
+from collections.abc import Callable
 from typing import Final
 
 from remit.masking.addresses import mask_emails, mask_passwords_in_addresses
@@ -11,8 +12,10 @@ from remit.masking.prose import mask_spoken
 from remit.masking.shapes import KEY_HINTS, mask_private_keys, mask_shapes
 from remit.masking.table import named_mask
 
+Mask = Callable[[str], str]
+
 # What a name says goes before what a shape says, and the wider shape before the narrower.
-_MASKS = (
+_MASKS: Final[tuple[Mask, ...]] = (
     mask_private_keys,
     mask_passwords_in_addresses,
     mask_pairs,
@@ -29,9 +32,13 @@ _MASKS = (
 _ROUNDS = 4
 
 
-def _mask_once(text: str) -> str:
-    for mask in _MASKS:
-        text = mask(text)
+def mask_in_rounds(text: str, masks: tuple[Mask, ...]) -> str:
+    for _ in range(_ROUNDS):
+        before = text
+        for mask in masks:
+            text = mask(text)
+        if text == before:
+            break
     return text
 
 
@@ -60,11 +67,7 @@ def mask_text(text: str) -> str:
     """
     if text in _seen_plain or _is_one_plain_word(text):
         return text
-    for _ in range(_ROUNDS):
-        masked = _mask_once(text)
-        if masked == text:
-            break
-        text = masked
+    text = mask_in_rounds(text, _MASKS)
     _remember(text)
     return text
 

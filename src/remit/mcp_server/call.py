@@ -63,10 +63,15 @@ class Call(Generic[A]):
         return await ask_desk(self.house, self.context, work)
 
     async def follow(self, first: T, look: Callable[[Caller], T], seconds: int, told: Callable[[T], str | None]) -> T:
-        """Look again until it has ended or the time is over. `told` says how far it is, and None once it has ended."""
+        """Look again until it has ended or the time is over. `told` says how far it is, and None once it has ended.
+
+        A process that is about to end lets its callers go first.
+        """
         now = first
         started = anyio.current_time()
         while (words := told(now)) is not None and (passed := anyio.current_time() - started) < seconds:
+            if self.desk.work.is_ending:
+                break
             await self.context.report_progress(round(passed, 2), seconds, words)
             await anyio.sleep(min(_LOOK_AGAIN, seconds - passed))
             now = await self.ask(look)

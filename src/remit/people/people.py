@@ -122,9 +122,14 @@ class People:
         if touch and now - parse_time(found.seen_at) >= _TOUCH_EACH:
             self._touch(digest, now)
         standing = found.standing
-        who = Person(person.id, person.name)
+        who = Person(person.id, person.name, lambda then: self._stands(digest, standing, then))
         expires = parse_time(found.expires_at)
         return LoggedIn(who, standing.role, standing.user, standing.tenant, expires, csrf_of(cookie))
+
+    def _stands(self, digest: str, standing: Standing, now: datetime) -> bool:
+        """Whether this session counts, and as the same: asked within a transaction, so it only reads the file."""
+        held = self._file.session(digest)
+        return held is not None and counts(*held, now) and held[0].standing == standing
 
     def end(self, cookie: str) -> bool:
         """Log out. False if there was nothing to end."""

@@ -48,6 +48,14 @@ KIND_OF: Final[dict[KeptState, str]] = {
 """Which entry of the ledger each step has."""
 PLAN_GOES: Final[frozenset[KeptState]] = frozenset({"EXPIRED", "VOID"})
 """States in which the text of a plan is of no use to anybody. One that was denied is kept: somebody answers for it."""
+_WAYS: Final[dict[KeptState, tuple[tuple[KeptState, ...], ...]]] = {
+    "PENDING": ((),),
+    "APPROVED": (("APPROVED",),),
+    "DENIED": (("DENIED",),),
+    "EXPIRED": (("EXPIRED",),),
+    "VOID": (("VOID",), ("APPROVED", "VOID")),
+}
+"""How each state is come by, after it was proposed."""
 _BOUND: Final = ProposalRow._fields[: ProposalRow._fields.index("proposed_seq")]
 """What was proposed: it never changes."""
 _COLUMNS: Final = ", ".join(ProposalRow._fields)
@@ -69,8 +77,8 @@ _NEWEST: Final = f"""SELECT {_COLUMNS} FROM plan_proposals WHERE tenant_id = ? A
 _MOVE: Final = """UPDATE plan_proposals SET state = ?, decided_by = ?, decided_at = ?, reason = ?, envelope_id = ?,
     envelope = ?, entry_seq = ?, plan = CASE WHEN ? = 1 THEN NULL ELSE plan END
   WHERE tenant_id = ? AND proposal_id = ? AND state = ?"""
-_CLOSED: Final = """SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND seq > ?
-  AND kind IN ('proposal.denied', 'proposal.expired', 'proposal.voided') LIMIT 1"""
+_STEPS: Final = f"""SELECT seq, kind FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
+  AND kind IN ({", ".join(f"'{kind}'" for kind in KIND_OF.values())}) ORDER BY seq"""
 _ENTRY_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 AFTER_ALL: Final = ("9999", "g")
 """Later than every proposal: where a list of the newest begins."""
@@ -137,9 +145,16 @@ def move_row(connection: Connection, old: ProposalRow, new: ProposalRow) -> bool
     return connection.execute(_MOVE, (*changed, goes, old.tenant_id, old.proposal_id, old.state)) == 1
 
 
-def was_closed(connection: Connection, row: ProposalRow) -> bool:
-    """Whether the ledger knows of a later step that ends it, whatever the row says: the second witness."""
-    return connection.one(_CLOSED, (row.tenant_id, row.proposal_id, row.entry_seq)) is not None
+def steps_recorded(connection: Connection, tenant_id: str, proposal_id: str) -> tuple[tuple[int, str], ...]:
+    """Every step that the ledger knows of, whatever the row says: the second witness. Place and kind of each."""
+    return tuple((row[0], row[1]) for row in connection.rows(_STEPS, (tenant_id, proposal_id)))
+
+
+def stands_as_recorded(row: ProposalRow, steps: Collection[tuple[int, str]]) -> bool:
+    """Whether these are the steps that lead to the state of the row, from the place it names to the place it names."""
+    seqs, kinds = [seq for seq, _ in steps], [kind for _, kind in steps]
+    ways = ([KIND_OF["PENDING"], *(KIND_OF[state] for state in way)] for way in _WAYS.get(row.state, ()))
+    return kinds in ways and (seqs[0], seqs[-1]) == (row.proposed_seq, row.entry_seq)
 
 
 def last_step_at(connection: Connection, row: ProposalRow) -> str:

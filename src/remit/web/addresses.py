@@ -37,6 +37,17 @@ def split_host(text: str) -> tuple[str, str] | None:
     return f"[{name}]" if ":" in name else name.rstrip("."), "" if port is None else str(port)
 
 
+def counted_as(text: str) -> str | None:
+    """What an address is counted as. Of IPv6 its network: whoever has one address there has them all."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if address.version == 6 and not address.is_loopback:
+        return str(ipaddress.ip_network((address.packed, 64), strict=False))
+    return str(address)
+
+
 @dataclass(frozen=True, slots=True)
 class Addresses:
     """Everything that follows from the settings about names and schemes."""

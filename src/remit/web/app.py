@@ -3,7 +3,6 @@
 `build_app` makes it for one desk; whoever made the desk closes it.
 """
 
-import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
@@ -20,7 +19,7 @@ from remit.errors import RemitError
 from remit.web.api.routers import api_routers
 from remit.web.console.pages import error_page, wants_page
 from remit.web.console.router import console_router
-from remit.web.exchange import JSON, WAITING_AT_ONCE
+from remit.web.exchange import JSON
 from remit.web.guard import guard
 from remit.web.keys import Keys
 from remit.web.login import login_router
@@ -29,10 +28,9 @@ from remit.web.metrics_route import metrics_router
 from remit.web.openapi import rendered
 from remit.web.problems import handle_errors, show_pages
 from remit.web.settings import WebSettings
+from remit.web.shares import THREADS, listening_places, waiting_places
 from remit.web.watching import Watching
 
-THREADS: Final = WAITING_AT_ONCE + 32
-"""That serve requests. Of these some may wait for long work; the rest is always there for what is quick."""
 SPECIFICATION: Final = "/v1/openapi.json"
 NO_TELEMETRY: Final[TelemetryConfig] = {
     "tracing": False,
@@ -58,7 +56,8 @@ def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
     app.state.desk = desk
     app.state.settings = settings
     app.state.keys = Keys()
-    app.state.waiting = threading.BoundedSemaphore(WAITING_AT_ONCE)
+    app.state.waiting = waiting_places()
+    app.state.listening = listening_places(settings.config.limits.listeners)
     handle_errors(app)
     for router in api_routers():
         app.router.routes.extend(router.routes)  # themselves, not a router around them: one look less each time

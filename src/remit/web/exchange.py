@@ -4,7 +4,6 @@ Bodies become models by `Contract.parse` alone, which is closed, bounded, and re
 """
 
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -16,9 +15,11 @@ from starlette.responses import Response
 
 from remit.contracts.base import Contract
 from remit.desk.callers import Caller
+from remit.desk.rights import Right, require
 from remit.errors import Reason, Refused
 from remit.web.keys import Keys
 from remit.web.problems import RETRY_AFTER, Answered, of_http
+from remit.web.shares import Places
 from remit.web.who import demand_caller
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ JSON: Final = "application/json"
 DEFAULT_WAIT: Final = 1.0
 """Seconds that a caller waits who does not say how long. Most work is done by then; the rest is followed by its id."""
 LONGEST_WAIT: Final = 30.0
-WAITING_AT_ONCE: Final = 48
-"""Of the threads that serve requests: how many may wait for long work. Whoever comes then is answered at once."""
 
 PathId = Annotated[
     str,
@@ -98,11 +97,16 @@ class Call:
         if self.key is not None:
             self._keys.require_same(self.caller.id, self.request.scope["route"].name, self.key, self.raw)
 
-    def once(self, make: Callable[[], Response]) -> Response:
-        """For what has no id of its own: under the same key it is made once."""
+    def once(self, right: Right, make: Callable[[], Response], *, is_secret: bool = False) -> Response:
+        """For what has no id of its own: under the same key it is made once, for whoever still has the right to it.
+
+        A secret answer is not kept: who asks again hears that it was made.
+        """
         if self.key is None:
             return make()
-        return self._keys.once(self.caller.id, self.request.scope["route"].name, self.key, self.raw, make)
+        require(self.caller, right)
+        name = self.request.scope["route"].name
+        return self._keys.once(self.caller.id, name, self.key, self.raw, make, is_secret=is_secret)
 
     @property
     def _keys(self) -> Keys:
@@ -122,14 +126,15 @@ class Call:
     def waiting(self) -> Iterator[float]:
         """How many seconds this caller may wait: as he prefers, unless too many wait already."""
         wished = wished_wait(self.request.headers.getlist("prefer"))
-        turns: threading.BoundedSemaphore = self.request.app.state.waiting
-        if wished <= 0 or not turns.acquire(blocking=False):
+        places: Places = self.request.app.state.waiting
+        caller = self.caller
+        if wished <= 0 or not places.take(caller):
             yield 0.0
             return
         try:
             yield wished
         finally:
-            turns.release()
+            places.leave(caller)
 
 
 async def _call(request: Request) -> Call:

@@ -3,15 +3,15 @@
 1. the Host header is one of our names (DNS rebinding)
 2. the page that asks is one of ours (Origin, Sec-Fetch-Site)
 3. who asks: token or session; a bad token is answered here, and bad ones are counted
-4. the credential, or the address of whoever shows none, has not asked too often
+4. the credential, or the address of whoever shows none, has not asked too often, and has not too much under way
 5. the body is read, within its size and its time
 6. a person's unsafe request carries the session's own CSRF token
+7. it is the caller's turn: nobody takes all threads
 and on the way out every answer gets the security headers.
 """
 
 import asyncio
 import hmac
-import ipaddress
 from collections.abc import Awaitable, Callable, MutableMapping
 from html import escape
 from typing import Any, Final
@@ -22,13 +22,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from remit.errors import Reason, Refused, as_remit_error
-from remit.web.addresses import Addresses
+from remit.web.addresses import Addresses, counted_as
 from remit.web.bodies import Gone, Message, Receive, form_field, read_body, replay
 from remit.web.headers import with_security
 from remit.web.limits import Buckets, retry_after
 from remit.web.problems import Answered, respond
 from remit.web.scrapers import METRICS, may_scrape
 from remit.web.settings import WebSettings
+from remit.web.shares import Turns, request_places
 from remit.web.who import Credential, Identified, look_up, shown_credential
 from remit.workspace import Workspace
 
@@ -42,6 +43,8 @@ CSRF_FIELD: Final = "csrf"
 STRANGERS_BODY: Final = 64 << 10
 """Bytes that are read from somebody who is not known: a login form has some hundred."""
 _LOGIN: Final = "/login"
+_LASTING: Final = frozenset({"/v1/events", "/mcp", "/healthz"})
+"""These take no thread of those that serve requests, or share them out themselves."""
 _FOR_MACHINES: Final = ("/v1", "/mcp", "/metrics", "/healthz", "/readyz", "/static", _LOGIN)
 
 
@@ -62,6 +65,8 @@ class Guard:
         self._asked = Buckets(limits.requests_per_minute)
         self._bad_codes = Buckets(limits.logins_per_minute)
         self._bad_tokens = Buckets(limits.logins_per_minute)
+        self._under_way = request_places(limits.connections)
+        self._turns = Turns()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -76,14 +81,34 @@ class Guard:
         if self._owner is not None:
             scope["app"] = self._owner  # the answers to errors look for it before the application has run
         try:
-            response, receive = await self._let_in(scope, receive)
-        except Gone:
+            try:
+                response, receive = await self._let_in(scope, receive)
+            except Gone:
+                return
+            except Answered as refusal:
+                response = respond(Request(scope), refusal.error, refusal.status, refusal.headers, **refusal.more)
+            except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
+                response = respond(Request(scope), as_remit_error(problem))
+            await (self._work if response is None else response)(scope, receive, send)
+        finally:
+            if (caller := scope["state"]["caller"]) is not None:
+                self._under_way.leave(caller)
+
+    async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """When it is this caller's turn; which is over as soon as there is an answer, however slowly it is read."""
+        if scope["path"] in _LASTING:
+            await self._app(scope, receive, send)
             return
-        except Answered as refusal:
-            response = respond(Request(scope), refusal.error, refusal.status, refusal.headers, **refusal.more)
-        except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
-            response = respond(Request(scope), as_remit_error(problem))
-        await (self._app if response is None else response)(scope, receive, send)
+        turn = await self._turns.take(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
+
+        async def send_on(message: Message) -> None:
+            turn.end()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_on)
+        finally:
+            turn.end()
 
     async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Response | None, Receive]:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
@@ -100,6 +125,7 @@ class Guard:
         if found is not None:
             assert credential is not None  # noqa: S101 - nobody is found without one
             _require_room(self._asked.take(credential.key), "this credential")
+            self._under_way.require(found.caller)
             scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential)
             scope["remit.caller"] = found.caller
         else:
@@ -162,8 +188,8 @@ class Guard:
         client = scope.get("client")
         peer = client[0] if client else "local"
         if peer in self._proxies:
-            return _counted(headers.get("x-forwarded-for", "").rpartition(",")[2].strip()) or peer
-        return _counted(peer) or peer
+            return counted_as(headers.get("x-forwarded-for", "").rpartition(",")[2].strip()) or peer
+        return counted_as(peer) or peer
 
     def _hardened(self, send: Send) -> Send:
         secure = self.addresses.is_secure
@@ -185,17 +211,6 @@ def guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
     app.middleware_stack = found
     app.state.guard = found
     return found
-
-
-def _counted(text: str) -> str | None:
-    """What an address is counted as. Of IPv6 its network: whoever has one address there has them all."""
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    if address.version == 6 and not address.is_loopback:
-        return str(ipaddress.ip_network((address.packed, 64), strict=False))
-    return str(address)
 
 
 def _require_room(wait: float, whose: str) -> None:

@@ -27,6 +27,8 @@ class _Seen:
     digest: str
     at: float
     answer: Response | None = None
+    is_told: bool = False
+    """It was answered, and the answer is a secret that is not kept."""
 
 
 class Keys:
@@ -45,11 +47,18 @@ class Keys:
         with self._lock:
             self._place(caller_id, what, key, body)
 
-    def once(self, caller_id: str, what: str, key: str, body: bytes, make: Callable[[], Response]) -> Response:
-        """The answer that `make` gives; of a second time, the first one's. What fails may be tried again."""
+    def once(
+        self, caller_id: str, what: str, key: str, body: bytes, make: Callable[[], Response], *, is_secret: bool = False
+    ) -> Response:
+        """The answer that `make` gives; of a second time, the first one's. What fails may be tried again.
+
+        A secret answer is given the first time only.
+        """
         with self._lock:
             seen, is_new = self._place(caller_id, what, key, body)
             if not is_new:
+                if seen.is_told:
+                    raise _told_before()
                 if seen.answer is None:
                     raise Refused(
                         Reason.IN_PROGRESS,
@@ -64,7 +73,10 @@ class Keys:
             with self._lock:
                 self._seen.pop((caller_id, what, key), None)
             raise
-        seen.answer = answer
+        if is_secret:
+            seen.is_told = True
+        else:
+            seen.answer = answer
         return answer
 
     def _place(self, caller_id: str, what: str, key: str, body: bytes) -> tuple[_Seen, bool]:
@@ -89,6 +101,15 @@ class Keys:
             if len(self._seen) < MOST and now - oldest.at < SECONDS:
                 return
             del self._seen[name]
+
+
+def _told_before() -> Refused:
+    return Refused(
+        Reason.IDEMPOTENCY_CONFLICT,
+        "it was made under this key already; its secret was told then, and is not kept",
+        where="header Idempotency-Key",
+        next_step="If that answer was lost, withdraw what was made, and ask for another one under a new key.",
+    )
 
 
 def id_under(caller_id: str, key: str) -> str:

@@ -15,11 +15,10 @@ import uvicorn
 from remit.contracts.web_config import Tls
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.web.addresses import is_loopback
+from remit.web.framing import MOST_HEADER_BYTES
 from remit.web.patience import patient_protocol
 from remit.web.settings import WebSettings
 
-MOST_HEADER_BYTES: Final = 48 << 10
-"""Of one request, all together. A token has at most 16 KiB."""
 KEEP_ALIVE_SECONDS: Final = 30
 BACKLOG: Final = 512
 _MOST_KEY_BYTES: Final = 256 << 10

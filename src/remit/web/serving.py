@@ -1,7 +1,8 @@
 """The server's life: the socket, the desk, the loop, and an end that leaves nothing half-told.
 
-At the first signal no new connection is taken, listeners of events are let go, and what is being answered has some
-seconds; work in threads is cancelled where it can be. What is not done by then is for recovery, as after a crash.
+At the first signal no new connection is taken, listeners of events are let go, and soon after whoever waits for an
+answer is told how things stand. What is being answered has some seconds; work in threads is cancelled where it can be.
+What is not done by then is for recovery, as after a crash.
 """
 
 import asyncio
@@ -23,6 +24,8 @@ from remit.workspace import Workspace
 __all__ = ["Server", "WebSettings", "listening", "opened_desk", "port_of", "run", "warnings_for"]
 
 STOP_SECONDS: Final = 10
+GRACE_SECONDS: Final = 2.0
+"""For whoever waits for work that may end just now; after that he is told how it stands."""
 
 
 @contextlib.contextmanager
@@ -69,7 +72,9 @@ class Server(uvicorn.Server):
             return
         self.should_exit = True
         # In a thread: the loop must go on, to tell the listeners that it is over.
-        asyncio.get_running_loop().run_in_executor(None, self._desk.events.close)
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(None, self._desk.events.close)
+        loop.call_later(GRACE_SECONDS, loop.run_in_executor, None, self._desk.let_go)
 
 
 def run(

@@ -6,7 +6,7 @@ again with each heartbeat, also while events come. A listener that does not read
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from remit.errors import Reason, Refused
+from remit.web.shares import Places
 from remit.web.who import demand_caller, still_counts
 
 if TYPE_CHECKING:
@@ -31,31 +32,39 @@ _OVER: Final = b'event: desk.closed\ndata: {"why": "the credential does not coun
 async def event_stream(request: Request, after: str | None) -> StreamingResponse:
     """What happens from now on, or since the event `after`, as far as this caller may know of it."""
     desk: Desk = request.app.state.desk
-    most: int = request.app.state.settings.config.limits.listeners
-    if desk.events.listeners >= most:
+    places: Places = request.app.state.listening
+    caller = demand_caller(request)
+    if not places.take(caller):  # before anything is waited for: else a crowd would come in while one is let in
         raise Refused(
             Reason.RESOURCE_EXHAUSTED,
-            f"{most} listen to the events already",
+            "as many listen to the events already as may, of this caller or of all",
             where="the stream of events",
-            next_step="Close a page that shows them, or raise web.limits.listeners in remit.yaml.",
+            next_step="Close a page that shows them; web.limits.listeners in remit.yaml says how many there may be.",
         )
-    subscription = await desk.events.subscribe(demand_caller(request), after)
+    try:
+        subscription = await desk.events.subscribe(caller, after)
+    except BaseException:
+        places.leave(caller)
+        raise
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return _Stream(subscription, _told(request, subscription), 200, headers, MEDIA_TYPE)
+    told = _told(request, subscription)
+    return _Stream(subscription, lambda: places.leave(caller), told, 200, headers, MEDIA_TYPE)
 
 
 class _Stream(StreamingResponse):
     """Lets go of its place among the listeners however it ends, also if nobody was there to read its first line."""
 
-    def __init__(self, subscription: "Subscription", *arguments: Any) -> None:
+    def __init__(self, subscription: "Subscription", leave: Callable[[], None], *arguments: Any) -> None:
         super().__init__(*arguments)
         self._subscription = subscription
+        self._leave = leave
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
             self._subscription.close()
+            self._leave()
 
 
 async def _told(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:

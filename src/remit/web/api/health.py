@@ -41,7 +41,7 @@ def health_router() -> APIRouter:
     kernel = _Kernel()
 
     @router.get("/healthz", **operation("alive", "Whether the server answers", answers={200: Alive}, public=True))
-    def alive() -> Response:
+    async def alive() -> Response:  # takes no thread: it must answer when all of them are taken
         return answer(Alive())
 
     @router.get(

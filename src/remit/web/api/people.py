@@ -87,7 +87,7 @@ def invite_person(call: AskedWithBody) -> Response:
             201,
         )
 
-    return call.once(invite)
+    return call.once(Right.INVITE, invite, is_secret=True)
 
 
 @router.post(

@@ -56,7 +56,7 @@ def get_task(call: Asked, task_id: PathId) -> Response:
 def issue_lease(call: AskedWithBody) -> Response:
     wish = call.parse(LeaseWish)
     manifest, life = handed_on(wish.manifest), timedelta(seconds=wish.seconds)
-    return call.once(lambda: answer(call.desk.tasks.lease(call.caller, manifest, life), 201))
+    return call.once(Right.LEASE, lambda: answer(call.desk.tasks.lease(call.caller, manifest, life), 201))
 
 
 def _told(found: TaskAnswer) -> Response:

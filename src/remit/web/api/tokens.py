@@ -41,7 +41,7 @@ def list_tokens(call: Asked, cursor: Cursor = None, limit: Limit = 50) -> Respon
 )
 def issue_token(call: AskedWithBody) -> Response:
     wish = call.parse(TokenWish)
-    return call.once(lambda: answer(call.desk.tokens.issue(call.caller, wish), 201))
+    return call.once(Right.ISSUE_TOKEN, lambda: answer(call.desk.tokens.issue(call.caller, wish), 201), is_secret=True)
 
 
 @router.post(

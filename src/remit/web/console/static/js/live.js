@@ -24,6 +24,23 @@ function isInUse(region) {
     || [...region.querySelectorAll("input[type=checkbox]")].some((each) => each.checked !== each.defaultChecked);
 }
 
+// A form with a digest says yes to what stands beside it on this very page, and to nothing else. So it is never put in
+// place anew: if what it is about has changed, that is told, and whoever wants to say yes has to load the page again.
+const DIGEST = "input[name=digest]";
+
+function keepBound(region, fresh) {
+  const shown = region.querySelector(DIGEST);
+  const now = fresh.querySelector(DIGEST);
+  if (!shown || (!now && !isInUse(region))) return false; // closed meanwhile: there is nothing to say yes to
+  const note = region.querySelector("[data-stale]");
+  if (now?.value !== shown.value) {
+    for (const button of region.querySelectorAll("button[value=approve]")) button.disabled = true;
+    if (note?.hidden) announce(note.textContent);
+  }
+  note?.removeAttribute("hidden");
+  return true;
+}
+
 // Nothing is moved away from under a finger, or from behind a dialog.
 let pressed = false;
 addEventListener("pointerdown", () => { pressed = true; }, true);
@@ -40,7 +57,7 @@ function put(fresh) {
   tick(fresh); // so that seconds which went by are no difference
   for (const region of document.querySelectorAll("[data-region]")) {
     const other = fresh.querySelector(`[data-region="${CSS.escape(region.dataset.region)}"]`);
-    if (!other || region.isEqualNode(other)) continue;
+    if (!other || region.isEqualNode(other) || keepBound(region, other)) continue;
     if (isInUse(region)) {
       region.querySelector("[data-stale]")?.removeAttribute("hidden");
       continue;
