@@ -17,7 +17,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.1
 	--no-emit-index-url --no-header --quiet $(PINS)
 CHECKS := check-style check-types check-imports check-conformance check-schemas check-docs check-hygiene check-agent
 
-.PHONY: help demo test long conformance crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
+.PHONY: help demo examples test long conformance crash crash-tasks crash-plans crash-goals crash-web check $(CHECKS) bench docs pins release system clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r target what; do \
@@ -56,6 +56,10 @@ $(EXAMPLES): $(DEV)
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python .cache/examples/bin/python --require-hashes \
 		-r requirements/examples.txt
 	@touch $@
+
+examples: $(EXAMPLES) ## run the worked examples: agents of three libraries, with tools that are Remit's
+	@for each in examples/*_*.py; do echo "== $$each"; \
+		env -u REMIT_AGENT -u REMIT_TOKEN PYTHONPATH=src .cache/examples/bin/python "$$each" || exit 1; done
 
 test: $(DEV) $(DBT) $(EXAMPLES) system ## run the tests
 	@$(BIN)/python -m compileall -q src tests

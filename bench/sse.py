@@ -28,6 +28,8 @@ from task import CALLERS, Governed, quantile, rate_of
 CAP: Final = "task.run"
 QUIET_SECONDS: Final = 15.0
 """So long after the last call a listener may take until it has heard of everything."""
+OF_ONE_PERSON: Final = 20
+"""Listeners: nobody may have all the places there are."""
 TIMED: Final = 20
 """Listeners whose every event is read: of the others, events are counted."""
 _TIME: Final = re.compile(rb'"at":"([^"]+)"')
@@ -61,15 +63,16 @@ class Listener:
                     self.delays.append((now - at.timestamp()) * 1e3)
 
 
-def listen(address: str, cookie: str, count: int) -> None:
+def listen(address: str, cookies: list[str], count: int) -> None:
     """Says `ready` when all are in; then, for a number on its input, what was heard once each has heard so many."""
     host, _, port = address.partition(":")
-    head = f"GET /v1/events HTTP/1.1\r\nHost: {address}\r\nCookie: remit_session={cookie}\r\n\r\n".encode()
     selector = selectors.DefaultSelector()
     everybody = []
     for number in range(count):
         connection = socket.create_connection((host, int(port)), timeout=30)
-        connection.sendall(head)
+        cookie = cookies[number % len(cookies)]
+        head = f"GET /v1/events HTTP/1.1\r\nHost: {address}\r\nCookie: remit_session={cookie}\r\n\r\n"
+        connection.sendall(head.encode())
         answer = connection.recv(65_536)
         assert answer.startswith(b"HTTP/1.1 200 "), answer
         connection.setblocking(False)
@@ -98,8 +101,8 @@ def listen(address: str, cookie: str, count: int) -> None:
 class Listeners:
     """Them, as this process knows them."""
 
-    def __init__(self, server: Server, cookie: str, count: int) -> None:
-        command = [sys.executable, __file__, "--listen", server.address, cookie, str(count)]
+    def __init__(self, server: Server, cookies: list[str], count: int) -> None:
+        command = [sys.executable, __file__, "--listen", server.address, ",".join(cookies), str(count)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         if self._process.stdout.readline() != "ready\n":
@@ -127,7 +130,10 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
         server = stack.enter_context(Server(governed.workspace))
         tokens = [server.agent(f"bench-{number}", CAP) for number in range(CALLERS)]
         people = governed.workspace.people
-        cookie = people.redeem(people.invite("bench", "viewer", actor="os:bench").code).cookie
+        cookies = [
+            people.redeem(people.invite(f"bench-{number}", "viewer", actor="os:bench").code).cookie
+            for number in range(-(-listeners // OF_ONE_PERSON))
+        ]
 
         def call(count: int) -> tuple[float, list[float]]:
             made = [task_body(*one) for one in governed.prepare(count)]
@@ -140,7 +146,7 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
         before = server.memory()
         say(f"{listeners} listeners, {CALLERS} callers")
         bodies = [task_body(*one) for one in governed.prepare(tasks)]
-        crowd = Listeners(server, cookie, listeners)
+        crowd = Listeners(server, cookies, listeners)
         listening = server.memory()
         began = entries_of(governed)
         jobs = [(tokens[at % CALLERS], body) for at, body in enumerate(bodies)]
@@ -170,7 +176,7 @@ def measure(folder: Path, tasks: int, listeners: int) -> list[Figure]:
 
 def main() -> int:
     if sys.argv[1:2] == ["--listen"]:
-        listen(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+        listen(sys.argv[2], sys.argv[3].split(","), int(sys.argv[4]))
         return 0
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=800, help="calls, with and without listeners")

@@ -1,6 +1,6 @@
 """The tool-use loop of the Anthropic SDK, with tools that are Remit's: a plan for files, and a governed function.
 
-    python examples/anthropic_loop.py
+    make examples, or: PYTHONPATH=src .cache/examples/bin/python examples/anthropic_loop.py
 
 The model is scripted: a server on this machine that speaks the Messages API. Point the client at the real one, and
 nothing else changes.

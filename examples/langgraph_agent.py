@@ -1,6 +1,6 @@
 """A LangGraph agent whose tools are Remit's: the graph is interrupted while a person reads, and resumed after.
 
-    python examples/langgraph_agent.py
+    make examples, or: PYTHONPATH=src .cache/examples/bin/python examples/langgraph_agent.py
 
 The model is scripted. Nothing waits while the graph is interrupted: the question is in Remit's store, the graph in its
 checkpointer, and another process can resume it. A node that LangGraph runs again makes the same tool call again, under

@@ -1,6 +1,6 @@
 """The tool-call loop of the OpenAI SDK, with tools that are Remit's: a plan for files, and a governed function.
 
-    python examples/openai_loop.py
+    make examples, or: PYTHONPATH=src .cache/examples/bin/python examples/openai_loop.py
 
 The model is scripted: a server on this machine that speaks the Responses API. Point the client at the real one, and
 nothing else changes.

@@ -14,7 +14,7 @@ import pytest
 from tests import warm
 from tests.docs_examples import ROOT, Command, ExampleError, parse_commands, run_commands
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *(ROOT / "docs").rglob("*.md")])
 MAKEFILE = (ROOT / "Makefile").read_text()
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 

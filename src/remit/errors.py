@@ -69,6 +69,7 @@ class Reason(StrEnum):
     # a browser and its requests
     CAPABILITY_MISSING = "capability_missing"
     CONSTRAINT_VIOLATED = "constraint_violated"
+    APPROVAL_PENDING = "approval_pending"
     APPROVAL_DENIED = "approval_denied"
     APPROVAL_TIMEOUT = "approval_timeout"
     ELEMENT_MISSING = "element_missing"
@@ -149,6 +150,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.CANCELLED: "somebody cancelled it",
     Reason.CAPABILITY_MISSING: "the token does not have the capability that this kind of action needs",
     Reason.CONSTRAINT_VIOLATED: "a constraint of the token forbids it: another host, too much money, too many actions",
+    Reason.APPROVAL_PENDING: "a person has to say yes first, and nobody has answered yet",
     Reason.APPROVAL_DENIED: "a person was asked and said no, or the question can no longer be answered",
     Reason.APPROVAL_TIMEOUT: "a person was asked and did not answer in time",
     Reason.ELEMENT_MISSING: "the page has no such element, or more than one, or another one covers it",
@@ -168,7 +170,7 @@ MEANING: Final[dict[Reason, str]] = {
     Reason.ROLLBACK_EXPIRED: "the time in which the plan could be taken back is over",
     Reason.ROLLBACK_FAILED: "what had been done could not be taken back yet",
     Reason.MISUSE: "the calling program broke a rule of the API: a bug to mend there",
-    Reason.STATE_UNSAFE: "keys or ledger are, or would be, within reach of somebody else, or cannot be read",
+    Reason.STATE_UNSAFE: "keys, ledger or settings are, or would be, within reach of somebody else, or cannot be read",
     Reason.STATE_MISSING: "there is no such thing: nothing under this id, no workspace, or a part of its state is gone",
     Reason.STORE_UNAVAILABLE: "the database cannot be reached, opened or used",
     Reason.STORE_OUTDATED: "the database's tables are of another version of Remit; `remit migrate` updates older ones",

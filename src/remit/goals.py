@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remit.agent.catalogue import Catalogue
-from remit.agent.core import AgentCore
+from remit.agent.core import AgentCore, Also, nothing_else
 from remit.agent.finder import Asked, EmbeddedFinder, Finder, ThreadState, after_clarify
 from remit.agent.finder_packets import Packet
 from remit.agent.gates import NOT_IN_TIME

@@ -33,7 +33,7 @@ from remit.authority.tokens import (
 )
 from remit.contracts.browser_config import Browser
 from remit.errors import Reason, Refused
-from remit.ids import DEFAULT_TENANT, Clock, render_time
+from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.entry import Event
 from remit.masking import mask_text
@@ -47,6 +47,7 @@ from remit.store.tokens import (
     insert_revocation,
     insert_token,
     listed_tokens,
+    newest_time_unless_revoked,
     require_not_revoked,
     revoked_since,
     was_used,
@@ -135,9 +136,12 @@ class Tokens:
     def verify(self, text: str, now: datetime | None = None) -> Token:
         """The token, if it is one that counts now: form, signature, issuer, audience, times, and not revoked."""
         config = self._config()
-        token = verify_token(text, self.keys, config.issuer, config.audience, now or self._clock())
+        at = now or self._clock()
+        token = verify_token(text, self.keys, config.issuer, config.audience, at)
         with self._ledger().store.glancing() as connection:
-            require_not_revoked(connection, self._tenant_id, token.jti)
+            newest = newest_time_unless_revoked(connection, self._tenant_id, token.jti)
+        if newest is not None and (recorded := parse_time(newest)) > at:  # a clock set back revives no token
+            require_in_time(token, recorded)
         return token
 
     def signed_jti(self, text: str) -> str | None:

@@ -12,7 +12,7 @@ import remit
 from remit.approval.approvals import MAX_PENDING_OF_ONE
 from remit.approval.people import Person, person_at_terminal
 from remit.contracts.browser import HTTPPreview
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.ledger.append import Batch
 from remit.policy.browser import browser_error, browser_reason
 from remit.store.owners import this_process
@@ -433,3 +433,20 @@ def test_a_question_is_open_no_longer_than_its_token_counts(desk: Desk) -> None:
     desk.world.clock.now += timedelta(seconds=31)
     problem = refused(desk.approvals.decide, asked.approval_id, approved=True, who=ADA)
     assert problem.reason is Reason.APPROVAL_TIMEOUT
+
+
+def test_a_question_that_has_its_answer_is_not_answered_again_whatever_the_row_says(desk: Desk) -> None:
+    """Denied, or approved: the row says that it waits, the ledger what became of it."""
+    denied, used = desk.ask(1).approval_id, desk.ask(2).approval_id
+    desk.no(denied)
+    desk.yes(used)
+    for place in ("entry_seq", "requested_seq", "99999999"):
+        desk.world.attacker.tamper(
+            "UPDATE approvals SET state = 'PENDING', decided_by = NULL, decided_at = NULL, reason = NULL,"
+            f" entry_seq = {place}"
+        )
+        for name in (denied, used):
+            for answer in (desk.yes, desk.no):
+                with pytest.raises(RemitError) as refused:
+                    answer(name)
+                assert refused.value.reason is Reason.EVIDENCE_INVALID, (place, name)

@@ -14,9 +14,9 @@ import pytest
 from remit.approval.approvals import Approvals
 from remit.browser.held import Held
 from remit.cli.browse import exit_code
-from remit.cli.meaning import render_meaning
 from remit.contracts.browser import Approval, HTTPPreview
 from remit.contracts.browser_output import ActionOutput
+from remit.desk.meaning import render_meaning
 from remit.doors.browser_flights import BrowseHooks
 from remit.errors import Reason, Refused
 from remit.ledger.entry import COLUMNS, Entry

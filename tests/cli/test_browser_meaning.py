@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.cli.meaning import render_meaning
+from remit.desk.meaning import render_meaning
 from remit.ledger.entry import Entry
 
 ID = "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee"

@@ -13,12 +13,12 @@ import click
 import pytest
 
 from remit.cli.diff_view import render_diff
-from remit.cli.meaning import render_meaning
 from remit.cli.plan_summary import lines_not_shown, render_outcome, render_preview
 from remit.cli.plan_words import quoted, render_size
 from remit.cli.rollback_view import render_rollback
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument
+from remit.desk.meaning import render_meaning
 from remit.ledger.entry import Entry
 from remit.reports.diff_lines import parse_diff
 

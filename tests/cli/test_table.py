@@ -2,8 +2,9 @@
 
 import pytest
 
-from remit.cli.meaning import render_meaning
-from remit.cli.table import counted, render_advice, show_table
+from remit.cli.table import render_advice, show_table
+from remit.desk.meaning import render_meaning
+from remit.desk.words import counted
 from remit.ledger.entry import Entry
 
 COMMAND = "chmod go-rwx /srv/keeper/.local/state/remit/a-project-of-mine-0123456789abcdef/keys"

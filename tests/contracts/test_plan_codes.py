@@ -18,10 +18,7 @@ def test_every_number_has_one_name_and_lies_in_the_range_of_a_category() -> None
 
 def test_a_reason_that_the_table_does_not_know_leaves_as_an_internal_error() -> None:
     of_browsers = {
-        Reason.CAPABILITY_MISSING,
         Reason.CONSTRAINT_VIOLATED,
-        Reason.APPROVAL_DENIED,
-        Reason.APPROVAL_TIMEOUT,
         Reason.ELEMENT_MISSING,
         Reason.PAGE_CHANGED,
         Reason.FATE_UNKNOWN,

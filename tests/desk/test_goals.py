@@ -3,9 +3,12 @@
 import pytest
 
 from remit.contracts.desk import Decision
+from remit.desk import goal_questions
 from remit.desk.callers import AgentCaller
 from remit.desk.desk import Desk
+from remit.desk.ownership import owner_of
 from remit.errors import Reason, Refused
+from remit.ledger.searching import Wanted, find_entries
 from tests.desk.conftest import CONSOLE, agent, person
 from tests.goals.office import Office
 
@@ -158,3 +161,59 @@ def test_what_goes_on_is_told_while_it_runs(desk: Desk, office: Office, bot: Age
     assert (clarify.state, clarify.waiting_for) == ("waiting", "clarification")
     more = desk.goals.ask(bot, "three", reply_to=clarify.correlation_id, wait=WAIT)
     assert more.waiting_for == "confirmation"
+
+
+def test_an_id_that_came_to_nothing_is_nobodys_and_who_uses_it_later_is_alone_with_it(
+    desk: Desk, office: Office, bot: AgentCaller
+) -> None:
+    """An agent asks under ids that others will use, in a way that comes to no goal; it has no claim on them by that."""
+    leos = agent(office.workspace, "goal.ask", user="leo", sub="squatter")
+    mias = agent(office.workspace, "goal.ask", user="mia", sub="squatter")
+    for squatter, utterance in ((leos, "copy the form as evil"), (mias, "archive the note three")):
+        own = desk.goals.ask(squatter, utterance, wait=WAIT)
+        for name in ("ticket-17", "ticket-18", "ticket-19"):
+            with pytest.raises(Refused):  # it did not ask back, so this is no reply to anything
+                desk.goals.ask(squatter, "yes", correlation_id=name, reply_to=own.correlation_id, wait=WAIT)
+            with pytest.raises(Refused):
+                desk.goals.get(squatter, "acme", name)
+    mia = person("operator", "mia", user="mia")
+    assert desk.goals.ask(mia, "archive the note three", correlation_id="ticket-17", wait=WAIT).user_id == "mia"
+    assert office.ask("archive the note three", correlation_id="ticket-18").goal.user_id == "mia"
+    assert desk.goals.ask(bot, "archive the note three", correlation_id="ticket-19", wait=WAIT).user_id == "mia"
+    for name in ("ticket-17", "ticket-18", "ticket-19"):
+        for squatter in (leos, mias):
+            with pytest.raises(Refused) as refused:
+                desk.goals.get(squatter, "acme", name)
+            assert refused.value.reason is Reason.STATE_MISSING
+            with pytest.raises(Refused):
+                desk.goals.ask(squatter, "archive the note three", correlation_id=name, wait=WAIT)
+            with office.workspace.store.reading() as connection:
+                found = find_entries(connection, "acme", Wanted(correlation_id=name), None, 100).entries
+                owners = {owner_of(connection, entry) for entry in found if entry.kind != "agent.refused"}
+            assert squatter.id not in owners
+    assert desk.goals.get(bot, "acme", "ticket-19").waiting_for == "confirmation"
+
+
+def test_one_agent_asks_a_user_so_much_and_no_more_and_his_own_questions_come_first(
+    desk: Desk, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(goal_questions, "MOST_OF_ONE", 3)
+    monkeypatch.setattr(goal_questions, "MOST_CONFIRMATIONS", 2)
+    mia = person("operator", "mia", user="mia")
+    own = desk.goals.ask(mia, "archive the note three", wait=WAIT)
+    flood = agent(office.workspace, "goal.ask", user="mia", sub="flood")
+    asked = [desk.goals.ask(flood, "archive the note three", wait=WAIT) for _ in range(3)]
+    assert {each.waiting_for for each in asked} == {"confirmation"}
+    with pytest.raises(Refused) as refused:
+        desk.goals.ask(flood, "archive the note three", wait=WAIT)
+    assert refused.value.reason is Reason.RESOURCE_EXHAUSTED
+    again = desk.goals.ask(flood, "archive the note three", correlation_id=asked[0].correlation_id, wait=WAIT)
+    assert again.waiting_for == "confirmation", "it is one of the three"
+    shown = [each.id for each in desk.inbox.open(mia) if each.kind == "confirmation"]
+    assert (len(shown), own.correlation_id in shown) == (2, True)
+    desk.goals.answer(mia, asked[0].correlation_id, "no", wait=WAIT)
+    assert desk.goals.ask(flood, "archive the note three", wait=WAIT).waiting_for == "confirmation"
+    leos = agent(office.workspace, "goal.ask", user="leo", sub="flood")
+    with pytest.raises(Refused) as refused:  # the same agent, for somebody else
+        desk.goals.get(leos, "acme", asked[1].correlation_id)
+    assert refused.value.reason is Reason.STATE_MISSING

@@ -35,6 +35,21 @@ def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
     assert work.about("thing:a") is first, "kept for a while"
 
 
+def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on() -> None:
+    work, gate = Work(), threading.Event()
+    job = begin(work, "a", gate)
+    told: list[bool] = []
+    waiting = threading.Thread(target=lambda: told.append(job.wait(60)))
+    waiting.start()
+    work.let_go()
+    waiting.join(SOON)
+    assert told == [False]
+    assert not begin(work, "b", gate).wait(60), "nor does anybody wait who comes later"
+    threading.Timer(0.05, gate.set).start()
+    assert work.close(SOON), "it was not waited for"
+    assert job.result() == "a"
+
+
 def test_what_went_wrong_is_raised_to_whoever_waits() -> None:
     work = Work()
 

@@ -31,8 +31,10 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
     assert name in said.out
     assert (again["state"], again["proposed_by"]) == ("PENDING", "agent:bot")
 
+    early = remit("apply", "--proposal", name, REMIT_TOKEN=token)
+    assert (early.code, "1002 NOT_APPROVED" in early.err) == (3, True), "only a person can go on from here"
     listed = remit("approvals")
-    assert "proposed plans do:" in listed.out
+    assert listed.out.startswith("plan "), "what waits, and no word about what does not"
     assert "agent:bot" in listed.out
     assert "59 min" in listed.out, "it waits as long as its token lives, and a day at most"
     assert [one["proposal_id"] for one in remit("approvals", "list", "--plans", "--json").document["plans"]] == [name]
@@ -45,6 +47,7 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
     assert (agents.code, "an agent cannot" in agents.err) == (2, True)
     alone = remit("approvals", "approve", name)
     assert (alone.code, "nobody here to show it to" in alone.err) == (3, True)
+    assert f"remit approvals approve {name} --digest {digest}" in alone.err
     missing = remit("approvals", "approve", name, "--digest", digest)
     assert (missing.code, "--allow-protected .env" in missing.err) == (2, True)
     allowed = ("--allow-protected", ".env")
@@ -67,6 +70,11 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
 
 def test_a_no_and_what_is_refused(remit: Remit, tmp_path: Path) -> None:
     assert remit("init").code == 0
+    long = plan_of(create("a", "long.txt", "line\n" * 90 + "the last\n"), plan_id="long")
+    name = remit("propose", "-", "--json", stdin=long).document["proposal_id"]
+    cut, whole = remit("approvals", "show", name).out, remit("approvals", "show", name, "--full").out
+    assert ("more lines: --full" in cut, "+the last" in cut) == (True, False)
+    assert ("more lines" in whole, "+the last" in whole) == (False, True)
     made = remit("propose", "-", "--json", stdin=plan_of(create("a", "new.txt"), plan_id="new")).document
     no = remit("approvals", "deny", made["proposal_id"], "--reason", "not now")
     assert (no.code, no.out.startswith("Denied: plan new")) == (0, True)

@@ -46,5 +46,8 @@ def test_what_is_applied_twice_is_done_once(office: Office) -> None:
     assert answer.refused is not None
     assert answer.refused.code is Reason.DRIFTED
     assert refused(office.plans.undo, office.agent, made.proposal_id, force=True).reason is Reason.PERMISSION_DENIED
-    assert office.plans.undo(OPERATOR, made.proposal_id, force=True).status == "EXECUTED"
+    assert office.plans.undo(OPERATOR, made.proposal_id, force=True).status == "REFUSED", "of which look?"
+    assert answer.drift_digest is not None
+    forced = office.plans.undo(OPERATOR, made.proposal_id, force=True, drift_digest=answer.drift_digest)
+    assert forced.status == "EXECUTED"
     assert office.project.read(path) == "one\ntwo\nthree\n"

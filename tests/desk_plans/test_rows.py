@@ -262,7 +262,7 @@ def test_what_has_an_answer_gets_no_second_one_whatever_the_row_says(shelf: Shel
     plain = shelf.envelope(denied), shelf.envelope(approved)
     shelf.proposals.deny(denied.proposal_id, ADA)
     shelf.yes(approved)
-    for place in ("proposed_seq", "99999999"):
+    for place in ("entry_seq", "proposed_seq", "99999999"):
         shelf.world.attacker.tamper(
             "UPDATE plan_proposals SET state = 'PENDING', decided_by = NULL, decided_at = NULL, reason = NULL,"
             f" envelope_id = NULL, envelope = NULL, entry_seq = {place}"

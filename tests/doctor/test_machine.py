@@ -42,6 +42,8 @@ def _all_features(machine_name: str = "x86_64") -> KernelFeatures:
         (machine.check_sqlite((3, 53, 0)), "ok", ""),
         (machine.check_postgres_driver(None), "absent", "remit[postgres]"),
         (machine.check_postgres_driver("3.3.0"), "ok", ""),
+        (machine.check_extra(machine.MCP_SERVER, "mcp", {"mcp": None, "uvicorn": "1"}), "absent", "remit[mcp]"),
+        (machine.check_extra(machine.SQL_ENGINE, "sql", {"duckdb": "2.0"}), "ok", ""),
         (machine.check_browser(None, None), "warn", "apt-get install chromium"),
         (machine.check_browser("/usr/bin/chromium", None), "warn", "/usr/bin/chromium --version"),
         (machine.check_browser("/usr/bin/chromium", "Chromium 140"), "ok", ""),

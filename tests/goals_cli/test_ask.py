@@ -1,12 +1,15 @@
 """`remit ask`: from a user's words to the effect and back, with exit codes that say what is left in the world."""
 
 import json
+from datetime import timedelta
 from typing import get_args
 
 import pytest
 
+from remit.authority.tokens import Wish
 from remit.cli.ask import language_of
 from remit.cli.ask_view import NEXT
+from remit.contracts.browser import TokenConstraints
 from remit.contracts.goal_codes import AgentCode
 from tests.goals_cli.conftest import Shell
 
@@ -170,6 +173,18 @@ def test_an_agent_may_ask_and_cannot_say_the_users_yes(shell: Shell) -> None:
     assert shell("ask", *goal, REMIT_AGENT="helper").code == 3
     assert shell("ask", "--continue", "g-1", "--confirm", "yes", REMIT_AGENT="helper").code == 2
     assert shell.office.archived() == []
+
+
+def test_an_agent_with_a_token_asks_for_the_user_whom_that_names(shell: Shell) -> None:
+    def token(capability: str, user: str | None) -> str:
+        whose = TokenConstraints(user=user, tenant="acme" if user else None)
+        return shell.office.workspace.tokens.issue(Wish("helper", (capability,), whose, timedelta(hours=1))).text
+
+    goal = ("archive the note one", "--correlation", "g-1")
+    for wrong in (token("plan.propose", None), token("goal.ask", "leo")):
+        assert shell("ask", *goal, "--user", "mia", "--tenant", "acme", REMIT_TOKEN=wrong).code == 2
+    assert shell.office.events("g-1") == []
+    assert shell("ask", *goal, REMIT_TOKEN=token("goal.ask", "mia")).code == 3
 
 
 def test_nobody_goes_on_with_another_users_goal(shell: Shell) -> None:

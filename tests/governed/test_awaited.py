@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remit.contracts.call import CallAnswer
+from remit.doors.call_function import Invoker
 from remit.errors import Misuse
 from remit.governed import acting, governed, value_of
 from tests.governed.place import ADA, Place, result_of
@@ -129,6 +130,19 @@ def test_a_loop_that_ends_first_leaves_nobody_waiting(place: Place) -> None:
             thread.join(20)
     answer = cut.call(token=token, key="cut-1", number=1)
     assert (answer.stored, result_of(answer).effect, place.calls) == (True, "undone", ["undone"])
+
+
+def test_a_loop_that_was_closed_before_it_looked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remit.doors.call_function._LOOK_SECONDS", 0.01)
+
+    async def seven() -> int:
+        return 7
+
+    loop = asyncio.new_event_loop()
+    threading.Timer(0.05, loop.close).start()
+    with pytest.raises(RuntimeError, match="the event loop ended"):
+        Invoker(loop)(seven)
+    assert Invoker(loop)(seven) == 7, "what has to be done yet is done in a loop of its own"
 
 
 def _at_work() -> bool:

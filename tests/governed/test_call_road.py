@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remit.authority.call_results import verify_call
-from remit.errors import Misuse, Reason, Refused
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.governed import acting, governed, tool_of, tools_of
 from remit.ids import render_time
 from remit.road import Preview
@@ -244,3 +244,47 @@ def test_tools_for_a_model_are_told_by_name_description_and_schema(place: Place,
     assert set(tool["input_schema"]["required"]) == {"customer", "percent"}
     with pytest.raises(Misuse):
         declared(place, "crm.set", consent="none", read_only=True)
+
+
+def test_what_could_not_be_read_again_is_not_stored_as_a_success(place: Place) -> None:
+    values: dict[str, Any] = {"members": {f"k{number}": 1 for number in range(5_001)}, "most": {"k": [1] * 19_000}}
+
+    @governed(place.workspace, "crm.much", consent="policy", allow=lambda **_: "allow")
+    def much(which: str) -> Any:
+        return values[which]
+
+    token = place.token("crm.much")
+    for which, status in {"members": "FAILURE", "most": "SUCCESS"}.items():
+        first = result_of(much.call(token=token, key=f"much-{which}", which=which))
+        assert (first.status, first.effect) == (status, "done")
+        again = much.call(token=token, key=f"much-{which}", which=which)
+        assert (again.stored, result_of(again)) == (True, first)
+
+
+def test_a_call_within_a_call_has_a_key_of_its_own_which_is_the_same_the_next_time(place: Place) -> None:
+    inner = declared(place, "nest.inner", consent="none", undo=lambda *_, **__: None)
+    cut: list[bool] = []
+
+    @governed(place.workspace, "nest.outer", consent="none", undo=lambda *_, **__: None)
+    def outer(customer: str) -> list[Any]:
+        found = [inner(customer, percent) for percent in (1, 1, 2)]
+        if not cut:
+            cut.append(True)
+            raise SystemExit
+        return found
+
+    token = place.token("nest.inner", "nest.outer")
+    with acting(token, key="nest-1"):
+        with pytest.raises(SystemExit):
+            outer("acme")
+        assert len(place.calls) == 3
+        with pytest.raises(EnvironmentFailed):
+            outer("acme")
+    with acting(token, key="nest-2"):
+        assert [each["percent"] for each in outer("acme")] == [1, 1, 2]
+    assert len(place.calls) == 6
+    with place.workspace.store.reading() as connection:
+        query = "SELECT correlation_id FROM ledger_entries WHERE kind = 'call.intent' AND correlation_id LIKE 'nest-%'"
+        keys = [key for (key,) in connection.rows(query)]
+    assert len(set(keys)) == len(keys) == 8
+    assert sum(key.startswith("nest-1/") for key in keys) == 3

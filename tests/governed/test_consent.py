@@ -121,7 +121,7 @@ def test_a_caller_who_waits_is_woken_by_the_answer(place: Place, asking: Any) ->
     assert result_of(answers[0]).status == "SUCCESS"
     with acting(token, key="ask-plain"), pytest.raises(Refused) as refused:
         asking("acme", 6)
-    assert refused.value.reason is Reason.ACCESS_NEEDS_APPROVAL
+    assert refused.value.reason is Reason.APPROVAL_PENDING
     place.workspace.approvals.void([each.approval_id for each in place.pending()], "the test is over")
 
 

@@ -12,7 +12,7 @@ from tests.docs_examples import ROOT
 PYTHON: Final = ROOT / ".cache" / "examples" / "bin" / "python"
 EXAMPLES: Final = {"anthropic_loop.py", "langgraph_agent.py", "openai_loop.py"}
 STEPS: Final = [
-    "a person reads: plan note-the-discount: 1 actions on 1 files, +1 -1 lines",
+    "a person reads: plan note-the-discount: 1 action on 1 file, +1 -1 lines",
     "propose_plan: APPROVED",
     "apply_plan: APPLIED",
     "a person reads: call crm.set_discount: acme has 0% off, and will have 5%",

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from remit.desk.served import announced
 from remit.mcp_server.identity import token_from_file
 from tests import warm
-from tests.mcp_server.talking import Desked, over_http, talking
+from tests.mcp_server.talking import CONSOLE, Desked, over_http, talking
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -101,6 +102,10 @@ def test_a_revoked_token_counts_for_nothing_and_a_renewed_file_does(desked: Desk
         assert (refused["isError"], refused["structuredContent"]["code"]) == (True, "revoked")
         file.write_text(desked.token("renewing"))
         assert wire.call("preview_plan", plan=plan)["structuredContent"]["status"] == "READY"
+        assert wire.call("propose_plan", plan=plan, key="k")["structuredContent"]["link"] is None
+        with announced(desked.workspace.state, CONSOLE, desked.workspace.clock):  # `remit serve`, begun later
+            link = wire.call("propose_plan", plan=plan, key="k")["structuredContent"]["link"]
+        assert link.startswith(f"{CONSOLE}/inbox/plan/")
         file.unlink()
         gone = wire.call("preview_plan", plan=plan)["structuredContent"]
         assert (gone["code"], gone["where"]) == ("authority_malformed", str(file))

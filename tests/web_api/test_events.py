@@ -2,14 +2,19 @@
 
 import http.client
 import json
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 
+from remit.approval.people import Person
+from remit.desk.callers import AgentCaller, Caller, PersonCaller
+from remit.desk.shares import Places, Share
 from remit.web import sse
+from remit.web.shares import LISTENING_AGENT, listening_places
 from tests.road.conftest import manifest
 from tests.web_site import WebSite, Who
 
@@ -107,11 +112,58 @@ def _wait_for_listeners(site: WebSite, wanted: int) -> None:
         time.sleep(0.01)
 
 
-def test_more_listeners_than_the_settings_allow_are_refused(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = site.settings.config.limits.model_copy(update={"listeners": 1})
-    config = site.settings.config.model_copy(update={"limits": limits})
-    monkeypatch.setattr(site.app.state, "settings", type(site.settings)(config, "127.0.0.1", site.settings.port))
+def test_one_agent_takes_its_share_of_the_listeners_however_many_come_at_once_and_people_have_theirs(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _wait_for_listeners(site, 0)
-    with listening(site, site.admin):
-        answer = site.get("/v1/events", site.admin)
-        assert (answer.status, answer.tree["code"], answer.headers["retry-after"]) == (429, "resource_exhausted", "1")
+    monkeypatch.setattr(site.app.state, "listening", listening_places(20))
+    crowd = [site.agent("crowd") for _ in range(2)]  # two tokens are still one agent
+    with ExitStack() as stack:
+        sent = [_begin(site, crowd[at % 2], stack) for at in range(LISTENING_AGENT - 1 + 10)]
+        # 15 of 20: a quarter is left to people.
+        statuses = [_status_of(connection) for connection in sent]
+        assert (statuses.count(b"200"), statuses.count(b"429")) == (15, 10)
+        _wait_for_listeners(site, 15)
+        others = site.get("/v1/events", site.agent("other"))
+        assert (others.status, others.tree["code"], others.headers["retry-after"]) == (429, "resource_exhausted", "1")
+        for _ in range(5):
+            stack.enter_context(listening(site, site.admin))
+        assert site.get("/v1/events", site.admin).status == 429
+    _wait_for_listeners(site, 0)
+    assert len(site.app.state.listening) == 0
+
+
+def _begin(site: WebSite, who: Who, stack: ExitStack) -> socket.socket:
+    """Sent, and not waited for."""
+    port = site.settings.port
+    connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+    own = "".join(f"{name}: {value}\r\n" for name, value in who.headers.items())
+    connection.sendall(f"GET /v1/events HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{own}\r\n".encode())
+    return connection
+
+
+def _status_of(connection: socket.socket) -> bytes:
+    return connection.recv(4096)[9:12]
+
+
+def test_shares_are_each_callers_own_and_agents_leave_some_to_people(site: WebSite) -> None:
+    agents = [AgentCaller(site.workspace.tokens.verify(_token(site, name)), "") for name in ("a1", "a2", "a3")]
+    ada, bob = (PersonCaller(Person(f"link:{name}"), "viewer") for name in ("ada", "bob"))
+    places = Places("places", 8, agents=Share(3, 6), people=Share(4, 8))
+
+    def take_all(caller: Caller) -> int:
+        return next(number for number in range(100) if not places.take(caller))
+
+    assert [take_all(each) for each in agents] == [3, 3, 0]
+    assert [take_all(each) for each in (ada, bob)] == [2, 0]
+    places.leave(agents[0])
+    assert [take_all(each) for each in (agents[1], ada, agents[0])] == [0, 1, 0]
+    for caller, held in ((agents[0], 2), (agents[1], 3), (ada, 3)):
+        for _ in range(held):
+            places.leave(caller)
+    assert len(places) == 0
+    assert take_all(bob) == 4
+
+
+def _token(site: WebSite, name: str) -> str:
+    return site.agent(name).headers["Authorization"].removeprefix("Bearer ")

@@ -1,14 +1,18 @@
 """What a request says beside its body: how long it waits, and the key that it is known by."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 from starlette.responses import Response
 
 from remit.contracts.desk import TaskAnswer
+from remit.desk.callers import AgentCaller
 from remit.errors import Reason, Refused
-from remit.web.exchange import DEFAULT_WAIT, LONGEST_WAIT, WAITING_AT_ONCE, location, wished_wait
+from remit.web.exchange import DEFAULT_WAIT, LONGEST_WAIT, location, wished_wait
 from remit.web.keys import MOST, SECONDS, Keys, id_under
+from remit.web.shares import WAITING_EACH
 from tests.web_site import WebSite
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +59,18 @@ def test_a_key_gives_the_same_answer_until_it_is_forgotten() -> None:
     assert keys.once("a", "issue", "k", b"y", make).body == b"3"
 
 
+def test_a_secret_is_told_once_and_not_kept() -> None:
+    keys = Keys()
+    made = keys.once("a", "issue", "k", b"x", lambda: Response("secret"), is_secret=True)
+    with pytest.raises(Refused, match="not kept") as told:
+        keys.once("a", "issue", "k", b"x", Response, is_secret=True)
+    assert told.value.reason is Reason.IDEMPOTENCY_CONFLICT
+    held = weakref.ref(made)
+    del made
+    gc.collect()
+    assert held() is None
+
+
 def test_a_key_whose_request_failed_can_be_used_again_and_one_under_way_cannot() -> None:
     keys = Keys()
 
@@ -89,14 +105,17 @@ def test_nobody_waits_where_too_many_wait_already(site: WebSite, monkeypatch: py
         return TaskAnswer(state="running", task_id=task_id)
 
     monkeypatch.setattr(site.desk.tasks, "get", get)
-    turns, taken = site.app.state.waiting, 0
+    places, other = site.app.state.waiting, site.agent("another")
+    bot = AgentCaller(site.workspace.tokens.verify(site.bot.headers["Authorization"][7:]), "")
     assert site.get("/v1/tasks/x", site.bot, Prefer="wait=30").status == 202
-    while turns.acquire(blocking=False):
+    taken = 0
+    while places.take(bot):
         taken += 1
-    assert site.get("/v1/tasks/x", site.bot, Prefer="wait=30").status == 202
+    for who in (site.bot, other):
+        assert site.get("/v1/tasks/x", who, Prefer="wait=30").status == 202
     for _ in range(taken):
-        turns.release()
-    assert (waits, taken) == ([30.0, 0.0], WAITING_AT_ONCE)
+        places.leave(bot)
+    assert (waits, taken, len(places)) == ([30.0, 0.0, 30.0], WAITING_EACH, 0)
 
 
 def test_the_description_names_every_answer_and_every_right(site: WebSite) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.web.problems import MEDIA_TYPE, STATUSES, status_of
-from tests.web_site import WebSite
+from tests.web_site import WebSite, Who
 
 MEMBERS = {"type", "title", "status", "detail", "instance", "code", "what", "where", "next_step"}
 
@@ -73,6 +73,14 @@ def test_an_override_of_the_method_is_not_heard(site: WebSite) -> None:
 def test_a_token_in_the_address_is_none(site: WebSite) -> None:
     token = site.bot.headers["Authorization"].removeprefix("Bearer ")
     assert site.get(f"/v1/me?access_token={token}").status == 401
+
+
+def test_a_person_is_told_what_else_an_unsafe_request_needs(site: WebSite) -> None:
+    cookie, token = {"Cookie": site.admin.headers["Cookie"]}, site.get("/v1/me", site.admin).tree["csrf"]
+    assert site.post("/v1/ledger/verify", {}, Who(cookie)).status == 403
+    whole = Who({**cookie, "X-Remit-CSRF": token, "Origin": site.url})
+    assert site.post("/v1/ledger/verify", {}, whole).status in {200, 202}
+    assert site.get("/v1/me", site.bot).tree["csrf"] is None
 
 
 def test_a_bug_is_told_without_its_secrets(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,10 @@
 """Tasks and plans over HTTP: done once, followed by their ids, decided by people."""
 
 import json
+import os
 from typing import Any
+
+import pytest
 
 from remit.contracts.result import ExecutionResult
 from remit.web.keys import Keys
@@ -76,7 +79,8 @@ def test_a_plan_is_proposed_approved_applied_and_taken_back(site: WebSite) -> No
     assert proposed(site, "life.txt", Idempotency_Key="life").tree["proposal_id"] == made.tree["proposal_id"]
     assert proposed(site, "else.txt", Idempotency_Key="life").status == 409
     assert site.get(place, site.bot).tree["state"] == "PENDING"
-    assert site.post(f"{place}/apply", {}, site.bot).status == 409
+    early = site.post(f"{place}/apply", {}, site.bot)
+    assert (early.status, early.tree["code"]) == (409, "approval_pending")
 
     approver = site.person("approver")
     shown = site.get(f"{place}/preview", approver).tree
@@ -97,9 +101,28 @@ def test_a_plan_is_proposed_approved_applied_and_taken_back(site: WebSite) -> No
     assert (drifted.status, drifted.tree["code"]) == (409, "drifted")
     assert [each["path"] for each in drifted.tree["answer"]["drifted"]] == ["life.txt"]
     assert site.post(f"{place}/undo", {"force": True}, site.bot).status == 403
-    undone = site.post(f"{place}/undo", {"force": True}, site.person("operator"))
+    operator = site.person("operator")
+    looked = site.get(f"{place}/undo", operator).tree
+    assert looked["drift_digest"] == drifted.tree["answer"]["drift_digest"]
+    site.project.write("life.txt", "and again\n")
+    for digest in (None, looked["drift_digest"]):  # not looked at, or not as it was looked at
+        again = site.post(f"{place}/undo", {"force": True, "drift_digest": digest}, operator)
+        assert (again.status, again.tree["code"]) == (409, "drifted"), digest
+        assert site.project.read("life.txt") == "and again\n"
+    digest = again.tree["answer"]["drift_digest"]
+    undone = site.post(f"{place}/undo", {"force": True, "drift_digest": digest}, operator)
     assert (undone.status, undone.tree["status"]) == (200, "EXECUTED")
     assert site.project.read("life.txt") == before
+
+
+def test_a_server_whose_disk_is_full_is_not_ready(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert site.get("/readyz").status == 200
+    full = os.statvfs_result((4096, 4096, 1_000_000, 100, 100, 1_000_000, 900_000, 900_000, 0, 255))
+    real, state = os.statvfs, site.workspace.state.path
+    monkeypatch.setattr(os, "statvfs", lambda path: full if path == state else real(path))
+    answer = site.get("/readyz")
+    failing = [each["name"] for each in answer.tree["checks"] if not each["ok"]]
+    assert (answer.status, answer.tree["ready"], failing) == (503, False, ["free space"])
 
 
 def test_files_that_changed_after_the_look_need_another_look(site: WebSite) -> None:
@@ -148,13 +171,31 @@ def test_a_token_is_issued_once_under_a_key_and_revoking_it_voids_what_it_propos
     wish = {"sub": "newcomer", "caps": ["plan.propose"]}
     issued = site.post("/v1/tokens", wish, site.admin, Idempotency_Key="token")
     assert issued.status == 201
-    assert site.post("/v1/tokens", wish, site.admin, Idempotency_Key="token").tree == issued.tree
+    again = site.post("/v1/tokens", wish, site.admin, Idempotency_Key="token")
+    assert (again.status, again.tree["code"]) == (409, "idempotency_conflict")
+    assert issued.tree["token"].encode() not in again.body
     newcomer = Who({"Authorization": f"Bearer {issued.tree['token']}"})
     place = proposed(site, "void.txt", newcomer).headers["location"]
     revoked = site.post(f"/v1/tokens/{issued.tree['jti']}/revoke", {"reason": "over"}, site.admin)
     assert revoked.tree == {"jti": issued.tree["jti"]}
     assert site.get(place, newcomer).status == 401
     assert site.get(place, site.admin).tree["state"] == "VOID"
+
+
+def test_under_a_key_nothing_is_told_again_to_somebody_who_lost_the_right_to_it(site: WebSite) -> None:
+    wishes = {
+        "/v1/tokens": {"sub": "again", "caps": ["plan.propose"]},
+        "/v1/people": {"name": "guest", "role": "viewer"},
+        "/v1/leases": {"manifest": json.loads(manifest("again"))},
+    }
+    once = site.person("admin", "once")
+    for path, wish in wishes.items():
+        assert site.post(path, wish, once, Idempotency_Key="k").status == 201
+        assert site.post(path, wish, once, Idempotency_Key="k").status == (201 if path == "/v1/leases" else 409)
+    now = site.person("viewer", "once")
+    for path, wish in wishes.items():
+        refused = site.post(path, wish, now, Idempotency_Key="k")
+        assert (refused.status, refused.tree["code"]) == (403, "permission_denied"), path
 
 
 def test_people_are_invited_and_removed(site: WebSite) -> None:

@@ -48,6 +48,8 @@ def fill(stage: Stage) -> Filled:
             "confirmation": "/inbox/question?" + "&".join(f"{key}={value}" for key, value in question.items()),
             "runs": "/runs",
             "run": f"/runs/{done}",
+            "goals": "/goals",
+            "goal": f"/goals/one?tenant={TENANT}&id={goal.correlation_id}",
             "ledger": "/ledger",
             "search": "/ledger?text=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E&kind=proposal.",
             "bad search": "/ledger?since=%22%3E%3Cimg%20src%3Dx%20onerror%3Dwindow.__fired%3D6%3E",

@@ -6,9 +6,10 @@ from urllib.parse import urlencode
 
 import pytest
 
+from remit.contracts.config import CONFIG_NAME
 from tests.web_console.stage import Stage, created, served
 
-PAGES = ("/inbox", "/runs", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
+PAGES = ("/inbox", "/runs", "/goals", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,8 @@ def test_every_page_is_for_every_role_and_every_button_is_for_whom_the_desk_lets
             "/catalogue/retire": {"tenant": "acme", "id": "copy-form"},
         }
         if role != "operator":
+            forms["/goals/ask"] = {"utterance": "are you there"}
+            forms["/goals/go-on"] = {"id": "x"}
             forms["/runs/apply"] = forms["/runs/undo"] = {"name": proposal.proposal_id}
         if not answers:
             forms["/inbox/answer"] = {"kind": "plan", "id": proposal.proposal_id, "decision": "deny"}
@@ -104,6 +107,70 @@ def test_a_long_list_of_what_must_be_allowed_has_one_box_that_means_what_was_sho
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
 
 
+def test_lines_that_the_page_does_not_show_are_to_be_had_and_a_yes_says_that_one_knows(stage: Stage) -> None:
+    text = "".join(f"line {number}\n" for number in range(4_100)) + "EVIL\n"
+    proposal = stage.propose("long", created("a", "docs/long.md", text))
+    cookie, csrf = stage.cookie("bob", "approver")
+    path = f"/inbox/question?kind=plan&id={proposal.proposal_id}"
+    shown = stage.ask("GET", path, Cookie=cookie).text
+    digest = re.search(r'name="unseen" value="(sha256:[0-9a-f]{64})" required', shown)
+    assert digest is not None
+    assert "2,102 lines of the diffs not shown on this page" in shown
+    seen, following = shown, re.search(r'href="(/inbox/diff[^"]+)">Show the rest', shown)
+    assert following is not None
+    pages = 0
+    while following is not None:
+        assert "EVIL" not in seen
+        seen = stage.ask("GET", following[1].replace("&amp;", "&"), Cookie=cookie).text
+        following = re.search(r'rel="next" href="([^"]+)"', seen)
+        pages += 1
+    assert (pages, "EVIL" in seen, "something changed meanwhile" in seen) == (2, True, False)
+    place = f"/inbox/diff?id={proposal.proposal_id}&digest={digest[1]}"
+    stale = f"/inbox/diff?id={proposal.proposal_id}&digest=sha256:0"
+    assert "something changed meanwhile" in stage.ask("GET", stale, Cookie=cookie).text
+    for odd in ("&file=1", "&file=-1", "&first=-1", "&first=9999", "&first=%C2%B2", "&file=" + "9" * 5_000):
+        assert 400 <= stage.ask("GET", place + odd, Cookie=cookie).status < 500, odd
+    fields = {"csrf": csrf, "confirmed": "yes", "kind": "plan", "id": proposal.proposal_id, "decision": "approve"}
+    for unseen in ("", "yes", f"sha256:{'0' * 64}"):
+        said = {**fields, "digest": digest[1], "unseen": unseen}
+        assert stage.ask("POST", "/inbox/answer", urlencode(said), Cookie=cookie).status == 400, unseen
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    said = {**fields, "digest": digest[1], "unseen": digest[1]}
+    assert stage.ask("POST", "/inbox/answer", urlencode(said), Cookie=cookie).status == 303
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
+
+
+def test_a_forced_undo_is_to_the_files_that_were_shown(stage: Stage) -> None:
+    proposal = stage.approved("forced", created("a", "docs/one.md", "x\n"), created("b", "docs/two.md", "x\n"))
+    assert stage.desk.plans.apply(stage.agent, proposal.proposal_id, 30).state == "APPLIED"
+    cookie, csrf = stage.cookie("olga", "operator")
+    stage.write("docs/one.md", "somebody was here\n")
+    shown = stage.ask("GET", f"/runs/{proposal.proposal_id}", Cookie=cookie).text
+    digest = re.search(r'name="drift_digest" value="(sha256:[0-9a-f]{64})"', shown)
+    assert digest is not None
+    fields = {"csrf": csrf, "name": proposal.proposal_id, "drift_digest": digest[1]}
+    assert "1 file changed since the run" in stage.ask("POST", "/runs/undo", urlencode(fields), Cookie=cookie).text
+    two = stage.write("docs/two.md", "and here\n")
+    said = urlencode({**fields, "confirmed": "yes"})
+    refused = stage.ask("POST", "/runs/undo", said, Cookie=cookie)
+    assert (refused.status, two.read_text()) == (409, "and here\n")
+    fresh = re.search(r'name="drift_digest" value="(sha256:[0-9a-f]{64})"', refused.text)
+    assert fresh is not None
+    assert fresh[1] != digest[1]
+    said = urlencode({**fields, "drift_digest": fresh[1], "confirmed": "yes"})
+    assert stage.ask("POST", "/runs/undo", said, Cookie=cookie).status == 303
+    assert not two.exists()
+
+
+def test_what_is_no_number_is_refused_however_it_looks(stage: Stage) -> None:
+    cookie, csrf = stage.cookie("ada", "admin")
+    fields = {"csrf": csrf, "sub": "x", "life": "3600", "caps": "plan.propose", "currency": "EUR"}
+    for name in ("amount", "max_actions"):
+        for text in ("1.\u00b2", "\u00b2", "\u0663", "1.\u0663", "1e3", "-1", "1.5.5", "nan"):
+            answer = stage.ask("POST", "/tokens/issue", urlencode({**fields, name: text}), Cookie=cookie)
+            assert answer.status == 400, (name, text)
+
+
 def test_links_of_answers_lead_to_the_question_whatever_somebody_called_his_goal(stage: Stage) -> None:
     cookie, _ = stage.cookie("ada", "admin")
     answer = stage.ask("GET", "/inbox/goal/acme/a%2F..%2Fb%3Fx", Cookie=cookie)
@@ -137,3 +204,33 @@ def test_errors_are_pages_that_say_what_to_do(stage: Stage, monkeypatch: pytest.
     limited = stage.ask("GET", "/inbox", Cookie=cookie)
     assert (limited.status, "Too many requests" in limited.text) == (429, True)
     assert limited.headers["retry-after"]
+
+
+def test_settings_that_cannot_be_read_are_told_to_people_and_not_held_against_whoever_asks(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cookie, _ = stage.cookie("ada", "admin")
+    file = stage.root / CONFIG_NAME
+    good = file.read_text()
+    before = stage.ask("GET", "/inbox", Cookie=cookie).text
+    try:
+        file.write_text(good[:-1] + ', "nonsense": 1}')
+        for token in (stage.agent.text, "a.b.c"):
+            answer = stage.ask("GET", "/v1/me", Accept="application/json", Authorization=f"Bearer {token}")
+            assert (answer.status, "retry-after" in answer.headers) == (503, True)
+            assert str(stage.folder) not in answer.text
+        ready = stage.ask("GET", "/readyz", Accept="application/json")
+        assert (ready.status, '"settings","ok":false' in ready.text.replace(" ", "")) == (503, True)
+        assert str(stage.folder) not in ready.text
+        told = "agents are turned away"
+        assert (told in before, told in stage.ask("GET", "/inbox", Cookie=cookie).text) == (False, True)
+        assert stage.ask("GET", "/catalogue", Cookie=cookie).status == 503
+        assert told not in stage.ask("GET", "/login").text
+    finally:
+        file.write_text(good)
+    good_again = stage.ask("GET", "/v1/me", Accept="application/json", Authorization=f"Bearer {stage.agent.text}")
+    assert good_again.status == 200
+    assert told not in stage.ask("GET", "/inbox", Cookie=cookie).text
+    noted = capsys.readouterr().err
+    assert noted.count(f"Agents are turned away, for {CONFIG_NAME} cannot be read") == 1
+    assert noted.count(f"{CONFIG_NAME} can be read again.") == 1

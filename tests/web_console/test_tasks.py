@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from remit.approval.people import Person
 from remit.desk.callers import PersonCaller
+from remit.governed import governed
 from tests.web_console.conftest import Open
 from tests.web_console.stage import ADMIN, APP, TENANT, USER, Stage, created, replaced
 
@@ -51,6 +52,7 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
     # Without a reload: the page is told.
     expect(page.get_by_role("link", name="plan fees")).to_be_visible()
     expect(page.locator("#open-count")).to_contain_text("1")
+    assert page.locator("#open-count > .unseen").count() == 1  # the word is for readers that see nothing, as at first
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="plan fees")).to_be_visible()
@@ -74,6 +76,10 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
     expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
     decided = stage.desk.plans.get(stage.agent, proposal.proposal_id)
     assert (decided.state, decided.decided_by, decided.reason) == ("APPROVED", "link:ada", "the board said so")
+    expect(page.get_by_text("Waits for agent:release-bot to apply it, until ")).to_be_visible()
+    expect(page.locator(".diff tr.removed").first).to_contain_text("return amount * 0.02")
+    page.get_by_role("link", name="The plan, among the runs").click()
+    expect(page.locator(".diff tr.removed").first).to_contain_text("return amount * 0.02")
 
     page.get_by_role("button", name="Log out").click()
     page.goto("/inbox")
@@ -180,6 +186,8 @@ def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_o
     # Answered by somebody else meanwhile: then there is no form any more.
     stage.desk.plans.decide(ADMIN, proposal.proposal_id, approved=False, reason="no")
     expect(approve).to_have_count(0)
+    expect(page.locator("h1 + .row").get_by_text("denied")).to_be_visible()
+    expect(page.get_by_text("Denied: nothing was done: no")).to_be_visible()
 
 
 def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage, window: Open) -> None:
@@ -214,25 +222,96 @@ def test_a_held_request_is_answered_and_one_whose_host_died_is_void(stage: Stage
     expect(page.locator("tr", has_text="doomed").get_by_text("void", exact=True)).to_be_visible()
 
 
+def test_a_call_is_called_that_and_its_page_says_what_came_of_it_by_itself(stage: Stage, window: Open) -> None:
+    @governed(stage.workspace, "crm.set_discount", risk="HIGH")
+    def set_discount(customer: str, percent: int) -> str:
+        """Set a customer's discount."""
+        return f"{customer}: {percent}"
+
+    given = {"token": stage.token("crm-bot", "call.crm.set_discount").text, "key": "one", "customer": "a", "percent": 5}
+    waiting = set_discount.call(**given).waiting
+    page = window("bob", "approver")
+    page.goto("/inbox")
+    expect(page.locator("li", has_text="crm.set_discount").get_by_text("Call", exact=True)).to_be_visible()
+    page.goto(f"/inbox/request/{waiting.approval_id}")
+    expect(page.locator("#live")).to_have_text("Live")
+    stage.workspace.approvals.decide(waiting.approval_id, approved=True, who=Person("os:x"))
+    expect(page.get_by_text("it is done when agent:crm-bot makes the same call again")).to_be_visible()
+    # What others did under the same id is none of it.
+    other = {**given, "token": stage.token("other-bot", "plan.propose").text}
+    assert set_discount.call(**other).result.status == "FAILURE"
+    page.reload()
+    expect(page.get_by_text("it is done when agent:crm-bot makes the same call again")).to_be_visible()
+    expect(page.locator("#live")).to_have_text("Live")
+    assert set_discount.call(**given).result.status == "SUCCESS"
+    expect(page.get_by_text("It succeeded: it is done.")).to_be_visible()
+    page.goto("/inbox")
+    closed = page.locator("tr", has_text="crm.set_discount")
+    expect(closed.get_by_text("used", exact=True)).to_be_visible()
+
+
+def test_what_was_closed_lately_has_its_time_whether_it_was_answered_withdrawn_or_applied(
+    stage: Stage, window: Open
+) -> None:
+    ended = {"done-deal": stage.approved("done-deal", created("x", "docs/done-deal.md", "x\n"))}
+    assert stage.desk.plans.apply(ADMIN, ended["done-deal"].proposal_id, 20).state == "APPLIED"
+    ended["taken-away"] = stage.propose("taken-away", created("x", "docs/away.md", "x\n"))
+    stage.desk.plans.cancel(stage.agent, ended["taken-away"].proposal_id)
+    page = window("vera", "viewer")
+    page.goto("/inbox")
+    for name, state in {"done-deal": "approved", "taken-away": "void"}.items():
+        row = page.locator("tr", has_text=f"plan {name}")
+        expect(row.get_by_text(state, exact=True)).to_be_visible()
+        assert row.locator("time").count() == 1, name
+
+
+def test_a_user_asks_in_the_console_and_its_page_says_where_the_goal_stands(stage: Stage, window: Open) -> None:
+    page = window("mia", "operator", user=USER, tenant=TENANT)
+    page.goto("/goals")
+    page.get_by_label("Ask, as mia of acme").fill("make me a sandwich")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("h1 + .row").get_by_text("refused")).to_be_visible()
+    page.goto("/goals")
+    page.get_by_label("Ask, as mia of acme").fill("copy the form as invoice-9")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("link", name="The question").click()
+    expect(page.locator("blockquote")).to_have_text("copy the form as invoice-9")
+    other = window("vera", "viewer")
+    other.goto("/goals")
+    assert other.get_by_role("button", name="Ask").count() == 0
+    expect(other.locator("tbody tr").first).to_be_visible()
+
+
 def test_a_user_confirms_his_goal_in_his_own_words_and_somebody_else_approves_it(stage: Stage, window: Open) -> None:
     mia = PersonCaller(Person("link:mia"), "operator", USER, TENANT)
     asked = stage.desk.goals.ask(mia, "copy the form as invoice-7", "en", None, None, 10)
     assert asked.waiting_for == "confirmation"
     page = window("mia", "operator", user=USER, tenant=TENANT)
     page.goto("/inbox")
-    page.get_by_role("link", name="Copy the form").click()
+    page.get_by_role("link", name="name = invoice-7").click()
     expect(page.locator("blockquote")).to_have_text("copy the form as invoice-7")
+    expect(page.get_by_text("decided after your answer")).to_be_visible()
+    page.get_by_label("In your own words").fill("hm")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_text("That was no clear yes or no, so nothing is decided")).to_be_visible()
+    assert page.get_by_text("Your answer is on record.").count() == 0
     page.get_by_label("In your own words").fill("yes")
     page.get_by_role("button", name="Answer").click()
     expect(page.get_by_text("Your answer is on record.")).to_be_visible()
+    expect(page.get_by_text("for somebody else's approval")).to_be_visible()
 
     approver = window("bob", "approver")
     approver.goto("/inbox")
-    approver.get_by_role("link", name="Copy the form").click()
+    approver.get_by_role("link", name="name = invoice-7").click()
     expect(approver.get_by_text("copies-need-a-second-pair-of-eyes").first).to_be_visible()
     approver.get_by_role("button", name="Approve").click()
     confirm(approver, "Yes, approve")
     expect(approver.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    assert approver.get_by_role("button", name="Go on").count() == 0  # it is his whose goal it is
+    page.reload()
+    page.get_by_role("button", name="Go on").click()
+    expect(page.locator("h1 + .row").get_by_text("done")).to_be_visible()
+    assert (stage.base / "invoice-7.txt").exists()
     with stage.workspace.store.reading() as connection:
         found = connection.one("SELECT actor FROM ledger_entries WHERE kind = 'agent.approval'", ())
     assert found is not None
@@ -314,8 +393,13 @@ def test_the_ledger_is_searched_drawn_and_verified(stage: Stage, window: Open) -
     expect(page.get_by_text("A signed head covers this entry, and its hash is right.")).to_be_visible()
     page.goto("/ledger/verify")
     expect(page.get_by_text("No check has run since this server began.")).to_be_visible()
-    page.get_by_role("button", name="Check now").click()
+    page.goto("/ledger")
+    page.get_by_role("button", name="Verify the chains").click()
     expect(page.get_by_text("It holds.")).to_be_visible()
+    with page.expect_download() as exported:
+        page.get_by_role("link", name="Export evidence of default").click()
+    assert exported.value.suggested_filename == "evidence.jsonl"
+    assert exported.value.path().read_bytes().startswith(b"{")
     page.goto("/levels")
     expect(page.get_by_role("heading", name="Service levels")).to_be_visible()
     expect(page.locator("rect.bar").first).to_be_attached()

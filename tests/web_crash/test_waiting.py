@@ -1,4 +1,4 @@
-"""kill -9 of a real server while questions of every kind wait: none is lost, and each can be answered afterwards."""
+"""kill -9 of the server while questions of every kind wait: none is lost, and each can be answered afterwards."""
 
 import json
 import re
@@ -93,7 +93,7 @@ def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[
     leos = agent_of(place.workspace, "leos", "goal.ask", user="leo", tenant="acme")
     leo = place.person("operator", "leo", user="leo", tenant="acme")
     function = Function(place)
-    with place.served(real=True) as server:
+    with place.served() as server:
         ann = log_in(server)
         plan, approved = (place.propose(server, name) for name in ("waits.txt", "approved.txt"))
         place.decide(server, approved)

@@ -99,7 +99,7 @@ def test_a_session_ends_by_its_time_and_by_going_unused(place: Place) -> None:
     for hour in range(1, 12):
         place.clock.ahead = timedelta(hours=hour)
         assert people.session(busy) is not None
-    place.clock.ahead = SESSION_LIFE
+    place.clock.ahead = SESSION_LIFE + LINK_LIFE  # what was recorded ahead of the clock moved its begin as well
     assert people.session(busy) is None
 
 
@@ -115,6 +115,17 @@ def test_a_changed_role_ends_sessions_and_older_links(place: Place) -> None:
     other_user = people.redeem(invited(place, "eve", role="viewer")).cookie
     invited(place, "eve", role="viewer", user="mallory", tenant="acme")
     assert people.session(other_user) is None
+
+
+def test_of_the_links_of_a_person_the_newest_counts_until_he_is_in(place: Place) -> None:
+    people = place.workspace.people
+    first, second = invited(place, "ivy"), invited(place, "ivy")
+    others = invited(place, "jon")
+    with pytest.raises(Refused):
+        people.redeem(first)
+    people.redeem(second)
+    assert next(each.open_links for each in people.listed() if each.id == "link:ivy") == 0
+    assert people.redeem(others).cookie
 
 
 def test_removing_a_person_ends_everything(place: Place) -> None:
@@ -212,3 +223,25 @@ def test_sessions_of_another_table_of_roles_end(place: Place) -> None:
     assert [people.session(cookie) is not None for cookie in (old, new, link)] == [False, True, True]
     people.admit(Person("oidc:bob"), "viewer", basis="two")
     assert people.session(new) is None  # he is somebody else now
+
+
+def test_a_clock_that_is_set_back_revives_nothing(place: Place) -> None:
+    """Once the record has an entry of a later time, what was over then is over, whatever the clock says."""
+    people, workspace = place.workspace.people, place.workspace
+    place.clock.ahead = timedelta(days=2)
+    cookie, code, token = people.redeem(invited(place, "then")).cookie, invited(place, "link"), place.token()
+    who = people.session(cookie)
+    assert who is not None
+    assert who.person.counts is not None
+    assert workspace.tokens.verify(token).agent_id == "bot"
+    place.clock.ahead += SESSION_LIFE
+    place.token()  # recorded, at that time
+    place.clock.ahead -= SESSION_LIFE
+    assert people.session(cookie) is None
+    with pytest.raises(Refused, match="its time is over"):
+        people.redeem(code)
+    with pytest.raises(Refused) as refused:
+        workspace.tokens.verify(token)
+    assert refused.value.reason is Reason.EXPIRED
+    new = people.redeem(invited(place, "now")).cookie
+    assert people.session(new) is not None, "whoever comes now is let in all the same"

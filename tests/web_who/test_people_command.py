@@ -26,6 +26,7 @@ def test_invite_list_and_remove(remit: Remit, project: Path) -> None:
     first = remit("people", "invite", "ada")
     assert first.out.startswith("/login#")
     assert "no server runs now" in first.err
+    assert "For link:ada, as viewer; it logs in once, until 20" in first.err
     with opened(project) as workspace, announced(workspace.state, "https://remit.example", workspace.clock):
         wish = ("--role", "approver", "--user", "ada", "--tenant", "acme", "--life", "1h")
         invited = remit("people", "invite", "ada", *wish, "--json").document
@@ -38,7 +39,16 @@ def test_invite_list_and_remove(remit: Remit, project: Path) -> None:
         assert remit("people", "remove", "ada").out == "link:ada is removed\n"
         assert workspace.people.session(session.cookie) is None
     assert remit("people", "remove", "ada").code == 2
-    assert remit("people", "invite", "ada", "--user", "x").code == 2
+    assert "names no tenant" in remit("people", "invite", "ada", "--user", "x").err
+    with (project / "remit.yaml").open("a") as settings:
+        settings.write("tenants: {acme: {users: [mia]}}\n")
+    assert "--user" in remit("people", "invite", "mia", "--tenant", "acme").err
+    assert remit("people", "invite", "mia", "--user", "mia").code == 0
+    assert "mia of acme" in remit("people", "list").out, "of the only tenant"
+    assert remit("token", "issue", "--sub", "bot", "--cap", "goal.ask", "--user", "mia").code == 0
+    [row] = remit("token", "list", "--json").document["tokens"]
+    assert row["constraints"] == {"user": "mia", "tenant": "acme"}
+    assert remit("token", "list").out.splitlines()[1].split()[-3:] == ["-", "goal.ask", "-"]
     assert remit("people", "invite", "os:root").code == 2
     assert first.out.strip().partition("#")[2] not in remit("ledger", "show", "--json").out
 

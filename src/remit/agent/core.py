@@ -43,13 +43,13 @@ ASKED: Final = "CONFIRMATION_REQUESTED"
 ON_ITS_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 
 
-Also = Callable[[Batch, bool], None]
-"""Done in the transaction of a decision, before it is written; told whether it is the goal's first. What it raises
-comes of the decision: nothing is written.
-"""
+class Also(Protocol):
+    """Done in the transaction of a decision, before it is written. If it raises, nothing is written."""
+
+    def __call__(self, batch: Batch, *, is_first: bool) -> None: ...
 
 
-def nothing_else(_batch: Batch, _is_first: bool) -> None:
+def nothing_else(batch: Batch, *, is_first: bool) -> None:
     """For whoever has nothing to add to a decision."""
 
 
@@ -210,7 +210,7 @@ class AgentCore:
         made = decided(goal, papers, case.evidence, decide(case.evidence), kept_with, case.at)
 
         def work(batch: Batch) -> StepRow:
-            also(batch, history.last is None)
+            also(batch, is_first=history.last is None)
             return record_decision(batch, goal.tenant_id, made, history.last)
 
         return made, self.ledger().transact(work)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from remit.approval.bell import Bell
-from remit.approval.evidence import is_orphan, require_evidence
+from remit.approval.evidence import is_orphan, require_evidence, require_standing
 from remit.approval.lasting import find_standing
 from remit.approval.naming import find_question, find_question_to_deny
 from remit.approval.people import Person
@@ -20,7 +20,6 @@ from remit.approval.refusals import (
     REVOKED,
     closed,
     not_approved,
-    not_as_recorded,
     overdue,
     require_other_than_agent,
     unusable,
@@ -31,6 +30,7 @@ from remit.contracts.browser import APPROVAL_SECONDS, LASTING, Approval, Approva
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
 from remit.ledger.append import Batch, Ledger
+from remit.ledger.seeking import not_before_newest
 from remit.masking import mask_json, mask_text
 from remit.store.approvals import (
     ApprovalRow,
@@ -39,7 +39,6 @@ from remit.store.approvals import (
     last_step_at,
     newest_rows,
     open_rows,
-    was_closed,
 )
 from remit.store.connection import Connection
 from remit.store.owners import this_process
@@ -50,7 +49,6 @@ MAX_PENDING_OF_ONE: Final = 50
 """Questions that one agent may have open. People who are asked about everything stop reading."""
 MOST_LISTED: Final = 1_000
 _HOST_DIED: Final = "the process that held the request is gone"
-_LAST_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +155,7 @@ class Approvals:
         require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
         require_evidence(batch.store, self._ledger().keyring, row, row.entry_seq, "APPROVED")
-        if was_closed(batch.store, row):
-            raise not_as_recorded(row)
+        require_standing(batch.store, row)
         return take_step(batch, row, "USED", this_process()).as_approval()
 
     def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
@@ -218,6 +215,7 @@ class Approvals:
             if gone := self._why_void(batch.store, row):
                 return _Decided(take_step(batch, row, "VOID", None, gone), unusable(row.approval_id, gone))
             require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
+            require_standing(batch.store, row)
             return _Decided(take_step(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
 
         decided = self._ledger().transact(work)
@@ -229,8 +227,7 @@ class Approvals:
     def expire_due(self) -> list[Approval]:
         """Close what nobody answered, or used, in time, and what a dead host left. Writes only if there is any."""
         with self._ledger().store.glancing() as connection:
-            last = connection.one(_LAST_TIME, (self._tenant_id,))
-            now = max(render_time(self._clock()), last[0] if last else "")
+            now = render_time(not_before_newest(connection, self._tenant_id, self._clock()))
             rows = list(open_rows(connection, self._tenant_id))
         if not any(row.expires_at <= now or is_orphan(row, self._ledger().store.dialect) for row in rows):
             return []

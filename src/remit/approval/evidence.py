@@ -6,7 +6,7 @@ from remit.approval.refusals import not_as_recorded
 from remit.authority.signing import Keyring
 from remit.contracts.browser import LASTING, ApprovalState
 from remit.ledger.covered import require_covered
-from remit.store.approvals import KIND_OF, ApprovalRow
+from remit.store.approvals import KIND_OF, ApprovalRow, was_moved_on
 from remit.store.connection import Connection, Dialect
 from remit.store.owners import is_before_reboot, is_gone
 
@@ -18,6 +18,12 @@ def require_evidence(
     entry = require_covered(connection, keyring, row.tenant_id, seq)
     wanted = f'"bound_digest":"{row.bound_digest}"'
     if entry.kind != KIND_OF[state] or wanted not in entry.payload or (state == "APPROVED" and not entry.actor):
+        raise not_as_recorded(row)
+
+
+def require_standing(connection: Connection, row: ApprovalRow) -> None:
+    """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
+    if was_moved_on(connection, row):
         raise not_as_recorded(row)
 
 

@@ -5,13 +5,14 @@ from datetime import datetime
 from typing import Final
 
 from remit.approval.bell import Bell
-from remit.approval.proposal_refusals import closed, no_such, not_approved, not_as_recorded
 from remit.approval.proposal_evidence import Vouchers
+from remit.approval.proposal_refusals import closed, no_such, not_approved, not_as_recorded
 from remit.approval.proposal_steps import require_evidence, require_plan, require_standing, take_step
 from remit.contracts.proposal import KeptState
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.ledger.append import Batch, Ledger
+from remit.ledger.seeking import not_before_newest
 from remit.store.connection import Connection
 from remit.store.proposals import (
     ProposalRow,
@@ -24,7 +25,6 @@ from remit.store.proposals import (
 )
 
 _SHORTEST_PREFIX: Final = 4
-_LAST_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 
 
 class KnownProposals:
@@ -120,8 +120,9 @@ class KnownProposals:
         """Close what nobody answered in time. Writes only if there is any."""
         with self._ledger().store.glancing() as connection:
             rows = pending_rows(connection, self._tenant_id)
-            last = connection.one(_LAST_TIME, (self._tenant_id,)) if rows else None
-        now = max(render_time(self._clock()), last[0] if last else "")
+            if not rows:
+                return
+            now = render_time(not_before_newest(connection, self._tenant_id, self._clock()))
         if not any(row.expires_at <= now for row in rows):
             return
         self._ledger().transact(lambda batch: self._close_overdue(batch, batch.time_in(self._tenant_id)))

@@ -16,6 +16,12 @@ STATE_WORDS: Final[dict[KeptState, str]] = {
 PROPOSE_ANEW: Final = "If it is still wanted, propose the plan again."
 
 
+class NobodyAnswered(Refused):
+    """Not a no: only a person can go on from here."""
+
+    exit_code = 3
+
+
 def no_such(name: str) -> Refused:
     return Refused(
         Reason.STATE_MISSING,
@@ -50,7 +56,7 @@ def not_approved(row: ProposalRow, since: str) -> Refused:
     match row.state:
         case "PENDING":
             what, next_step = "nobody has answered yet", "A person must look at it and approve it first."
-            return Refused(Reason.TRANSITION_INVALID, what, where=where, next_step=next_step)
+            return NobodyAnswered(Reason.APPROVAL_PENDING, what, where=where, next_step=next_step)
         case "DENIED":
             said = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
             return Refused(Reason.APPROVAL_DENIED, said, where=where, next_step=PROPOSE_ANEW)

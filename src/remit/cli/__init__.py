@@ -16,6 +16,7 @@ import click
 
 from remit import __version__
 from remit.cli.edge import demand_real_text, naming_broken_pipes, run_command, suggest
+from remit.cli.for_whom import demand_rights
 
 # Whatever else is installed must not be loaded into a process that holds signing keys; and it is quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -57,7 +58,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "Have something done by asking for it: one goal, decided, confirmed and carried out once.",
     ),
     "intake": ("remit.cli.intake:intake", "List and export what was asked for and nothing here can do yet."),
-    "mcp": ("remit.cli.mcp:mcp", "Serve an MCP client: tools to propose, apply and undo plans, run tasks, browse, and ask."),
+    "mcp": (
+        "remit.cli.mcp:mcp",
+        "Serve an MCP client: tools to propose, apply and undo plans, run tasks, browse, and ask.",
+    ),
     "serve": ("remit.cli.serve:serve", "Serve this workspace: HTTP API, console, and MCP over HTTP."),
     "recover": ("remit.cli.recover:recover", "Finish or clear away what a crash left, and record what came of it."),
     "ledger": ("remit.cli.ledger:ledger", "Verify, show, trace, replay, rebuild and export the record."),
@@ -80,6 +84,7 @@ class LazyGroup(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         demand_real_text(command)
+        demand_rights(command, cmd_name)
         return command
 
     def resolve_command(

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from remit.approval.people import person_at_terminal
+from remit.approval.people import AGENT_VARIABLES, person_at_terminal
 from remit.errors import Reason, Refused
 from remit.workspace import Workspace
 
 if TYPE_CHECKING:
-    from remit.desk.callers import Caller
+    from remit.desk.callers import AgentCaller, Caller
 
 TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
 _LONGEST_TOKEN: Final = 20_000
@@ -25,10 +25,23 @@ token_option: Final = click.option(
 
 def caller_here(workspace: Workspace, token: str | None, name: str | None = None) -> "Caller":
     """Whoever can open the state directory has every right that a person has; whoever has a token acts as its agent."""
-    from remit.desk.callers import AgentCaller, PersonCaller  # noqa: PLC0415 - most commands need only the option
+    from remit.desk.callers import PersonCaller  # noqa: PLC0415 - most commands need only the option
 
     if token is None and not workspace.environ.get(TOKEN_VARIABLE):
         return PersonCaller(person_at_terminal(workspace.environ, name), "admin")
+    return agent_by(workspace, token)
+
+
+def agent_here(workspace: Workspace) -> "AgentCaller | None":
+    """Whoever says that he is an agent, by his token; without one he is refused. None: a person."""
+    if not any(workspace.environ.get(variable) for variable in AGENT_VARIABLES):
+        return None
+    return agent_by(workspace, None)
+
+
+def agent_by(workspace: Workspace, token: str | None) -> "AgentCaller":
+    from remit.desk.callers import AgentCaller  # noqa: PLC0415 - as above
+
     text = read_token(token)
     return AgentCaller(workspace.tokens.verify(text), text)
 

@@ -8,9 +8,9 @@ import click
 
 from remit.cli.plan_summary import needed, not_allowed, spelled_plainly
 from remit.cli.plan_words import flag_for, quoted, render_problem
-from remit.cli.table import counted
 from remit.contracts.plan_codes import PLAN_CODES
 from remit.contracts.plan_preview import PlanPreviewDocument
+from remit.desk.words import counted
 from remit.doors.elsewhere_preview import is_bound_server
 from remit.errors import Reason, Refused
 from remit.printable import printable

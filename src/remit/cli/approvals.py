@@ -23,6 +23,7 @@ from remit.cli.plan_approvals import (
     tell_plan,
     waiting_plans,
 )
+from remit.cli.plan_summary import DIFF_LINES
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.browser import Approval
 from remit.desk.goal_questions import all_waiting, decide_goal, require_waiting
@@ -32,6 +33,9 @@ as_option: Final = click.option("--as", "name", help="Your name, for the record;
 reason_option: Final = click.option("--reason", help="Why, for the record and for the agent.")
 digest_option: Final = click.option(
     "--digest", help="Of the preview of a proposed plan that was shown; without it, it is shown and asked for."
+)
+full_option: Final = click.option(
+    "--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file."
 )
 goal_option: Final = click.option("--tenant", "tenant_id", help="ID is the correlation of a goal of this tenant.")
 id_argument: Final = click.argument("approval_id", metavar="ID", shell_complete=complete_question)
@@ -84,9 +88,10 @@ def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, 
 @approvals.command()
 @id_argument
 @goal_option
+@full_option
 @workspace_option
 @json_option
-def show(approval_id: str, tenant_id: str | None, directory: Path, as_json: bool) -> None:
+def show(approval_id: str, tenant_id: str | None, full: bool, directory: Path, as_json: bool) -> None:
     """All of one question: the request as it will be sent, secrets masked. ID may be the beginning of one.
 
     Of a goal, what it would do and why it needs an approval; ID is its correlation. Of a proposed plan, what it would
@@ -100,7 +105,7 @@ def show(approval_id: str, tenant_id: str | None, directory: Path, as_json: bool
             _show_goal(goal, directory, as_json=as_json)
             return
         if (plan := plan_named(workspace, approval_id)) is not None:
-            show_plan(workspace, plan, who, directory, as_json=as_json)
+            show_plan(workspace, plan, who, directory, full=full, as_json=as_json)
             return
         found = workspace.approvals.show(approval_id)
         left = workspace.approvals.seconds_left(found)
@@ -114,6 +119,7 @@ def show(approval_id: str, tenant_id: str | None, directory: Path, as_json: bool
 @id_argument
 @goal_option
 @digest_option
+@full_option
 @allow_options
 @reason_option
 @as_option
@@ -123,6 +129,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     approval_id: str,
     tenant_id: str | None,
     digest: str | None,
+    full: bool,
     allowed: Allowance,
     reason: str | None,
     name: str | None,
@@ -138,7 +145,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
         who = person_at_terminal(workspace.environ, name)
         tenant = goal_named(workspace, approval_id, tenant_id)
         if tenant is None and (plan := plan_named(workspace, approval_id)) is not None:
-            yes = Yes(who, allowed, digest, reason, directory, as_json)
+            yes = Yes(who, allowed, digest, reason, directory, as_json, full)
             tell_plan(approve_plan(workspace, plan, yes), directory, as_json=as_json)
             return
         _require_plain(allowed, digest)
@@ -202,16 +209,15 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
     goals, plans = all_waiting(workspace), waiting_plans(workspace, who)
     if found:
         _list_questions(workspace, found)
-    elif goals or plans:
-        others = " and ".join(word for word, those in (("goals", goals), ("proposed plans", plans)) if those)
-        click.echo(f"No request of a browser waits for an answer; {others} do:")
-    else:
+    elif not goals and not plans:
         click.echo("There is no question." if everything else "No question waits for an answer.")
     if goals:
-        click.echo()
+        if found:
+            click.echo()
         show_goals(goals, as_json=False)
     if plans:
-        click.echo()
+        if found or goals:
+            click.echo()
         show_plans(workspace, plans, as_json=False)
 
 

@@ -13,6 +13,7 @@ import click
 from remit.agent.standing import Stands, stands
 from remit.approval.language_tags import read_tag
 from remit.approval.people import person_at_terminal
+from remit.cli.acting_as import TOKEN_VARIABLE, agent_by
 from remit.cli.ask_view import REFUSED, Cycle, render_cycle
 from remit.cli.direction import shown_words
 from remit.cli.offering import complete_goal
@@ -87,6 +88,8 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
     with Workspace.open(directory) as workspace:
         if answer is not None:
             person_at_terminal(workspace.environ)  # an agent may ask, and cannot say the user's yes
+        if workspace.environ.get(TOKEN_VARIABLE):
+            user_id, tenant_id = _as_token_says(workspace, user_id, tenant_id)
         known = next((each for each in (continued, undone, reply_to) if each is not None), None)
         tenant = tenant_of_goal(workspace, tenant_id, known) if known else choose_tenant(workspace, tenant_id)
         can_ask = not as_json and words != STDIN and sys.stdin.isatty() and sys.stderr.isatty()
@@ -101,7 +104,13 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
                 speaker = talk.speaker(known, user_id, language)
                 talk.look_back(correlation_id)
                 if undone is not None:
-                    reply = workspace.goals.take_back(undone, tenant=tenant, **speaker, correlation_id=correlation_id)
+                    reply = workspace.goals.take_back(
+                        undone,
+                        user=speaker["user"],
+                        tenant=tenant,
+                        language=speaker["language"],
+                        correlation_id=correlation_id,
+                    )
                 else:
                     text = _read(words)
                     reply = workspace.ask(
@@ -204,6 +213,24 @@ class Talk:
     def _stands(self, correlation_id: str) -> Stands | None:
         with self.workspace.store.reading() as connection:
             return stands(connection, lambda: self.workspace.keyring, self.tenant, correlation_id)
+
+
+def _as_token_says(workspace: Workspace, user_id: str | None, tenant_id: str | None) -> tuple[str, str]:
+    """An agent with a token asks for the user whom that names, and for nobody else."""
+    from remit.desk.goal_answers import speaker  # noqa: PLC0415 - for agents, by whose rules it goes
+    from remit.desk.rights import Right, require  # noqa: PLC0415 - as above
+
+    agent = agent_by(workspace, None)
+    require(agent, Right.ASK)
+    named = speaker(agent)
+    if (user_id or named.user, tenant_id or named.tenant) != (named.user, named.tenant):
+        raise Refused(
+            Reason.CONSTRAINT_VIOLATED,
+            "this token lets its agent ask for another user only",
+            where="--user, --tenant",
+            next_step="Leave them away: the token says for whom.",
+        )
+    return named.user, named.tenant
 
 
 def language_of(environ: Mapping[str, str]) -> str:

@@ -10,11 +10,12 @@ from remit.agent.finder_nearest import Near
 from remit.agent.standing import Stands
 from remit.cli.direction import shown_words
 from remit.cli.suggested import Wheres, argument, joined
-from remit.cli.table import counted, terminal_width
+from remit.cli.table import terminal_width
 from remit.contracts.desk import WaitingFor
 from remit.contracts.sql_told import ToldColumn
 from remit.desk.goal_hints import Hints
 from remit.desk.goal_states import GoalState, can_take_back, state_of, waiting_for
+from remit.desk.words import counted
 from remit.goals import Reply
 from remit.printable import printable
 

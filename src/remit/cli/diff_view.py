@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from remit.cli.table import counted
+from remit.desk.words import counted
 from remit.printable import printable
 from remit.reports.diff_lines import DiffLine, parse_diff
 

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Final
 
-from remit.cli.table import speaks_unicode
+from remit.desk.words import speaks_unicode
 from remit.printable import printable
 
 _ISOLATE: Final = "\u2068{}\u2069"  # first strong isolate, and its end

@@ -30,8 +30,10 @@ from remit.observe.connection_checks import check_connections
 from remit.observe.disk_checks import STATE
 from remit.observe.goal_checks import Found, Promoted, check_goals
 from remit.observe.pipeline_checks import check_pipelines
+from remit.observe.web_checks import check_web
 from remit.sandbox.kernel import probe_exchange
 from remit.state import locate_state
+from remit.web.addresses import is_loopback
 from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
 
 WORKSPACE: Final = Topic("workspace", "work in this folder")
@@ -95,6 +97,7 @@ def examine_workspace(root: Path, environ: Mapping[str, str], clock: Clock) -> t
             check_connections(found, folder, environ, lambda place, writes: require_idle(place, writes=writes))
         )
         asked.extend(check_pipelines(found, folder, require_dbt))
+        asked.extend(check_web(found.web, is_loopback, clock))
         asked.extend(look_at_goals(root, environ, clock))
         return CONFIG.ok(f"{root / 'remit.yaml'} is valid")
 

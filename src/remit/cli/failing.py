@@ -13,7 +13,7 @@ from remit.cli.shown import show_json
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
 from remit.faultpoints import setting_problem
 
-OF_PLANS: Final = frozenset({"preview", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"})
+OF_PLANS: Final = frozenset({"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"})
 """Commands of the plan door, whose errors have numbers."""
 
 

@@ -11,11 +11,11 @@ import click
 from remit.agent.trace import trace_goal
 from remit.agent.trace_entries import Node
 from remit.cli.direction import shown_words
-from remit.cli.goal_meaning import short_refs
-from remit.cli.meaning import render_meaning
 from remit.cli.offering import complete_goal
 from remit.cli.shown import counted, json_option, show_json, speaks_unicode, terminal_width, workspace_option
 from remit.cli.tenants import find_tenant, goals_tenant_option
+from remit.desk.goal_meaning import short_refs
+from remit.desk.meaning import render_meaning
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.printable import printable

@@ -11,7 +11,6 @@ from remit.authority.keys import parse_public_pem
 from remit.authority.signing import Keyring
 from remit.cli.goal_replay import replay
 from remit.cli.goal_trace import trace
-from remit.cli.meaning import read_payload, render_meaning
 from remit.cli.shown import (
     counted,
     counting,
@@ -26,6 +25,7 @@ from remit.cli.shown import (
     written_output,
 )
 from remit.contracts.ledger import LedgerHead
+from remit.desk.meaning import read_payload, render_meaning
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.bundle import newest_head, verify_bundle, write_bundle

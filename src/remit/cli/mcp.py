@@ -52,10 +52,11 @@ def mcp(over_stdio: bool, token_file: Path | None, port: int, directory: Path) -
 
 def _serve(directory: Path, serve: Callable[["Desk"], None]) -> None:
     from remit.desk.desk import Desk  # noqa: PLC0415 - loads every door; `remit mcp --help` does without
+    from remit.desk.served import console_address  # noqa: PLC0415 - as above
     from remit.workspace import Workspace  # noqa: PLC0415 - as above
 
     with tracing(os.environ), Workspace.open(directory) as workspace:
-        desk = Desk(workspace, console_url=workspace.config.web.public_url)
+        desk = Desk(workspace, console_url=lambda: console_address(workspace))
         try:
             desk.settle()
             serve(desk)

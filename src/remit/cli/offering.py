@@ -7,8 +7,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from remit.approval.people import person_at_terminal
-from remit.cli.table import shortened
 from remit.desk.goal_questions import all_waiting
+from remit.desk.words import shortened
 from remit.errors import RemitError
 from remit.ids import DEFAULT_TENANT, render_time
 from remit.ledger.goal_reading import newest_goals

@@ -11,8 +11,10 @@ from remit.approval.people import person_at_terminal
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.cli.token import Life
 from remit.desk.served import find_served
+from remit.desk.tenants import tenant_of_user
 from remit.ids import render_time
 from remit.people.roles import ROLES, Role
+from remit.printable import printable
 from remit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -30,8 +32,8 @@ def people() -> None:
 @people.command()
 @click.argument("name")
 @click.option("--role", type=click.Choice(ROLES), default="viewer", show_default=True, help="What this person may do.")
-@click.option("--user", help="For whom this person asks at the goal door. Needs --tenant.")
-@click.option("--tenant", help="The tenant of that user.")
+@click.option("--user", help="For whom this person asks at the goal door.")
+@click.option("--tenant", help="The tenant of that user; not needed where there is one only.")
 @click.option("--life", type=Life(), default="15m", show_default=True, help="How long the link counts: 15m, 8h, 1d.")
 @workspace_option
 @json_option
@@ -42,10 +44,9 @@ def invite(
 
     With another role than before, that person's sessions end at once.
     """
-    if (user is None) != (tenant is None):
-        raise click.UsageError("give --user and --tenant together")
     with Workspace.open(directory) as workspace:
         actor = person_at_terminal(workspace.environ)
+        tenant = tenant_of_user(workspace, user, tenant, "--")
         made = workspace.people.invite(name, role, actor=actor.id, user=user, tenant=tenant, life=life)
         served = find_served(workspace.state)
     server = served.url if served else None
@@ -55,6 +56,8 @@ def invite(
         return
     if server is None:
         click.echo("note: no server runs now; put its address before this path (remit serve)", err=True)
+    until = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
+    click.echo(f"For {printable(made.person_id)}, as {made.role}; it logs in once, until {until}:", err=True)
     click.echo(f"{server or ''}{made.path}")
 
 

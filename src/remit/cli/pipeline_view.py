@@ -10,8 +10,8 @@ from typing import Final
 import click
 
 from remit.cli.plan_words import render_wait, row
-from remit.cli.table import counted
 from remit.contracts.pipeline_told import PipelineTold, ToldStep
+from remit.desk.words import counted
 from remit.printable import printable
 
 INDENT: Final = "    "

@@ -15,13 +15,14 @@ from remit.approval.people import Person
 from remit.cli.allowing import Allowance, require_allowed, require_useful
 from remit.cli.approval_view import render_left
 from remit.cli.plan import NobodyToAsk
-from remit.cli.plan_summary import render_preview
+from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, render_preview
 from remit.cli.shown import show_json, show_table
 from remit.cli.suggested import Wheres, joined
 from remit.contracts.desk_plans import ProposalPreview, ProposalView
 from remit.contracts.envelope import Approvals
 from remit.desk.callers import PersonCaller
 from remit.desk.plans import PlanDesk
+from remit.desk.words import counted
 from remit.errors import Reason, Refused
 from remit.ids import parse_time
 from remit.printable import printable
@@ -39,6 +40,8 @@ class Yes(NamedTuple):
     reason: str | None
     directory: Path
     as_json: bool
+    full: bool = False
+    """Every line of the diffs is shown to him."""
 
 
 def waiting_plans(workspace: Workspace, who: Person) -> list[ProposalView]:
@@ -85,7 +88,9 @@ def plan_named(workspace: Workspace, given: str) -> str | None:
     )
 
 
-def show_plan(workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, as_json: bool) -> None:
+def show_plan(
+    workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
+) -> None:
     """With the preview, where there is one to be had."""
     desk, caller = PlanDesk(workspace), _as_admin(who)
     view = desk.get(caller, proposal_id)
@@ -93,7 +98,7 @@ def show_plan(workspace: Workspace, proposal_id: str, who: Person, directory: Pa
     if as_json:
         show_json({"proposal": view.tree(), "preview": shown.tree() if shown is not None else None})
         return
-    click.echo("\n".join(_lines(workspace, view, shown, directory)))
+    click.echo("\n".join(_lines(workspace, view, shown, directory, most=_most(full=full))))
 
 
 def approve_plan(workspace: Workspace, proposal_id: str, yes: Yes) -> ProposalView:
@@ -101,12 +106,13 @@ def approve_plan(workspace: Workspace, proposal_id: str, yes: Yes) -> ProposalVi
     desk, caller, allowed = PlanDesk(workspace), _as_admin(yes.who), yes.allowed
     shown = desk.look(caller, proposal_id)
     if yes.digest is None:
-        _require_terminal(proposal_id, as_json=yes.as_json)
-        click.echo("\n".join(_lines(workspace, desk.get(caller, proposal_id), shown, yes.directory, allowed)))
+        _require_terminal(proposal_id, shown.preview_digest, yes.directory, as_json=yes.as_json)
+        view, most = desk.get(caller, proposal_id), _most(full=yes.full)
+        click.echo("\n".join(_lines(workspace, view, shown, yes.directory, allowed, most=most)))
     require_useful(shown.document, allowed, shown=yes.digest is None)
     require_allowed(shown.document, allowed)
     if yes.digest is None:
-        _require_yes(proposal_id)
+        _require_yes(proposal_id, hidden=lines_not_shown(shown.document, _most(full=yes.full)))
     return desk.decide(
         caller,
         proposal_id,
@@ -134,19 +140,25 @@ def tell_plan(view: ProposalView, directory: Path, *, as_json: bool) -> None:
         click.echo(f"  next, {until}: {joined(('remit', 'apply', *where, '--proposal', view.proposal_id))}")
 
 
-def _require_terminal(proposal_id: str, *, as_json: bool) -> None:
+def _require_terminal(proposal_id: str, digest: str, directory: Path, *, as_json: bool) -> None:
     if as_json or not sys.stdin.isatty():
         raise NobodyToAsk(
             Reason.MISUSE,
             "a yes to a plan is to what was shown, and there is nobody here to show it to; nothing was approved",
             where=f"proposal {proposal_id}",
-            next_step=f"Look at it, and answer with the digest that is shown: remit approvals show {proposal_id}",
+            next_step=f"Look at it: {_command('show', directory, proposal_id)}; then, if it is as you want it:"
+            f" {_command('approve', directory, proposal_id, '--digest', digest)}",
         )
 
 
-def _require_yes(proposal_id: str) -> None:
+def _most(*, full: bool) -> int | None:
+    return None if full else DIFF_LINES
+
+
+def _require_yes(proposal_id: str, *, hidden: int) -> None:
+    unseen = f" ({counted(hidden, 'line')} of its diffs not shown)" if hidden else ""
     try:
-        is_yes = click.confirm("Approve this plan?", default=False, err=True)
+        is_yes = click.confirm(f"Approve this plan?{unseen}", default=False, err=True)
     except click.Abort:  # Ctrl-C or the end of input is no yes
         is_yes = False
     if not is_yes:
@@ -164,6 +176,8 @@ def _lines(
     shown: ProposalPreview | None,
     directory: Path,
     allowed: Allowance | None = None,
+    *,
+    most: int | None,
 ) -> Iterator[str]:
     """`allowed` is given where the answer is asked for right below."""
     by = printable(view.proposed_by) + (f", token {printable(view.token_jti)}" if view.token_jti else "")
@@ -173,16 +187,15 @@ def _lines(
         yield _labelled("note", f"{printable(view.note)} (the proposer's own words)")
     if shown is not None:
         yield ""
-        yield from render_preview(shown.document, allowed.names if allowed is not None else {})
+        yield from render_preview(shown.document, allowed.names if allowed is not None else {}, most=most)
         yield ""
         yield _labelled("risk", shown.document.risk.lower())
         yield _labelled("digest", shown.preview_digest)
         yield _labelled("time", f"{_left(workspace, view)} left, until {view.expires_at[:19]}Z")
         if allowed is None:
-            where, name = Wheres(directory).here, view.proposal_id
-            yes = ("remit", "approvals", "approve", *where, name, "--digest", shown.preview_digest)
-            yield _labelled("answer", joined(yes))
-            yield _labelled("", joined(("remit", "approvals", "deny", *where, name)))
+            name = view.proposal_id
+            yield _labelled("answer", _command("approve", directory, name, "--digest", shown.preview_digest))
+            yield _labelled("", _command("deny", directory, name))
         return
     answered = f" by {printable(view.decided_by)} at {(view.decided_at or '')[:19]}Z" if view.decided_by else ""
     yield _labelled("state", f"{view.state}{f', answered{answered}' if answered else ''}")
@@ -190,6 +203,10 @@ def _lines(
         yield _labelled("reason", printable(view.reason))
     if view.report_folder:
         yield _labelled("report", printable(view.report_folder))
+
+
+def _command(name: str, directory: Path, *rest: str) -> str:
+    return joined(("remit", "approvals", name, *Wheres(directory).here, *rest))
 
 
 def _left(workspace: Workspace, view: ProposalView) -> str:

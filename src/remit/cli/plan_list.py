@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from remit.cli.sql_view import changes_server, render_subject, reshaped, rows_changed, some_tables, summarise
-from remit.cli.table import counted
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.sql_told import SqlTold
+from remit.desk.words import counted
 from remit.printable import printable
 
 WORDS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "RENAME": "rename"}

@@ -33,7 +33,6 @@ from remit.cli.plan_words import (
 )
 from remit.cli.sql_text import count_text_lines
 from remit.cli.sql_view import changes_server, render_done, render_previewed
-from remit.cli.table import counted
 from remit.confine.names import plain_spelling
 from remit.contracts.change_log import Change
 from remit.contracts.outcome import PlanOutcome
@@ -41,6 +40,7 @@ from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.report import ExecutionReport, SkippedAction
 from remit.contracts.rollback_manifest import RollbackManifest
 from remit.contracts.sql_told import SqlTold
+from remit.desk.words import counted
 from remit.doors.abandoned import is_of_unknown_effect
 from remit.doors.going import NOT_AS_BEFORE
 from remit.printable import printable

@@ -4,9 +4,9 @@ from typing import Final
 
 import click
 
-from remit.cli.table import counted
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.plan_codes import PLAN_CODES
+from remit.desk.words import counted
 from remit.errors import Reason
 from remit.printable import printable
 

@@ -10,6 +10,7 @@ from remit.cli.shown import json_option, show_json, workspace_option
 from remit.contracts.plan import Plan
 from remit.desk.callers import PersonCaller
 from remit.desk.plans import PlanDesk
+from remit.desk.served import console_address
 from remit.printable import printable
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
@@ -34,7 +35,8 @@ def propose(
     raw = read_bounded(plan, Plan.bounds, source=plan.name)
     Plan.parse(raw, source=plan.name)
     with Workspace.open(directory) as workspace:
-        made = PlanDesk(workspace).propose(caller_here(workspace, token), raw, note=note, key=key)
+        desk = PlanDesk(workspace, console_url=lambda: console_address(workspace))
+        made = desk.propose(caller_here(workspace, token), raw, note=note, key=key)
     if as_json:
         show_json(made.tree())
         return
@@ -43,6 +45,8 @@ def propose(
         click.echo(f"  Proposed before; it is {made.state}.")
         return
     click.echo(f"  A person must answer until {made.expires_at[:19]}Z: remit approvals show {made.proposal_id}")
+    if made.link:
+        click.echo(f"  In the console: {made.link}")
     click.echo(f"  Then: remit apply --proposal {made.proposal_id}")
 
 

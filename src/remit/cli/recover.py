@@ -61,8 +61,8 @@ def recover(
 ) -> None:
     """Finish or clear away what a crash left, and record what came of it.
 
-    Tasks, plans, rollbacks, browser actions, calls and goals alike. What a living process is at work on is left alone. Exit
-    code 0 when nothing is left, 1 when something could not be settled: the table says what to do.
+    Tasks, plans, rollbacks, browser actions, calls and goals alike. What a living process is at work on is left alone.
+    Exit code 0 when nothing is left, 1 when something could not be settled: the table says what to do.
     """
     with Workspace.open(directory) as workspace:
         kinds = _unfinished(workspace)
@@ -114,9 +114,10 @@ def settled_as(report: Recovered[Any]) -> str:
 
 
 def what_came(report: Recovered[Any]) -> str:
-    if report.problem is not None:
-        return str(report.problem)
-    outcome = report.outcome
+    return str(report.problem) if report.problem is not None else _of_outcome(report.outcome)
+
+
+def _of_outcome(outcome: Contract | None) -> str:
     match outcome:
         case ExecutionResult(error=error):
             return f"{outcome.capability_id}: {error.message if error else 'had taken effect; its result is recorded'}"

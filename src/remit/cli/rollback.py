@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS
+from remit.cli.acting_as import agent_here
 from remit.cli.failing import DoorRefused
 from remit.cli.plan_summary import render_outcome
 from remit.cli.plan_words import render_size, row
@@ -20,6 +22,9 @@ from remit.desk.runs import full_name, project_root
 from remit.errors import Reason, Refused
 from remit.printable import printable
 from remit.workspace import Workspace
+
+if TYPE_CHECKING:
+    from remit.desk.plans import PlanDesk
 
 
 @click.command()
@@ -42,13 +47,18 @@ def rollback(
 
     REPORT is `last`, a name that `remit runs` shows, a report folder, an envelope id or a report id. All backups are
     checked before the first file is restored; a file that somebody changed since is left alone, and named, unless
-    --force. Exit code 0 when all of it is restored, now or before; 1 when it failed, or some of it stays, and why; 2
-    when it was refused and nothing was touched. Ctrl-C and SIGTERM undo what it had restored.
+    --force. An agent takes back what it proposed itself, by the id of the proposal or the envelope, if the token in
+    REMIT_TOKEN has the capability plan.undo; never with --force. Exit code 0 when all of it is restored, now or before;
+    1 when it failed, or some of it stays, and why; 2 when it was refused and nothing was touched. Ctrl-C and SIGTERM
+    undo what it had restored.
     """
     stored: list[bool] = []
     refusals: list[Refused] = []
     settled = Settled(quiet=as_json)
     with Workspace.open(directory) as workspace:
+        agent = agent_here(workspace)
+        if agent is not None:
+            report = _plans(workspace).undoable(agent, report, force=force)
         name = find_run(workspace, report)
         standing = look_around(workspace, name, checkpoints)
         if standing.is_empty and name != "last":
@@ -135,10 +145,16 @@ def set_aside(workspace: Workspace) -> set[str]:
 def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool) -> None:
     """Stop a plan that is running, and have it taken back; or make an unused envelope void.
 
-    Waits up to a minute for the end. Exit code 0 when it was cancelled; 1 when it was too late: the outcome is shown; 2
-    when there is no such envelope.
+    An agent does so with what it proposed itself, by the id of the proposal, and the token in REMIT_TOKEN. Waits up to
+    a minute for the end. Exit code 0 when it was cancelled; 1 when it was too late: the outcome is shown; 2 when there
+    is no such envelope.
     """
     with Workspace.open(directory) as workspace:
+        agent = agent_here(workspace)
+        if agent is not None:
+            view = _plans(workspace).cancel(agent, envelope_id)
+            show_json(view.tree()) if as_json else click.echo(f"Proposal {view.proposal_id} is {view.state}.")
+            return
         envelope_id = full_name(workspace, envelope_id)
         try:
             outcome = workspace.cancel(envelope_id)
@@ -157,6 +173,12 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
         for line in render_outcome(outcome, diffs=False, is_last=False):
             click.echo(line)
     ctx.exit(0 if outcome is None or outcome.status.status == "CANCELLED" else 1)
+
+
+def _plans(workspace: Workspace) -> "PlanDesk":
+    from remit.desk.plans import PlanDesk  # noqa: PLC0415 - for agents, by whose rules it goes
+
+    return PlanDesk(workspace)
 
 
 @click.command()

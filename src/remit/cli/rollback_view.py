@@ -10,10 +10,10 @@ from remit.checkpoint.manifest import AS_BEFORE, OTHER_OWNER
 from remit.cli.plan_summary import LISTED
 from remit.cli.plan_words import quoted, render_problem, render_status, row
 from remit.cli.sql_view import NAMED_TABLES
-from remit.cli.table import counted
 from remit.contracts.outcome import RollbackOutcome
 from remit.contracts.rollback_manifest import Checkpoint, RowsCheckpoint
 from remit.desk.runs import KnownRun, short_name
+from remit.desk.words import counted
 from remit.printable import printable
 
 _AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")

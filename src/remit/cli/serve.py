@@ -35,9 +35,9 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
     prints a link that logs you in, once, as admin. SIGTERM or Ctrl-C ends it: what runs is given a few seconds.
     REMIT_LOG=info writes one JSON line for each request to standard error.
     """
-    click.echo("Starting ...", err=True)
     with Workspace.open(directory) as workspace, contextlib.ExitStack() as stack:
         require_unserved(workspace.state)
+        click.echo("Starting ...", err=True)  # what follows takes a moment
         serving = _serving()
         stack.enter_context(tracing(os.environ))
         person = None if no_link else _person()

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from remit.cli.output import output_option, required_output_option, written_output
-from remit.cli.table import counted, render_advice, shortened, show_table, speaks_unicode, terminal_width
+from remit.cli.table import render_advice, show_table, terminal_width
+from remit.desk.words import counted, shortened, speaks_unicode
 
 __all__ = [
     "counted",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from remit.cli.table import counted
+from remit.desk.words import counted
 from remit.printable import printable
 
 _TAB: Final = 4

@@ -14,9 +14,10 @@ import click
 
 from remit.cli.plan_words import render_size, row
 from remit.cli.sql_text import render_texts
-from remit.cli.table import counted, speaks_unicode, terminal_width
+from remit.cli.table import terminal_width
 from remit.contracts.plan_preview import PreviewedFile
 from remit.contracts.sql_told import ChangedTable, SqlPreviewed, SqlTold, ToldColumn, ToldStatement
+from remit.desk.words import counted, speaks_unicode
 from remit.printable import printable
 
 INDENT: Final = "    "

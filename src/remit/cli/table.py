@@ -23,24 +23,9 @@ _COMMAND_AT_END: Final = re.compile(r"^(?P<prose>.*?:) (?P<command>[a-z/~](?:.*[
 _QUOTED: Final = re.compile(r"`[^`]+`|'[^']+'")
 
 
-def speaks_unicode() -> bool:
-    """Can standard output take any character?"""
-    return (sys.stdout.encoding or "").lower().startswith("utf")
-
-
 def terminal_width() -> int:
     """Of the terminal, or as COLUMNS says. A file or another program gets lines of any length: they can be searched."""
     return shutil.get_terminal_size((UNBOUNDED, 24)).columns
-
-
-def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun: 1 entry, 2,000 entries."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
-def shortened(text: str, most: int) -> str:
-    mark = "…" if speaks_unicode() else "..."
-    return text if len(text) <= most else text[: most - len(mark)] + mark
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, prose: Collection[str] = ()) -> None:

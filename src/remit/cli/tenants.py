@@ -4,12 +4,12 @@ from typing import Final
 
 import click
 
+from remit.desk.tenants import choose_tenant as _choose
+from remit.desk.tenants import some_of
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.goal_reading import tenants_with
 from remit.workspace import Workspace
-
-SHOWN: Final = 5
 
 tenant_option: Final = click.option(
     "--tenant", "tenant_id", help="For whom; not needed where remit.yaml has one tenant only, or one called default."
@@ -21,19 +21,7 @@ goals_tenant_option: Final = click.option(
 
 def choose_tenant(workspace: Workspace, given: str | None) -> str:
     """For something new: the one that is named, the only one there is, or the one called `default`."""
-    known = sorted(workspace.config.tenants)
-    if given is not None:
-        return given
-    if len(known) == 1:
-        return known[0]
-    if DEFAULT_TENANT in known:
-        return DEFAULT_TENANT
-    raise Refused(
-        Reason.MALFORMED,
-        "there are several tenants" if known else "remit.yaml names no tenant, so nobody can ask for anything",
-        where="--tenant",
-        next_step=f"Give one: {_some(known)}" if known else "Name one: tenants: {acme: {users: [mia]}}",
-    )
+    return _choose(workspace, given, "--tenant")
 
 
 def tenant_of_goal(workspace: Workspace, given: str | None, correlation_id: str) -> str:
@@ -52,7 +40,7 @@ def find_tenant(workspace: Workspace, given: str | None, correlation_id: str) ->
             Reason.MALFORMED,
             "several tenants have a goal of this correlation",
             where=f"correlation {correlation_id}",
-            next_step=f"Name the tenant: --tenant with one of {_some(found)}",
+            next_step=f"Name the tenant: --tenant with one of {some_of(found)}",
         )
     return found[0] if found else None
 
@@ -64,7 +52,3 @@ def _none_has(correlation_id: str) -> str:
         where=f"correlation {correlation_id}",
         next_step="The command that asked has printed it; `remit ledger show --tenant TENANT` lists what there is.",
     )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

@@ -15,6 +15,7 @@ from remit.cli.shown import json_option, output_option, show_json, show_table, w
 from remit.cli.token_wishes import complete_capability, read_capabilities, read_domains, read_limit, require_sense
 from remit.contracts.browser import TokenConstraints
 from remit.contracts.capabilities import DOOR_CAPABILITIES, is_browser
+from remit.desk.tenants import tenant_of_user
 from remit.errors import Reason, Refused
 from remit.ids import parse_time, render_time
 from remit.workspace import Workspace
@@ -92,7 +93,7 @@ def token() -> None:
 )
 @click.option("--max-actions", type=click.IntRange(1, 1_000_000), help="For how many actions it may be used.")
 @click.option("--user", help="For whom the agent asks at the goal door. Needed with --cap goal.ask.")
-@click.option("--tenant", help="The tenant of that user.")
+@click.option("--tenant", help="The tenant of that user; not needed where there is one only.")
 @click.option("--life", type=Life(), default="1h", show_default=True, help="How long it counts: 90s, 30m, 1h, 7d.")
 @click.option("--not-before", type=Moment(), help="From when on: 2026-01-31T09:30:00Z.")
 @output_option
@@ -121,9 +122,6 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
 
     require_sense(caps, limit, user)
     limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
-    whose = {"user": user, "tenant": tenant}
-    constraints = TokenConstraints.from_tree(limits | whose, source="the token's constraints")
-    wish = Wish(agent, caps, constraints, life, not_before)
     if not domains and any(map(is_browser, caps)):
         click.echo("note: without --domain the token allows no place at all", err=True)
     if output is not None and os.path.lexists(output):
@@ -137,6 +135,9 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     with written_output(output, is_secret=True) as out:
         with Workspace.open(directory) as workspace:
             who = person_at_terminal(workspace.environ)
+            whose = {"user": user, "tenant": tenant_of_user(workspace, user, tenant, "--")}
+            constraints = TokenConstraints.from_tree(limits | whose, source="the token's constraints")
+            wish = Wish(agent, caps, constraints, life, not_before)
             issued = workspace.tokens.issue(wish, actor=who.id)
         if output is not None:
             out.write(issued.text.encode() + b"\n")
@@ -290,6 +291,9 @@ def _state(row: "TokenRow", now: str) -> str:
 
 
 def _used(row: "TokenRow") -> str:
+    """Actions in the browser: nothing else that a token allows is counted."""
+    if not any(map(is_browser, json.loads(row.caps))):
+        return "-"
     most = json.loads(row.constraints).get("max_actions")
     return f"{row.uses:,} of {most:,}" if most else f"{row.uses:,}"
 
@@ -302,7 +306,8 @@ def _places(row: "TokenRow") -> str:
     constraints = json.loads(row.constraints)
     limit = constraints.get("max_purchase")
     spends = f"; at most {limit['value']:g} {limit['currency']}" if isinstance(limit, dict) else ""
-    return (" ".join(constraints.get("domains") or ()) or "nowhere") + spends
+    none = "nowhere" if any(map(is_browser, json.loads(row.caps))) else "-"
+    return (" ".join(constraints.get("domains") or ()) or none) + spends
 
 
 def _key_state(key: "TokenKey") -> str:

@@ -67,7 +67,7 @@ def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str
             Reason.MALFORMED,
             "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
             where="--cap goal.ask",
-            next_step="Say for whom, such as: --user ana --tenant acme",
+            next_step="Say for whom, such as: --user ana; and --tenant acme where there are several",
         )
     if "browser.purchase" in caps and limit is None:
         raise Refused(

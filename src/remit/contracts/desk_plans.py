@@ -124,6 +124,9 @@ class UndoAnswer(Contract):
     restored: Many[RelativePath] = ()
     kept: Many[ShortText] = ()
     drifted: Many[DriftedFile] = ()
+    drift_digest: Digest | None = Field(
+        default=None, description="Of the files that were changed since, as they are now; a forced undo names it."
+    )
     refused: ErrorTold | None = None
     errors: Many[ErrorResponse] = ()
 
@@ -167,3 +170,6 @@ class UndoLook(Contract):
     envelope_id: Identifier
     undo: UndoTold
     drifted: Many[DriftedFile] = ()
+    drift_digest: Digest | None = Field(
+        default=None, description="Of the files that were changed since, as they are now; a forced undo names it."
+    )

@@ -7,4 +7,5 @@ desk       all parts of it, for one process
 inbox      questions that wait for a person, and his answers
 work       what takes longer than its caller waits
 events     what the record gains, told to whoever listens
+meaning    what an entry of the record says, in a few words
 """

@@ -10,7 +10,7 @@ from remit.desk.inbox import Inbox
 from remit.desk.people import PeopleDesk
 from remit.desk.plans import PlanDesk
 from remit.desk.record import Record
-from remit.desk.room import Room
+from remit.desk.room import ConsoleUrl, Room
 from remit.desk.tasks import TaskDesk
 from remit.desk.tokens import TokenDesk
 from remit.desk.work import Job, Work
@@ -20,7 +20,7 @@ from remit.workspace import Workspace
 class Desk:
     """One for each process; safe to use from any thread. Close it before the workspace."""
 
-    def __init__(self, workspace: Workspace, *, console_url: str | None = None) -> None:
+    def __init__(self, workspace: Workspace, *, console_url: ConsoleUrl = None) -> None:
         """`console_url` is where people find the console: answers link to it."""
         self.workspace = workspace
         self.work = Work()

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.drift import judge, paths_of, see, select
 from remit.contracts.change_log import Change
 from remit.desk.runs import KnownRun, list_runs, open_past_runs, project_root
@@ -21,6 +22,14 @@ class Standing(NamedTuple):
     """Checkpoints whose file was as before already."""
     drifted: Mapping[str, State | None] = {}
     """Paths that somebody changed since."""
+
+    @property
+    def digest(self) -> str | None:
+        """Of the drifted files as they are, all of them: what a yes to replacing them is a yes to."""
+        if not self.drifted:
+            return None
+        seen = [[path, state and [state.sha256, state.mode]] for path, state in sorted(self.drifted.items())]
+        return digest_bytes(canonical_bytes(seen))
 
     @property
     def is_empty(self) -> bool:

@@ -12,14 +12,19 @@ from typing import Final
 from remit.agent.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.agent.standing import Stands, WaitingGoal, stands, waiting_goal
 from remit.approval.people import Person
+from remit.desk.ownership import GOAL_ASKED
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, parse_time, render_time
-from remit.ledger.goal_reading import asked_since
+from remit.ledger.goal_reading import asked_since, waiting_since
 from remit.ledger.positions import tenants_in
 from remit.printable import printable
 from remit.workspace import Workspace
 
 MOST_CONFIRMATIONS: Final = 200
+MOST_OF_ONE: Final = 20
+"""Goals of one agent that wait for somebody's answer."""
+CONFIRMATION: Final = "CONFIRMATION_REQUESTED"
+APPROVAL: Final = "APPROVAL_REQUESTED"
 
 
 def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[WaitingGoal]:
@@ -32,21 +37,43 @@ def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[Wait
         found = [
             waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
             for tenant in tenants
-            for correlation_id in asked_since(connection, tenant, "APPROVAL_REQUESTED", since)
+            for correlation_id in asked_since(connection, tenant, APPROVAL, since)
         ]
     return _newest(each for each in found if each is not None and each.asked_at >= since)
 
 
 def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, Stands]]:
-    """The user's own goals that ask for his yes, in time: the correlation of each, and where it stands."""
+    """The user's own goals that ask for his yes, in time: the correlation of each, and where it stands.
+
+    Those that he asked for himself come first, so that no number of agents keeps him from them.
+    """
     since = render_time(workspace.clock() - ANSWER_LIFE)
-    found = []
+    found: list[tuple[str, Stands]] = []
     with workspace.store.reading() as connection:
-        for correlation_id in asked_since(connection, tenant_id, "CONFIRMATION_REQUESTED", since)[:MOST_CONFIRMATIONS]:
+        waiting = waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_ASKED)
+        for correlation_id, _ in sorted(waiting.items(), key=lambda each: (each[1] or "").startswith("agent:")):
             now = stands(connection, lambda: workspace.keyring, tenant_id, correlation_id)
-            if now is not None and now.event == "CONFIRMATION_REQUESTED" and now.user_id == user_id:
+            if now is not None and now.event == CONFIRMATION and now.user_id == user_id:
                 found.append((correlation_id, now))
+            if len(found) == MOST_CONFIRMATIONS:
+                break
     return found
+
+
+def require_room(workspace: Workspace, tenant_id: str, asker: str, under_way: int) -> None:
+    """For one more goal of this agent, of which so many are under way: a user who is asked about everything stops
+    reading.
+    """
+    since = render_time(workspace.clock() - max(ANSWER_LIFE, APPROVAL_LIFE))
+    with workspace.store.reading() as connection:
+        found = [waiting_since(connection, tenant_id, event, since, GOAL_ASKED) for event in (CONFIRMATION, APPROVAL)]
+    if under_way + sum(by == asker for waiting in found for by in waiting.values()) >= MOST_OF_ONE:
+        raise Refused(
+            Reason.RESOURCE_EXHAUSTED,
+            f"{MOST_OF_ONE} goals that this agent asked for wait for somebody's answer already",
+            where=asker,
+            next_step="Have some answered first; after ten minutes a question is over.",
+        )
 
 
 def expires_at(asked_at: str, life: timedelta) -> str:

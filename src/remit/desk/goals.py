@@ -1,10 +1,9 @@
 """Goals at the desk: asked for a user, confirmed by that user and nobody else, looked at, and taken back.
 
-An agent asks for the user whom its token names; a person, for the user that he is. Who asked is recorded before the
-goal is, so that an agent finds its own goals again and nobody else's.
+An agent asks for the user whom its token names; a person, for the user that he is. Who asked is recorded in the very
+transaction of the goal's first decision: an agent finds its own goals again, and has no claim on an id before that.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
@@ -16,18 +15,16 @@ from remit.contracts.desk_record import GoalLine, ReplayAnswer, Wanted
 from remit.contracts.desk_record import Replayed as ReplayedTold
 from remit.desk.callers import AgentCaller, Caller, PersonCaller
 from remit.desk.goal_answers import GoalAnswers, User, running, speaker
-from remit.desk.goal_questions import tenants_of
-from remit.desk.ownership import GOAL_ASKED, asker_of, goal_asked, is_name, is_new, no_such, require_name, require_own
+from remit.desk.goal_questions import require_room, tenants_of
+from remit.desk.goal_witness import Run, Witness
+from remit.desk.ownership import GOAL_ASKED, asker_of, is_name, no_such, require_name, require_own
 from remit.desk.rights import Right, require
 from remit.desk.room import Room, require_wait
 from remit.desk.work import Job
 from remit.errors import Reason, Refused
 from remit.goals import Reply
 from remit.ids import uuid7
-from remit.ledger.append import Batch
 from remit.ledger.goal_reading import newest_goals
-
-Run = Callable[[Job[Reply]], Reply]
 
 MOST_LISTED: Final = 200
 
@@ -69,8 +66,12 @@ class GoalDesk:
                 where="utterance, correlation_id",
                 next_step="Say it in fewer words; leave the id away, and one is made.",
             )
-        self._note_asked(caller, user.tenant, correlation)
-        key = f"goal:{digest([user.user, user.tenant, correlation, utterance, language, reply_to])}"
+        self._require_free(caller, user, correlation)
+        if isinstance(caller, AgentCaller) and self._answers.stands(user.tenant, correlation) is None:
+            under_way = sum(job.owner == caller.id and job.key.startswith("goal:") for job in self._room.work.jobs())
+            require_room(self._room.workspace, user.tenant, caller.id, under_way)
+        witness = Witness(caller, user.tenant, correlation)
+        key = f"goal:{digest([caller.id, user.user, user.tenant, correlation, utterance, language, reply_to])}"
 
         def run(_job: Job[Reply]) -> Reply:
             return self._room.workspace.goals.ask(
@@ -80,9 +81,10 @@ class GoalDesk:
                 language=language,
                 correlation_id=correlation,
                 reply_to=reply_to,
+                also=witness,
             )
 
-        return self._begun(caller, user, correlation, key, run, wait)
+        return self._begun(caller, user, correlation, key, witness.heard(run), wait)
 
     def go_on(self, caller: Caller, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
         """With a goal of one's own that somebody else has approved meanwhile. Says no yes for anybody."""
@@ -109,22 +111,32 @@ class GoalDesk:
         user = speaker(caller)
         now = self._require_own(caller, user, correlation_id)
         own = uuid7(self._room.workspace.clock())
-        self._note_asked(caller, user.tenant, own)
+        witness = Witness(caller, user.tenant, own)
 
         def run(_job: Job[Reply]) -> Reply:
             return self._room.workspace.goals.take_back(
-                correlation_id, user=user.user, tenant=user.tenant, language=now.language_tag, correlation_id=own
+                correlation_id,
+                user=user.user,
+                tenant=user.tenant,
+                language=now.language_tag,
+                correlation_id=own,
+                also=witness,
             )
 
-        return self._begun(caller, user, own, f"goal-back:{digest([user.tenant, own])}", run, wait)
+        key = f"goal-back:{digest([user.tenant, own])}"
+        return self._begun(caller, user, own, key, witness.heard(run), wait)
 
     def get(self, caller: Caller, tenant: str, correlation_id: str, wait: float = 0.0) -> GoalAnswer:
         """Where a goal stands; nothing is moved by looking."""
         require(caller, Right.SEE_OWN)
         require_wait(wait)
         require_name("goal", tenant, correlation_id)
-        self._require_visible(caller, tenant, correlation_id)
         job = self._room.work.about(_subject(tenant, correlation_id))
+        if job is not None and job.owner == caller.id and self._is_of(caller, tenant):
+            job.wait(wait)  # nobody's yet, before its first decision; and whoever has it done may know that
+            if job.is_running and self._answers.stands(tenant, correlation_id) is None:
+                return running(tenant, correlation_id, None)
+        self._require_visible(caller, tenant, correlation_id)
         if job is not None and not job.wait(wait):
             return running(tenant, correlation_id, self._answers.stands(tenant, correlation_id))
         now = self._answers.settled(tenant, correlation_id)
@@ -186,19 +198,13 @@ class GoalDesk:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _note_asked(self, caller: Caller, tenant: str, correlation_id: str) -> None:
-        """Before the goal is there. Of a goal that is there already, whose it is stays as it was."""
-        if not self._room.workspace.goals.core.knows(tenant):
-            return  # nobody gets a chain of his own by asking under a made-up name
-
-        def work(batch: Batch) -> str | None:
-            if is_new(batch.store, tenant, correlation_id):
-                batch.append(goal_asked(caller, tenant, correlation_id))
-                return caller.id
-            return asker_of(batch.store, tenant, correlation_id, GOAL_ASKED)
-
-        asker = self._room.workspace.ledger.transact(work)
-        if isinstance(caller, AgentCaller) and asker != caller.id:
+    def _require_free(self, caller: Caller, user: User, correlation_id: str) -> None:
+        """To an agent, an id that stands for a goal must stand for its own: else it would be told what came of it."""
+        if not isinstance(caller, AgentCaller) or self._answers.stands(user.tenant, correlation_id) is None:
+            return
+        with self._room.workspace.store.glancing() as connection:
+            asker = asker_of(connection, user.tenant, correlation_id, GOAL_ASKED)
+        if asker != caller.id:
             raise Refused(
                 Reason.GOAL_CONFLICT,
                 "this correlation id stands for another goal",
@@ -207,17 +213,22 @@ class GoalDesk:
             )
 
     def _answered(self, caller: Caller, user: User, correlation_id: str, answer: str | None, wait: float) -> GoalAnswer:
-        def run(_job: Job[Reply]) -> Reply:
-            return self._room.workspace.goals.answer(correlation_id, answer, user=user.user, tenant=user.tenant)
+        witness = Witness(caller, user.tenant, correlation_id)
 
-        key = f"goal-answer:{digest([user.user, user.tenant, correlation_id, answer])}"
-        return self._begun(caller, user, correlation_id, key, run, wait)
+        def run(_job: Job[Reply]) -> Reply:
+            return self._room.workspace.goals.answer(
+                correlation_id, answer, user=user.user, tenant=user.tenant, also=witness
+            )
+
+        key = f"goal-answer:{digest([caller.id, user.user, user.tenant, correlation_id, answer])}"
+        return self._begun(caller, user, correlation_id, key, witness.heard(run), wait)
 
     def _begun(self, caller: Caller, user: User, correlation: str, key: str, run: Run, wait: float) -> GoalAnswer:
         job = self._room.work.begin(key, run, subject=_subject(user.tenant, correlation), owner=caller.id)
         if not job.wait(wait):
             return running(user.tenant, correlation, None, user.user)
         reply = job.result()
+        self._require_free(caller, user, correlation)  # of two who asked for it at once, it is one's
         self._room.workspace.approvals.bell.ring()  # a question may wait in somebody's inbox now
         return self._answers.told(caller, reply)
 
@@ -233,10 +244,17 @@ class GoalDesk:
     def _require_visible(self, caller: Caller, tenant: str, correlation_id: str) -> None:
         if isinstance(caller, AgentCaller):
             missing = no_such("goal", correlation_id)
-            if tenant != caller.token.constraints.tenant:
+            if not self._is_of(caller, tenant):
+                raise missing
+            now = self._answers.stands(tenant, correlation_id)
+            if now is None or now.user_id != caller.token.constraints.user:
                 raise missing
             with self._room.workspace.store.glancing() as connection:
                 require_own(caller, asker_of(connection, tenant, correlation_id, GOAL_ASKED), missing)
+
+    def _is_of(self, caller: Caller, tenant: str) -> bool:
+        """An agent has nothing to look for with other tenants than its token's."""
+        return not isinstance(caller, AgentCaller) or tenant == caller.token.constraints.tenant
 
 
 def _subject(tenant: str, correlation_id: str) -> str:

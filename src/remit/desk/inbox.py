@@ -5,14 +5,14 @@ Nothing is decided here: each answer goes to the room whose question it is, and 
 
 import re
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_args
 
 from remit.agent.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.agent.standing import WaitingGoal
 from remit.approval.people import agent_cannot_decide
 from remit.contracts.browser import Approval
 from remit.contracts.desk import Decision, Question, QuestionKind, QuestionState, QuestionView
-from remit.contracts.desk_plans import ProposalView
+from remit.contracts.desk_plans import ProposalState, ProposalView
 from remit.desk.callers import AgentCaller, Caller, PersonCaller
 from remit.desk.goal_questions import all_waiting, decide_goal, expires_at, require_waiting, unconfirmed, wanted
 from remit.desk.goals import GoalDesk
@@ -32,6 +32,8 @@ _ANSWERED: Final[dict[str, QuestionState]] = {
     "VOID": "VOID",
 }
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ENDED: Final = tuple(each for each in get_args(ProposalState) if each not in {"PENDING", "NOT_VOUCHED_FOR"})
+"""Of a plan: its question is closed, whatever became of the plan after a yes."""
 _CLOSED: Final = ("APPROVED", "DENIED", "EXPIRED", "VOID", "USED")
 
 
@@ -52,7 +54,7 @@ class Inbox:
         require(caller, Right.SEE)
         most = max(1, min(most, MOST_RECENT))
         closed = [each for each in self._room.workspace.approvals.listed() if each.state in _CLOSED][:most]
-        plans = self._plans.listed(caller, states=("APPROVED", "DENIED", "EXPIRED", "VOID"), limit=most).items
+        plans = self._plans.listed(caller, states=_ENDED, limit=most).items
         found = [*map(self._request, closed), *map(self._proposal, plans)]
         return sorted(found, key=lambda each: each.decided_at or each.created_at, reverse=True)[:most]
 
@@ -150,7 +152,9 @@ class Inbox:
         )
 
     def _proposal(self, view: ProposalView) -> Question:
-        token = f"token {view.token_jti}" if view.token_jti else "a person who has logged in"
+        # Whoever owns the state directory needs no login; he may have logged in all the same.
+        person = "the owner of this workspace" if view.proposed_by.startswith("os:") else "a person who has logged in"
+        token = f"token {view.token_jti}" if view.token_jti else person
         return Question(
             kind="plan",
             id=view.proposal_id,

@@ -1,7 +1,7 @@
 """Whose a thing is: an agent sees what it asked for itself, and of the record only what is about that.
 
-Who asked for a task or a goal is recorded with it, for a goal in the transaction of its first decision; a browser's action and its questions name their agent anyway. An
-entry that belongs to nobody here is for people only.
+Who asked for a task or a goal is recorded with it, for a goal in the transaction of its first decision; a browser's
+action and its questions name their agent anyway. An entry that belongs to nobody here is for people only.
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Final
 from remit.desk.callers import MOST, AgentCaller, Caller, agent_id
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
+from remit.ledger.browser_rows import read_payload
 from remit.ledger.entry import Entry, Event
 from remit.store.connection import Connection
 from remit.store.proposals import KIND_OF, row_of_envelope
@@ -18,8 +19,9 @@ TASK_ASKED: Final = "task.asked"
 GOAL_ASKED: Final = "goal.asked"
 _ACTOR: Final = """SELECT actor FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
-_SAID_OF_PROPOSAL: Final = f"""SELECT kind, payload FROM ledger_entries
-  WHERE tenant_id = ? AND correlation_id = ? AND kind IN ('{KIND_OF["PENDING"]}', '{KIND_OF["APPROVED"]}')"""
+_SAID_OF_PROPOSAL: Final = """SELECT kind, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind IN (?, ?)"""
+_MADE_AND_APPROVED: Final = (KIND_OF["PENDING"], KIND_OF["APPROVED"])
 # Each says only of its own kind whose it is: whoever chooses ids must not come by another door's entries.
 _SAID_BY: Final = {
     "task": TASK_ASKED,
@@ -74,9 +76,10 @@ def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> st
     row = row_of_envelope(connection, tenant_id, envelope_id)
     if row is None:
         return None
-    said = dict(connection.rows(_SAID_OF_PROPOSAL, (tenant_id, row.proposal_id)))
-    wanted = (f'"bound_digest":"{row.bound_digest}"', f'"envelope_id":{json.dumps(envelope_id, ensure_ascii=False)}')
-    is_said = wanted[0] in said.get(KIND_OF["PENDING"], "") and wanted[1] in said.get(KIND_OF["APPROVED"], "")
+    found = connection.rows(_SAID_OF_PROPOSAL, (tenant_id, row.proposal_id, *_MADE_AND_APPROVED))
+    said = {kind: read_payload(payload) for kind, payload in found}
+    made, approved = (said.get(kind, {}) for kind in _MADE_AND_APPROVED)
+    is_said = (made.get("bound_digest"), approved.get("envelope_id")) == (row.bound_digest, envelope_id)
     return row.proposed_by if is_said else None
 
 

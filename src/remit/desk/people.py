@@ -5,6 +5,7 @@ from datetime import timedelta
 from remit.desk.callers import Caller
 from remit.desk.rights import Right, require
 from remit.desk.room import Room
+from remit.desk.tenants import tenant_of_user
 from remit.people.found import Invitation, Listed
 from remit.people.people import LINK_LIFE
 from remit.people.roles import Role
@@ -28,9 +29,10 @@ class PeopleDesk:
         tenant: str | None = None,
         life: timedelta = LINK_LIFE,
     ) -> Invitation:
-        """A link for somebody; told to whoever asked, and kept nowhere."""
+        """A link for somebody; told to whoever asked, and kept nowhere. A user without a tenant is of the only one."""
         require(caller, Right.INVITE)
         people = self._room.workspace.people
+        tenant = tenant_of_user(self._room.workspace, user, tenant)
         return people.invite(name, role, actor=caller.id, user=user, tenant=tenant, life=life)
 
     def remove(self, caller: Caller, name: str) -> str:

@@ -6,13 +6,14 @@ from remit.approval.people import agent_cannot_decide
 from remit.approval.proposal_refusals import no_such
 from remit.contracts.desk import told_error
 from remit.contracts.desk_plans import MAX_PAGE, DriftedFile, RunDocuments, RunPage, RunView, UndoAnswer, UndoLook
+from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import RollbackOutcome
 from remit.desk.callers import AgentCaller, Caller
 from remit.desk.drift import Standing, later_run, look_around
 from remit.desk.plan_views import Views, cursor_of, place_of, undo_told
 from remit.desk.rights import Right, may, require
 from remit.desk.runs import AFTER_ALL, full_name, known_run, list_runs, open_past_runs
-from remit.errors import Reason, Refused
+from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.store.claims import Done
 from remit.store.proposals import ProposalRow
 from remit.workspace import Workspace
@@ -68,22 +69,34 @@ class PlanRuns:
         if run is None:
             raise _never_ran(name)
         standing = look_around(self._workspace, envelope_id, ())
-        drifted = self._drifted(standing) if run.can_be_undone else ()
-        return UndoLook(envelope_id=envelope_id, undo=undo_told(run), drifted=drifted)
+        standing = standing if run.can_be_undone else Standing()
+        return UndoLook(
+            envelope_id=envelope_id,
+            undo=undo_told(run),
+            drifted=self._drifted(standing),
+            drift_digest=standing.digest,
+        )
 
-    def undo(self, caller: Caller, name: str, *, force: bool = False, checkpoints: Collection[str] = ()) -> UndoAnswer:
+    def undo(
+        self,
+        caller: Caller,
+        name: str,
+        *,
+        force: bool = False,
+        drift_digest: str | None = None,
+        checkpoints: Collection[str] = (),
+    ) -> UndoAnswer:
         """Take back a run, by the id of its proposal or envelope, or by whatever else it is called.
 
         Where files were changed since, nothing is touched, and they are named; `force` is for a person, who has looked
-        at them: what stands there is kept aside.
+        at them, and says so with the digest of that look: what stands there is kept aside.
         """
-        require(caller, Right.UNDO)
-        if force and isinstance(caller, AgentCaller):
-            raise agent_cannot_decide("what somebody changed since the run is not an agent's to replace")
-        envelope_id = self._envelope(caller, name)
+        envelope_id = self.undoable(caller, name, force=force)
         standing = look_around(self._workspace, envelope_id, checkpoints)
         if standing.is_empty:
             return UndoAnswer(status="NOTHING", envelope_id=envelope_id)
+        if force and standing.drifted and drift_digest != standing.digest:
+            return self._drift_told(envelope_id, standing, _not_looked_at(envelope_id, is_new=drift_digest is None))
         stored: list[bool] = []
         refusals: list[Refused] = []
         outcome = self._workspace.rollback(
@@ -98,6 +111,13 @@ class PlanRuns:
             return self._refused(envelope_id, outcome, refusals[0], checkpoints)
         return _told(outcome, stored=bool(stored))
 
+    def undoable(self, caller: Caller, name: str, *, force: bool) -> str:
+        """The envelope of a run that this caller may take back, for whoever does that himself, such as a command."""
+        require(caller, Right.UNDO)
+        if force and isinstance(caller, AgentCaller):
+            raise agent_cannot_decide("what somebody changed since the run is not an agent's to replace")
+        return self._envelope(caller, name)
+
     # --- inside -------------------------------------------------------------------------------------------------------
 
     def _row(self, caller: Caller, proposal_id: str) -> ProposalRow:
@@ -110,7 +130,13 @@ class PlanRuns:
     def _envelope(self, caller: Caller, name: str) -> str:
         """Of the run that is meant."""
         proposals = self._workspace.proposals
-        row = proposals.find(name) or proposals.of_envelope(name)
+        row = proposals.find(name)
+        if row is None:
+            try:
+                row = proposals.of_envelope(name)
+            except EnvironmentFailed:  # a changed row is nobody's; people need none to get at a run
+                if not may(caller, Right.SEE):
+                    raise
         if row is not None and (may(caller, Right.SEE) or row.proposed_by == caller.id):
             if row.envelope_id is None:
                 raise _never_ran(name)
@@ -126,12 +152,18 @@ class PlanRuns:
         if problem.reason is not Reason.DRIFTED:
             raise problem
         standing = look_around(self._workspace, envelope_id, checkpoints)
+        return self._drift_told(envelope_id, standing, problem, outcome.errors)
+
+    def _drift_told(
+        self, envelope_id: str, standing: Standing, problem: Refused, errors: tuple[ErrorResponse, ...] = ()
+    ) -> UndoAnswer:
         return UndoAnswer(
             status="REFUSED",
             envelope_id=envelope_id,
             drifted=self._drifted(standing),
+            drift_digest=standing.digest,
             refused=told_error(problem),
-            errors=outcome.errors,
+            errors=errors,
         )
 
     def _drifted(self, standing: Standing) -> tuple[DriftedFile, ...]:
@@ -143,6 +175,16 @@ class PlanRuns:
             DriftedFile(path=path, exists=state is not None, changed_by=by)
             for path, state in list(standing.drifted.items())[:1_000]
         )
+
+
+def _not_looked_at(envelope_id: str, *, is_new: bool) -> Refused:
+    what = "it is not said which look at them this is a yes to" if is_new else "they are not as they were looked at"
+    return Refused(
+        Reason.DRIFTED,
+        f"files were changed since the run, and {what}; nothing was touched",
+        where=f"envelope {envelope_id}",
+        next_step="Look at what was changed since, and give the drift_digest of that look.",
+    )
 
 
 def _told(outcome: RollbackOutcome, *, stored: bool) -> UndoAnswer:

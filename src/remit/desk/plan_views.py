@@ -9,6 +9,7 @@ from remit.contracts.desk import ErrorTold, told_error
 from remit.contracts.desk_plans import ProposalState, ProposalView, RunView, UndoTold
 from remit.contracts.outcome import PlanRefusal
 from remit.contracts.proposal import KeptState
+from remit.desk.room import ConsoleUrl, link_to
 from remit.desk.runs import NOT_VOUCHED_FOR, KnownRun, known_run
 from remit.desk.work import Job
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
@@ -43,9 +44,9 @@ _CANCELLED: Final = """SELECT 1 FROM ledger_entries
 class Views:
     """Of one workspace. `console_url` is where people find the console, for links."""
 
-    def __init__(self, workspace: Workspace, console_url: str | None) -> None:
+    def __init__(self, workspace: Workspace, console_url: ConsoleUrl) -> None:
         self._workspace = workspace
-        self._console_url = console_url.rstrip("/") if console_url else None
+        self._console_url = console_url
 
     def proposal(self, row: ProposalRow, job: Job[Any] | None = None) -> ProposalView:
         """Of a row that is vouched for."""
@@ -110,10 +111,8 @@ class Views:
         return "VOID" if is_void else "APPROVED"
 
     def _link(self, row: ProposalRow) -> str | None:
-        if self._console_url is None:
-            return None
-        place = f"inbox/plan/{row.proposal_id}" if row.envelope_id is None else f"runs/{row.envelope_id}"
-        return f"{self._console_url}/{place}"
+        place = ("inbox", "plan", row.proposal_id) if row.envelope_id is None else ("runs", row.envelope_id)
+        return link_to(self._console_url, *place)
 
 
 def not_vouched_for(row: ProposalRow) -> ProposalView | None:

@@ -27,7 +27,7 @@ from remit.desk.callers import AgentCaller, Caller
 from remit.desk.plan_runs import PlanRuns
 from remit.desk.plan_views import AFTER_YES, KEPT_AS, Views, cursor_of, not_vouched_for, outcome_or_refusal, place_of
 from remit.desk.rights import Right, may, require
-from remit.desk.room import require_wait
+from remit.desk.room import ConsoleUrl, require_wait
 from remit.desk.runs import known_run
 from remit.desk.work import Job, Work
 from remit.doors.approving import require_worth_approving
@@ -46,7 +46,7 @@ Ended = tuple[PlanOutcome | PlanRefusal, list[Refused]]
 class PlanDesk(PlanRuns):
     """Of one workspace; safe to use from several threads. `work` does what takes longer than its caller waits."""
 
-    def __init__(self, workspace: Workspace, *, work: Work | None = None, console_url: str | None = None) -> None:
+    def __init__(self, workspace: Workspace, *, work: Work | None = None, console_url: ConsoleUrl = None) -> None:
         super().__init__(workspace, Views(workspace, console_url))
         self._work = work if work is not None else Work()
 

@@ -18,19 +18,20 @@ from remit.workspace import Workspace
 MAX_WAIT: Final = 30.0
 SETTLE_SECONDS: Final = 10.0
 
+ConsoleUrl = str | Callable[[], str | None] | None
+"""Where people find the console; asked for at each link, where it is served by another process."""
+
 
 @dataclass(frozen=True)
 class Room:
     workspace: Workspace
     work: Work
     events: Events
-    console_url: str | None = None
+    console_url: ConsoleUrl = None
 
     def link(self, *path: str) -> str | None:
         """Where a person finds it in the console, if there is one."""
-        if self.console_url is None:
-            return None
-        return "/".join((self.console_url.rstrip("/"), *(quote(part, safe="") for part in path)))
+        return link_to(self.console_url, *path)
 
     def found(self, scope: str, key: str, tenant: str = DEFAULT_TENANT) -> Done | Running | None:
         """What stands under an id. What a process that died has begun is settled first, as far as that takes."""
@@ -59,6 +60,11 @@ class Room:
             return None
         with self.workspace.store.glancing() as connection:
             return read_claim(connection, ClaimKey(tenant, scope, key))
+
+
+def link_to(console: ConsoleUrl, *path: str) -> str | None:
+    url = console() if callable(console) else console
+    return "/".join((url.rstrip("/"), *(quote(part, safe="") for part in path))) if url else None
 
 
 def require_wait(wait: float) -> float:

@@ -8,7 +8,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 
@@ -17,6 +17,9 @@ from remit.errors import Reason, Refused, RemitError
 from remit.ids import Clock, render_time
 from remit.state import StateDirectory
 from remit.untrusted import read_bounded
+
+if TYPE_CHECKING:
+    from remit.workspace import Workspace
 
 FILE: Final = "served.json"
 
@@ -74,6 +77,14 @@ def find_served(state: StateDirectory) -> Served | None:
     except (OSError, RemitError):
         return None
     return None
+
+
+def console_address(workspace: "Workspace") -> str | None:
+    """Where people find the console, for links in the answers of other processes than the server itself."""
+    if (public := workspace.config.web.public_url) is not None:
+        return public
+    served = find_served(workspace.state)
+    return served.url if served is not None else None
 
 
 def _served_already(other: Served | None) -> Refused:

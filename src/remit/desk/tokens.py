@@ -66,7 +66,7 @@ def require_sense(wanted: TokenWish) -> None:
         raise _senseless(
             "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
             "constraints.user",
-            "Name user and tenant in the constraints.",
+            "Say for whom: the fields user and tenant.",
         )
     if "browser.purchase" in wanted.caps and limits.max_purchase is None:
         raise _senseless(

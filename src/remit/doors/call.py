@@ -4,7 +4,7 @@ The function runs in the process that declared it: a business operation needs it
 holds it back but what this door asks before; each result says `unconfined`.
 """
 
-import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,6 +20,7 @@ from remit.contracts.call import CallError, CallResult
 from remit.doors.call_asking import ask_about_call
 from remit.doors.call_function import Function, Invoker, NotDone, named
 from remit.doors.call_papers import (
+    HIDDEN,
     BegunCall,
     CallRequest,
     CallTokens,
@@ -28,12 +29,14 @@ from remit.doors.call_papers import (
     Returned,
     ShownCall,
     audit_event,
+    is_put_off,
     parse_call_checkpoint,
     render_call,
     render_call_checkpoint,
     render_summary,
     require_json,
 )
+from remit.doors.call_private import hide_private
 from remit.doors.call_rules import capability_missing, decide_call
 from remit.doors.call_words import LOOK, companion_failed, failed_with, model_of_call, not_here, place_of_call
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
@@ -109,7 +112,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             sentence = self._companion("preview", function.preview, granted.request)
             if not isinstance(sentence, str):
                 raise companion_failed("preview", granted.request, "it returned no text")
-        shown = render_call(function, granted.request.arguments, sentence)
+        shown = render_call(function, granted.request.arguments, hide_private(sentence, granted.request))
         return ShownCall(render_summary(shown), digest([granted.request.digest, shown.digest()]), shown)
 
     def consent(self, granted: GrantedCall, preview: Preview, now: datetime) -> str:
@@ -166,7 +169,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             closed = require_json(value, "what it returned", f"function {function.name}")
         except Refused as problem:
             self._clear_away(begun, problem)
-            if begun.fate.effect == "unknown" and not _is_put_off(value):
+            if begun.fate.effect == "unknown" and not is_put_off(value):
                 begun.fate.effect = "done"
             raise failed_with(problem, begun, "") from None
         begun.fate.effect = "none" if function.read_only else "done"
@@ -230,7 +233,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         try:
             holds = self.invoke(request.function.verify, made.value, **named(model_of_call(request)))
         except Exception as problem:  # noqa: BLE001 - a look that fails is no confirmation
-            holds, why = False, f"verify= failed: {type(problem).__name__}: {problem}"
+            holds, why = False, hide_private(f"verify= failed: {type(problem).__name__}: {problem}", request)
         if holds is not True:
             raise Contradicted(Reason.EFFECT_FAILED, why, where=place_of_call(request))
 
@@ -249,6 +252,14 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
 
     def store_outcome(self, outcome: CallResult) -> str:
         return outcome.canonical().decode()
+
+    def show_outcome(self, outcome: CallResult, stored: str) -> Mapping[str, Any]:
+        """For ever, and for everybody: what came of private arguments is none of that."""
+        shown = json.loads(stored)
+        function = self.functions.get(outcome.function)
+        if outcome.value is not None and (function is None or function.private):
+            shown["value"] = HIDDEN
+        return {"outcome": shown}
 
     def load_outcome(self, stored: str, recorded_at: str) -> CallResult:
         try:
@@ -287,8 +298,3 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
     def _signed(self, request: CallRequest, **fields: Any) -> CallResult:
         known = {"call_id": request.call_id, "function": request.name, "request_digest": request.digest}
         return sign_call(self.signer(), {**known, **fields, "confinement": "unconfined"})
-
-
-def _is_put_off(value: Any) -> bool:
-    """What it returned has yet to be run, and nobody does: so nobody knows what of it is done."""
-    return inspect.isgenerator(value) or inspect.isasyncgen(value)

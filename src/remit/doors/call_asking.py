@@ -16,7 +16,7 @@ class AwaitsPerson(RemitError):
     def __init__(self, approval: Approval) -> None:
         self.approval = approval
         super().__init__(
-            Reason.ACCESS_NEEDS_APPROVAL,
+            Reason.APPROVAL_PENDING,
             f"a person has to say yes first: {approval.preview.estimated_effect}",
             where=f"question {approval.approval_id}",
             next_step=f"remit approvals show {approval.approval_id}; then make the same call again, with the same key.",

@@ -1,6 +1,7 @@
 """What a program declares about a function that it puts behind the call door, and how the function is called."""
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import re
@@ -125,7 +126,8 @@ async def _awaited(made: Any) -> Any:
 
 def _in_loop(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
     """In a loop of another thread. One that ends before it has looked at this would leave us waiting for ever."""
-    future = asyncio.run_coroutine_threadsafe(_awaited(made), loop)
+    awaited = _awaited(made)
+    future = asyncio.run_coroutine_threadsafe(awaited, loop)
     while True:
         try:
             return future.result(_LOOK_SECONDS)
@@ -134,7 +136,15 @@ def _in_loop(made: Any, loop: asyncio.AbstractEventLoop) -> Any:
                 raise  # the function's own
             is_over = not loop.is_running() and not threading.main_thread().is_alive()
             if loop.is_closed() or is_over:
+                _close(awaited)
+                _close(made)
                 raise RuntimeError("the event loop ended before the function did") from None
+
+
+def _close(coroutine: Any) -> None:
+    """Nobody will run it any more. Whatever it says to that."""
+    with contextlib.suppress(Exception):
+        coroutine.close()
 
 
 def _in_own_loop(made: Any) -> Any:

@@ -5,6 +5,7 @@ that people and the ledger are shown is masked.
 """
 
 import contextlib
+import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,12 +27,13 @@ from remit.ledger.entry import Event
 from remit.masking import mask_json, mask_text
 from remit.road import Preview
 from remit.store.connection import Connection
+from remit.untrusted import parse_json
 
 MOST_BYTES: Final = 256 << 10
 """Of what a function returns, and of what is kept for its undo."""
 UNKNOWN: Final = "unknown"
 """Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
-_HIDDEN: Final = "********"
+HIDDEN: Final = "********"
 _JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonData)
 
 
@@ -142,7 +144,7 @@ def render_call(function: Function, arguments: Mapping[str, Any], sentence: str)
     """What a person reads. Refuses what does not fit before his eyes: half a call is no call to say yes to."""
     shown: dict[str, str] = {}
     for name, value in arguments.items():
-        masked = _HIDDEN if name in function.private else mask_json(value, name=name)
+        masked = HIDDEN if name in function.private else mask_json(value, name=name)
         text = masked if isinstance(masked, str) else json.dumps(masked, ensure_ascii=False)
         if len(text) > MAX_TEXT:
             raise Refused(
@@ -189,12 +191,22 @@ def require_json(value: Any, what: str, where: str) -> Any:
     tree, closed, size = (value.tree() if isinstance(value, Contract) else value), None, -1
     with contextlib.suppress(ValidationError, RemitError, ValueError, RecursionError):
         closed = _JSON.validate_python(tree, strict=True)
-        size = len(canonical_bytes(closed))
+        raw = canonical_bytes(closed)
+        size = len(raw)
+        if size <= MOST_BYTES:  # as it will be read again: what was signed and cannot be read is lost
+            size = -1
+            parse_json(b'{"value":%s}' % raw, CallResult.bounds)
+            size = len(raw)
     if not 0 <= size <= MOST_BYTES:
         raise Refused(
             Reason.MALFORMED if size < 0 else Reason.TOO_LARGE,
-            f"{what} is not JSON of at most {MOST_BYTES:,} bytes, but {type(value).__name__}",
+            f"{what} is not JSON of at most {MOST_BYTES:,} bytes that Remit would read, but {type(value).__name__}",
             where=where,
-            next_step="Return plain values: text, numbers, lists, dictionaries.",
+            next_step="Return plain values: text, numbers, lists, dictionaries; not too deep, not too many.",
         )
     return closed
+
+
+def is_put_off(value: Any) -> bool:
+    """What a function returned has yet to be run, and nobody does: so nobody knows what of it is done."""
+    return inspect.isgenerator(value) or inspect.isasyncgen(value)

@@ -4,6 +4,7 @@ from typing import Final
 
 from remit.contracts.call import CallArguments
 from remit.doors.call_papers import BegunCall, CallRequest
+from remit.doors.call_private import hide_private
 from remit.errors import EnvironmentFailed, Reason
 
 LOOK: Final = "Look at what it was to change. It is not called again under this key."
@@ -31,14 +32,14 @@ def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseExce
     ended = said or ends.get(begun.fate.effect, "Whether it took effect is not known.")
     reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
     advice = LOOK if begun.fate.effect == "unknown" else "Call it again under another key, once that is mended."
-    what = f"the function failed with {type(problem).__name__}: {problem}. {ended}"
+    why = hide_private(str(problem), begun.request)
+    what = f"the function failed with {type(problem).__name__}: {why}. {ended}"
     return EnvironmentFailed(reason, what, where=place_of_call(begun.request), next_step=advice)
 
 
 def companion_failed(what: str, request: CallRequest, why: str) -> EnvironmentFailed:
-    return EnvironmentFailed(
-        Reason.EFFECT_FAILED, f"{what}= of this function failed: {why}", where=place_of_call(request)
-    )
+    said = f"{what}= of this function failed: {hide_private(why, request)}"
+    return EnvironmentFailed(Reason.EFFECT_FAILED, said, where=place_of_call(request))
 
 
 def not_here(request: CallRequest) -> EnvironmentFailed:

@@ -271,7 +271,9 @@ def _summary(plan: Plan, steps: Sequence[Step], seen: Sequence[Seen], elsewhere:
     added = sum(one.diff.lines_added for one in seen)
     removed = sum(one.diff.lines_removed for one in seen)
     files = len(paths_of(steps))
-    counts = f"{len(plan.action_plan):,} actions on {files:,} files, +{added:,} -{removed:,} lines"
+    actions = len(plan.action_plan)
+    things = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
+    counts = f"{things}, +{added:,} -{removed:,} lines"
     failing = len({step.action_id for step in steps if step.problem})
     if elsewhere is not None:
         counts += f", {len(elsewhere.actions):,} of them on {elsewhere.server}"

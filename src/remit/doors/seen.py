@@ -1,20 +1,24 @@
 """What a sandboxed process saw in a simulation, read with care: of the agreed shape, bounded, masked and printable."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.change_log import DiffSummary
 from remit.effects.plan_steps import State
 from remit.errors import EnvironmentFailed, Reason, render_line
-from remit.masking import mask_text
+from remit.masking import is_hidden, mask_diff, mask_text
 from remit.printable import printable
+from remit.reports.diff_lines import hunk_starts, parse_diff
 
 MAX_PREVIEW: Final = 500
 MAX_DIFF: Final = 512 << 10
 MAX_FINDINGS: Final = 50
 MAX_REMARKS: Final = 20
+MAX_LINES: Final = 10
+"""Named of those that are masked."""
 _LONGEST: Final = 2_000
 _HASH: Final = 71
+_CREDENTIAL: Final = "credential"
 _LAYOUT: Final = {ord("\n"): None, ord("\t"): None}
 
 
@@ -24,6 +28,14 @@ class FoundIn(NamedTuple):
     rule: str
     where: str
     what: str
+
+
+class ShownDiff(NamedTuple):
+    """A diff as people see it."""
+
+    text: str
+    hidden: tuple[int, ...]
+    """Lines that the file would get and that hold something masked."""
 
 
 class Seen(NamedTuple):
@@ -57,6 +69,8 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
     added, removed = (_count(diff.get(name, 0)) for name in ("added", "removed"))
     preview = show_text(_text(diff.get("preview", "")))[:MAX_PREVIEW]
     problem = frame.get("problem")
+    shown = show_diff(text[: 2 * MAX_DIFF])
+    found = read_findings(frame.get("findings") or [])
     return Seen(
         number=frame["number"],
         before=_state(frame["before"]),
@@ -65,8 +79,8 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
         unchanged=_flag(frame["unchanged"]),
         diff=DiffSummary(lines_added=added, lines_removed=removed, preview=preview),
         left_out=_count(diff.get("left_out", 0)),
-        text=show_text(text[: 2 * MAX_DIFF]),
-        findings=read_findings(frame.get("findings") or []),
+        text=shown.text,
+        findings=(*found, *_hidden(shown.hidden, found)),
         remarks=read_remarks(frame.get("remarks") or []),
         problem=None if problem is None else error_of(problem),
     )
@@ -88,7 +102,42 @@ def error_of(error: Mapping[str, str]) -> dict[str, str]:
 
 def show_text(text: str) -> str:
     """Masked as a whole, since a key may have many lines; then made printable, line by line. Tabs stay."""
-    masked = mask_text(text)
+    return _printable_lines(mask_text(text))
+
+
+def show_diff(text: str) -> ShownDiff:
+    """Masked so that whoever judges it is not kept from seeing code, and knows of each line that he does not see."""
+    masked = mask_diff(text)
+    if masked == text:
+        return ShownDiff(_printable_lines(text), ())
+    return ShownDiff(_printable_lines(masked), tuple(_hidden_lines(text, masked)))
+
+
+def _hidden_lines(text: str, masked: str) -> Iterator[int]:
+    """The numbers, in the file as it would be, of the added lines that hold something masked."""
+    at = 0
+    for line, shown in zip(parse_diff(text), masked.split("\n"), strict=True):
+        if line.kind == "hunk":
+            at = hunk_starts(line.text)[1]
+        elif line.kind in {"added", "same"}:
+            if line.kind == "added" and is_hidden(line.text, shown):
+                yield at
+            at += 1
+
+
+def _hidden(lines: Sequence[int], found: Sequence[FoundIn]) -> Iterator[FoundIn]:
+    """One finding for all lines of a file that are masked and not told of yet. A credential is named by its line."""
+    told = {one.where for one in found if one.rule == _CREDENTIAL}
+    left = [f"{line}" for line in lines if f"line {line}" not in told]
+    if not left:
+        return
+    listed = ", ".join(left[:MAX_LINES]) + (f" and {len(left) - MAX_LINES:,} more" if len(left) > MAX_LINES else "")
+    hold = "this line holds" if len(left) == 1 else f"these {len(left):,} lines hold"
+    where = f"line{'' if len(left) == 1 else 's'} {listed}"
+    yield FoundIn(_CREDENTIAL, where, f"{hold} something that is masked: what it says is not shown here")
+
+
+def _printable_lines(masked: str) -> str:
     if masked.isascii() and masked.translate(_LAYOUT).isprintable():
         return masked
     lines = masked.split("\n")

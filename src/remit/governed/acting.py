@@ -1,11 +1,13 @@
 """In whose name a plain call is made: by the token that is set around it, and by nothing else."""
 
 import contextlib
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from remit.canonical import digest_bytes
 from remit.errors import Misuse, Reason
 
 
@@ -14,8 +16,22 @@ class Acting:
     token: str = field(repr=False)
     key: str | None
     wait: float | None
+    under: str | None = None
+    """The key of the call that is being made. A call within it has a key of its own, the same when it is repeated."""
+    made: dict[str, int] = field(default_factory=dict, compare=False)
+    """How often the same call was made within it."""
+
+    def key_of(self, name: str, arguments: Mapping[str, Any]) -> str | None:
+        """Of a call that is made now. None where nothing says which it is."""
+        if self.under is None:
+            return self.key
+        call = digest_bytes(json.dumps([self.under, name, arguments], sort_keys=True, default=repr).encode())
+        number = self.made[call] = self.made.get(call, 0) + 1
+        return f"{self.under[:_SHOWN]}/{digest_bytes(f'{call} {number}'.encode()).removeprefix('sha256:')}"
 
 
+_SHOWN: Final = 100
+"""Characters of a key that are repeated in those of the calls within."""
 _ACTING: Final[ContextVar[Acting | None]] = ContextVar("remit_acting", default=None)
 
 
@@ -24,10 +40,24 @@ def acting(token: str, *, key: str | None = None, wait: float | None = 0.0) -> I
     """Within this block governed functions are called for the agent of `token`.
 
     `key` is for one call, and makes it happen once: the id of the agent's tool call is a good one. Without it each call
-    has a key of its own, and a second one is a second call. `wait` is how many seconds a person has for an answer
-    before the call raises; None is as long as it takes.
+    has a key of its own, and a second one is a second call. Calls that this call makes itself have keys made from it.
+    `wait` is how many seconds a person has for an answer before the call raises; None is as long as it takes.
     """
     before = _ACTING.set(Acting(token, key, wait))
+    try:
+        yield
+    finally:
+        _ACTING.reset(before)
+
+
+@contextlib.contextmanager
+def within(key: str) -> Iterator[None]:
+    """What is called in this block is called by the call of this key, in the same name."""
+    found = _ACTING.get()
+    if found is None:
+        yield
+        return
+    before = _ACTING.set(Acting(found.token, None, found.wait, key))
     try:
         yield
     finally:

@@ -10,7 +10,7 @@ def value_of(answer: CallAnswer) -> Any:
     """The value of a call that succeeded. Raises `Refused` where nothing happened, else `EnvironmentFailed`."""
     if answer.waiting is not None:
         raise Refused(
-            Reason.ACCESS_NEEDS_APPROVAL,
+            Reason.APPROVAL_PENDING,
             f"a person has to say yes first: {answer.waiting.what}",
             where=f"question {answer.waiting.approval_id}",
             next_step=f"remit approvals show {answer.waiting.approval_id}; then make the same call with the same key.",

@@ -13,7 +13,7 @@ from remit.contracts.call import CallAnswer
 from remit.doors.call_function import Consent, Function
 from remit.doors.call_signature import model_of
 from remit.errors import Misuse, Reason, Refused
-from remit.governed.acting import require_acting
+from remit.governed.acting import require_acting, within
 from remit.governed.answers import value_of
 from remit.ids import uuid7
 from remit.workspace import Workspace
@@ -56,7 +56,7 @@ class Governed(Generic[P, R]):
         """A plain call, within `with acting(token):`. Returns what the function returned, or raises; see `value_of`."""
         who = require_acting(self.function.name)
         arguments = self._bound(args, kwargs)
-        key = who.key or uuid7(self._workspace.clock())
+        key = who.key_of(self.function.name, arguments) or uuid7(self._workspace.clock())
         if self.function.is_async:
             awaited: Any = self._value_later(who.token, key, who.wait, arguments)
             made: R = awaited
@@ -84,7 +84,9 @@ class Governed(Generic[P, R]):
     ) -> CallAnswer:
         raw = _as_json(arguments, self.function.name)
         name = self.function.name
-        return self._workspace.calls.run(name, raw, token=token, key=key, wait=wait, on_waiting=on_waiting, loop=loop)
+        calls = self._workspace.calls
+        with within(key):
+            return calls.run(name, raw, token=token, key=key, wait=wait, on_waiting=on_waiting, loop=loop)
 
 
 def governed(  # noqa: PLR0913 - what is declared, each by its name

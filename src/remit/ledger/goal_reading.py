@@ -15,6 +15,11 @@ _HAS_GOAL: Final = """SELECT 1 FROM agent_execution_ledger
   WHERE tenant_id = ? AND correlation_id = ? AND created_at >= '' LIMIT 1"""
 _ASKED: Final = """SELECT correlation_id FROM agent_execution_ledger
   WHERE tenant_id = ? AND entry_seq >= ? AND event = ? ORDER BY entry_seq DESC LIMIT ?"""
+_WAITING: Final = """SELECT l.correlation_id, e.actor FROM agent_execution_ledger l
+    JOIN agent_execution_current c ON c.tenant_id = l.tenant_id AND c.plan_id = l.plan_id AND c.step_id = l.step_id
+      AND c.event = l.event
+    LEFT JOIN ledger_entries e ON e.tenant_id = l.tenant_id AND e.correlation_id = l.correlation_id AND e.kind = ?
+  WHERE l.tenant_id = ? AND l.entry_seq >= ? AND l.event = ? ORDER BY l.entry_seq DESC LIMIT ?"""
 _NEWEST: Final = """SELECT correlation_id, event, updated_at FROM agent_execution_current
   WHERE tenant_id = ? ORDER BY updated_at DESC, entry_seq DESC LIMIT ?"""
 _GOALS: Final = """SELECT correlation_id FROM agent_execution_ledger WHERE tenant_id = ?
@@ -61,6 +66,18 @@ def asked_since(connection: Connection, tenant_id: str, event: str, at: str) -> 
     """
     rows = connection.rows(_ASKED, (tenant_id, first_seq_since(connection, tenant_id, at), event, MOST_WAITING))
     return list(dict.fromkeys(row[0] for row in rows))
+
+
+def waiting_since(
+    connection: Connection, tenant_id: str, event: str, at: str, asked_kind: str
+) -> dict[str, str | None]:
+    """Those of them that have no answer, as far as the projection says: whoever tells one looks at its history.
+
+    With the actor of its entry of `asked_kind`, if it has one.
+    """
+    since = first_seq_since(connection, tenant_id, at)
+    rows = connection.rows(_WAITING, (asked_kind, tenant_id, since, event, MOST_WAITING))
+    return {row[0]: row[1] for row in rows}
 
 
 def entries_of(connection: Connection, tenant_id: str, correlation_id: str) -> tuple[list[Entry], int]:

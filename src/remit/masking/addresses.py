@@ -19,12 +19,12 @@ _PORT = r"\d{1,5}(?:[/?#]|\Z)"
 _LONG_USER = 16  # a user of this length with a digit in it is a token that stands in for one
 
 _LOCAL = r"\w.+*~!#$^-"
-_AT = r"(?:@|\uff20|%40|\\u0040|&\#64;)"
+AT = r"(?:@|\uff20|%40|\\u0040|&\#64;)"
 _ENCODED = r"%(?!40)[0-9A-Fa-f]{2}|\\++u(?!0040)[0-9A-Fa-f]{4}"
 _DOMAIN = rf"(?:[\w-]|{_ENCODED})(?:[\w.-]|{_ENCODED})*?\.[^\W\d_]{{2}}[\w.-]*+"
 # Atomic groups, not possessive ones: until 3.11.5 Python kept what a failed last round of a possessive group had eaten.
 _MAILBOX = rf"\"[^\"\n]{{1,64}}\"|(?>(?:[{_LOCAL}]++|%(?!40))+)"
-_EMAIL = rf"(?:(?<![%{_LOCAL}])|(?<=%40)|(?<=\\u0040))({_MAILBOX})(?={_AT}({_DOMAIN}))"
+_EMAIL = rf"(?:(?<![%{_LOCAL}])|(?<=%40)|(?<=\\u0040))({_MAILBOX})(?={AT}({_DOMAIN}))"
 # A release (`package@1.2.3-rc.x`), a unit of systemd (`getty@tty1.service`), an image for dense screens (`a@2x.png`).
 _NOT_A_MAILBOX = r"v?\d+\.\d+\.|(?:\w+\.(?:service|socket|timer|target|mount|slice|scope)|[1-4]x\.[a-z]{3,4})\Z"
 
@@ -95,6 +95,6 @@ def _email(found: re.Match[str]) -> str:
 
 
 def mask_emails(text: str) -> str:
-    if not pattern(_AT).search(text):
+    if not pattern(AT).search(text):
         return text
     return pattern(_EMAIL).sub(_email, text)

@@ -7,7 +7,7 @@ be told, so that whoever approves the diff knows what he did not see. Logs and r
 from functools import partial
 from typing import Final
 
-from remit.masking.addresses import mask_emails, mask_passwords_in_addresses
+from remit.masking.addresses import AT, mask_emails, mask_passwords_in_addresses
 from remit.masking.names import Kind
 from remit.masking.numbers import mask_cards, mask_ssns
 from remit.masking.pairs import mask_pairs
@@ -17,12 +17,12 @@ from remit.masking.shapes import mask_private_keys, mask_shapes
 from remit.masking.table import MASK, named_mask
 from remit.masking.text import Mask, mask_in_rounds, mask_text
 
-# `$(curl`, `${f(x)}`, `{f(x)}`, and a call that is the whole value, up to its arguments. Not `${NAME:-value}`: such a
-# value may well be the secret. A password that was drawn has none of them but by a rare chance.
+# `$(curl`, `${f(x)}`, `{f(x)}`, and a call that the value begins with, up to a quote (or the mask of what was quoted).
+# Not `${NAME:-value}`: such a value may well be the secret. A password that was drawn has none of them.
 _EVALUATED = (
     r"\$\([ \t]*+[A-Za-z_./][\w./-]*+(?:[ \t][^\n]*\)|[ \t][^\n]*+|\)|\Z)|"
-    r"\$?\{[^{}\n]*+[A-Za-z_\])]\([^\n]*\}|"
-    r"\A(?:(?:await|new|not)[ \t]++)?[A-Za-z_$][\w$]*+(?:\.[A-Za-z_$][\w$]*+)*+\("
+    r"\$?\{[^{}(\n]*+(?<=[\w\])])\([^{}\n]*+\}|"
+    r"\A[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)*+\((?=[\"'`)*])"
 )
 _SIGNS: Final = ("+", "-", " ")
 
@@ -35,9 +35,12 @@ def mask_diff(text: str) -> str:
 def is_hidden(line: str, masked: str) -> bool:
     """Whether a mask keeps a reader from seeing what a line says.
 
-    A card's number, a social security number and an e-mail address are always that and nothing else.
+    A card's number, a social security number and an e-mail address are that and nothing else, unless the address has
+    quotes: anything can stand in those.
     """
-    return masked != line and masked != mask_emails(mask_cards(mask_ssns(line)))
+    if masked == line:
+        return False
+    return masked != mask_emails(mask_cards(mask_ssns(line))) or bool(pattern(rf'"{AT}').search(line))
 
 
 def _hide(kind: Kind, value: str) -> str:

@@ -14,6 +14,7 @@ from pydantic import Field
 from remit.contracts.base import Contract
 from remit.desk.callers import Caller
 from remit.desk.desk import Desk
+from remit.desk.shares import Turns
 from remit.errors import Reason, Refused
 from remit.mcp_server.identity import Identify
 
@@ -44,6 +45,8 @@ class House:
     identify: Identify
     elicitation: bool
     threads: anyio.CapacityLimiter
+    turns: Turns
+    """Each agent has so many of the threads."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,14 @@ class Call(Generic[A]):
 async def ask_desk(house: House, context: Context[Any, Any], work: Callable[[Caller], T]) -> T:
     request = context.request_context.request
     run = functools.partial(_as_caller, house.identify, request, work)
-    return await anyio.to_thread.run_sync(run, limiter=house.threads)
+    # Who asks is verified in the thread; whose turn it is, came verified with the request. One agent alone has all.
+    user = request.scope.get("user") if request is not None else None
+    turn = await house.turns.take("agent", user.access_token.subject or "") if user is not None else None
+    try:
+        return await anyio.to_thread.run_sync(run, limiter=house.threads)
+    finally:
+        if turn is not None:
+            turn.end()
 
 
 def _as_caller(identify: Identify, request: Any, work: Callable[[Caller], T]) -> T:

@@ -5,30 +5,39 @@ session of this protocol can only be used with the token that began it. Host and
 what is allowed here; an empty list allows none.
 """
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from http import HTTPStatus
 from typing import Any, Final
 
+import anyio
 import anyio.to_thread
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.mcpserver import MCPServer
+from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.types import INVALID_REQUEST
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from remit.contracts.desk import told_error
 from remit.desk.callers import AgentCaller
 from remit.desk.desk import Desk
-from remit.errors import RemitError
+from remit.errors import Refused, RemitError
 from remit.mcp_server.identity import bearer_of, by_bearer, verified
 from remit.mcp_server.server import build_server
+from remit.mcp_server.sessions import MAX_SESSIONS, Session, Sessions
 
+_LOG: Final = logging.getLogger(__name__)
 MAX_BODY: Final = 8 << 20
-MAX_SESSIONS: Final = 500
+WATCH_SECONDS: Final = 15.0
+"""Between two looks whether the tokens of open sessions still count. With each request its own is verified anyway."""
 LOOPBACK_HOSTS: Final = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 
 
@@ -61,6 +70,8 @@ class McpApp:
     def __init__(self, desk: Desk, manager: StreamableHTTPSessionManager) -> None:
         self._desk = desk
         self._manager = manager
+        self.sessions = Sessions()
+        self.watch_seconds = WATCH_SECONDS
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Once, around everything that is served: in the lifespan of the application around it."""
@@ -68,8 +79,10 @@ class McpApp:
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        async with self._manager.run():
+        async with self._manager.run(), anyio.create_task_group() as tasks:
+            tasks.start_soon(self._watch)
             yield
+            tasks.cancel_scope.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -77,10 +90,101 @@ class McpApp:
         except RemitError as problem:
             await _unauthorized(problem)(scope, receive, send)
             return
-        await self._manager.handle_request({**scope, "user": _owner(caller)}, receive, send)
+        scope = {**scope, "user": _owner(caller)}
+        session_id = Headers(scope=scope).get(MCP_SESSION_ID_HEADER)
+        if session_id is not None:
+            await self._go_on(session_id, scope, receive, send)
+        elif _begins_session(scope):
+            await self._begin(caller, scope, receive, send)
+        else:
+            await self._manager.handle_request(scope, receive, send)
+
+    async def _begin(self, caller: AgentCaller, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            shed = self.sessions.begin(caller.id)
+        except Refused as problem:
+            await _refusal(problem, 429, {"Retry-After": "1"})(scope, receive, send)
+            return
+        started = _Started(send)
+        try:
+            if shed is not None:
+                await self._end(shed)
+            await self._manager.handle_request(scope, receive, started)
+        finally:
+            self.sessions.begun(caller, started.session_id, _ending(scope, started.session_id or ""))
+
+    async def _go_on(self, session_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+        session = self.sessions.enter(session_id, scope["user"].access_token.client_id)
+        started = _Started(send)
+        try:
+            await self._manager.handle_request(scope, receive, started)
+        finally:
+            if session is not None:
+                is_over = started.status == HTTPStatus.NOT_FOUND or (scope["method"] == "DELETE" and started.is_good)
+                self.sessions.leave(session, is_over=is_over)
+
+    async def _watch(self) -> None:
+        """A token that is revoked or expired ends its sessions: what listens in them would else go on."""
+        while True:
+            await anyio.sleep(self.watch_seconds)
+            for text, sessions in self.sessions.by_token().items():
+                try:
+                    await anyio.to_thread.run_sync(verified, self._desk.workspace.tokens, text)
+                except Refused:
+                    for session in sessions:
+                        self.sessions.forget(session)
+                        await self._end(session)
+                except Exception as problem:  # noqa: BLE001 - a store that is away ends no session, and not this watch
+                    _LOG.warning("a token could not be verified", extra={"why": type(problem).__name__})
+
+    async def _end(self, session: Session) -> None:
+        """As its owner would, by the protocol."""
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(_: Message) -> None:
+            return
+
+        await self._manager.handle_request(session.ending, receive, send)
 
     def _verify(self, headers: list[str]) -> AgentCaller:
         return verified(self._desk.workspace.tokens, bearer_of(headers))
+
+
+class _Started:
+    """Hands an answer on, and keeps how it began."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+        self.session_id: str | None = None
+
+    @property
+    def is_good(self) -> bool:
+        return 0 < self.status < HTTPStatus.BAD_REQUEST
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            if self.is_good:
+                self.session_id = Headers(raw=list(message["headers"])).get(MCP_SESSION_ID_HEADER)
+        await self._send(message)
+
+
+def _ending(scope: Scope, session_id: str) -> Scope:
+    """The request that ends a session, made of the one that began it."""
+    kept = ("type", "asgi", "http_version", "scheme", "path", "raw_path", "root_path", "server", "client", "user")
+    host = [each for each in scope["headers"] if each[0] == b"host"]
+    named = (MCP_SESSION_ID_HEADER.encode(), session_id.encode())
+    found = {name: scope[name] for name in kept if name in scope}
+    return {**found, "method": "DELETE", "query_string": b"", "headers": [*host, named]}
+
+
+def _begins_session(scope: Scope) -> bool:
+    """Later versions of the protocol know no sessions."""
+    version = Headers(scope=scope).get(MCP_PROTOCOL_VERSION_HEADER)
+    return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
 def _owner(caller: AgentCaller) -> AuthenticatedUser:
@@ -90,7 +194,10 @@ def _owner(caller: AgentCaller) -> AuthenticatedUser:
 
 
 def _unauthorized(problem: RemitError) -> Response:
+    return _refusal(problem, 401, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
+
+
+def _refusal(problem: RemitError, status: int, headers: dict[str, str]) -> Response:
     """As an error of the protocol: a client shows that to its agent, and would keep any other text to itself."""
     error = {"code": INVALID_REQUEST, "message": problem.what, "data": told_error(problem).tree()}
-    challenge = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
-    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, 401, challenge)
+    return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error}, status, headers)

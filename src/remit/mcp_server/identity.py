@@ -54,7 +54,7 @@ def bearer_of(headers: list[str]) -> str:
             Reason.AUTHORITY_MALFORMED,
             "the request carries no capability token, or more than one",
             where="header Authorization",
-            next_step="Send one header `Authorization: Bearer TOKEN`. A person has one issued: remit token issue",
+            next_step="Send the header Authorization once, with `Bearer TOKEN`. One is had by: remit token issue",
         )
     return headers[0][len(_SCHEME) :].strip()
 

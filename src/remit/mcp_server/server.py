@@ -7,6 +7,7 @@ from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.mcpserver import MCPServer
 
 from remit.desk.desk import Desk
+from remit.desk.shares import Share, Turns
 from remit.mcp_server import browser_tools, goal_tools, plan_tools, task_tools
 from remit.mcp_server.call import House
 from remit.mcp_server.identity import Identify
@@ -15,6 +16,8 @@ from remit.version import __version__
 
 THREADS: Final = 16
 """Calls that are at the desk at once, in one process. A call that waits for a person takes none."""
+THREADS_EACH: Final = 4
+"""Of these, of one agent."""
 
 TOOLS: Final = (*plan_tools.TOOLS, *task_tools.TOOLS, *browser_tools.TOOLS, *goal_tools.TOOLS)
 
@@ -27,7 +30,9 @@ never an instruction."""
 
 def build_server(desk: Desk, identify: Identify, *, elicitation: bool = False) -> MCPServer[None]:
     """A server over this desk. Whoever calls a tool or reads a resource is told apart by `identify`, each time."""
-    house = House(desk, identify, elicitation, anyio.CapacityLimiter(THREADS))
+    house = House(
+        desk, identify, elicitation, anyio.CapacityLimiter(THREADS), Turns(agent=Share(THREADS_EACH, THREADS))
+    )
     server: MCPServer[None] = MCPServer(
         "remit",
         title="Remit",

@@ -19,7 +19,7 @@ from remit.observe import browser_checks as browser
 from remit.observe import disk_checks as disk
 from remit.observe import machine_checks as machine
 from remit.observe import workspace_checks as workspace
-from remit.observe.check import Check, Status
+from remit.observe.check import Check, Status, Topic
 from remit.sandbox.kernel import clock_is_synchronised, probe_kernel
 from remit.state import StateDirectory, locate_state
 from remit.store.connection import Store
@@ -57,6 +57,9 @@ def check_machine(environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]
         *_several(machine.SYSTEM.ask, lambda: machine.check_kernel(probe_kernel())),
         machine.SQLITE.ask(lambda: machine.check_sqlite(sqlite3.sqlite_version_info)),
         machine.POSTGRES_DRIVER.ask(lambda: machine.check_postgres_driver(_installed_version("psycopg"))),
+        machine.SQL_ENGINE.ask(lambda: _look_at_extra(machine.SQL_ENGINE, "sql", "duckdb")),
+        machine.WEB_SERVER.ask(lambda: _look_at_extra(machine.WEB_SERVER, "web", "fastapi", "jinja2", "uvicorn")),
+        machine.MCP_SERVER.ask(lambda: _look_at_extra(machine.MCP_SERVER, "mcp", "mcp", "uvicorn")),
         machine.CHROMIUM.ask(lambda: _look_for_browser(search_path)),
         browser.DRIVER.ask(lambda: browser.check_driver(_installed_version("playwright"))),
         browser.CONFINEMENT.ask(lambda: browser.check_confinement(machine.find_browser(search_path))),
@@ -123,6 +126,10 @@ def _installed_version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _look_at_extra(topic: Topic, extra: str, *packages: str) -> Check:
+    return machine.check_extra(topic, extra, {package: _installed_version(package) for package in packages})
 
 
 def _look_for_browser(search_path: str) -> Check:

@@ -22,6 +22,9 @@ OPENAT2: Final = Topic("openat2", "opening files below a root")
 RENAMEAT2: Final = Topic("renameat2", "moving files without replacing any")
 SQLITE: Final = Topic("SQLite", "the ledger")
 POSTGRES_DRIVER: Final = Topic("PostgreSQL driver", "a ledger on PostgreSQL")
+SQL_ENGINE: Final = Topic("DuckDB", "SQL in plans")
+WEB_SERVER: Final = Topic("web server", "remit serve")
+MCP_SERVER: Final = Topic("MCP server", "remit mcp")
 CHROMIUM: Final = Topic("Chromium", "browser actions")
 CLOCK: Final = Topic("clock", "leases, expiry and the times in the ledger")
 UMASK: Final = Topic("umask", "files that effects create")
@@ -89,6 +92,15 @@ def check_postgres_driver(version: str | None) -> Check:
     if version is None:
         return POSTGRES_DRIVER.absent("not installed", "Only for a ledger on PostgreSQL: pip install 'remit[postgres]'")
     return POSTGRES_DRIVER.ok(f"psycopg {version}")
+
+
+def check_extra(topic: Topic, extra: str, versions: Mapping[str, str | None]) -> Check:
+    """What only one part of Remit needs. `versions`, by package; None where it is not installed."""
+    missing = [package for package, version in versions.items() if version is None]
+    if missing:
+        said = "not installed" if len(missing) == len(versions) else f"not installed: {', '.join(missing)}"
+        return topic.absent(said, f"Only for {topic.needed_for}: pip install 'remit[{extra}]'")
+    return topic.ok(", ".join(f"{package} {version}" for package, version in versions.items()))
 
 
 def find_browser(search_path: str) -> str | None:

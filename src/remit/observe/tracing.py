@@ -6,6 +6,7 @@ what was asked for, seen or answered gets into one: no path, no value, no text o
 
 import contextlib
 import functools
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -14,6 +15,7 @@ from remit.masking import mask_text
 from remit.version import __version__
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span, Tracer
 
@@ -21,7 +23,8 @@ T = TypeVar("T")
 INSTALL: Final = "pip install 'remit[otel]'; in a clone: .venv/bin/python -m pip install -e '.[otel]'"
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 """One of these in the environment has spans sent there, over HTTP."""
-END_MILLISECONDS: Final = 5_000
+END_SECONDS: Final = 2.0
+"""That an end waits for whoever takes spans."""
 MAX_CORRELATION: Final = 200
 
 STEPS: Final[Mapping[str, str]] = {
@@ -90,8 +93,21 @@ def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) 
         yield True
     finally:
         tracer = None
-        provider.force_flush(END_MILLISECONDS)
+        _end(provider)
+
+
+def _end(provider: "TracerProvider") -> None:
+    """Sends what waits, in a thread, and does not wait long for it: where nobody takes it, the SDK tries ten seconds
+    and more.
+    """
+
+    def send() -> None:
+        provider.force_flush()
         provider.shutdown()
+
+    ending = threading.Thread(target=send, name="remit-spans", daemon=True)
+    ending.start()
+    ending.join(END_SECONDS)
 
 
 def server_span(

@@ -16,11 +16,12 @@ from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.ledger.append import Ledger
 from remit.ledger.entry import Event
+from remit.ledger.seeking import not_before_newest
 from remit.people.found import Invitation, Listed, LoggedIn, Session
 from remit.people.kept import Kept, KeptFile, KeptInvitation, KeptPerson, KeptSession, Standing
 from remit.people.roles import Role
 from remit.people.roll import changed, cleared, counts, find, known, named, placed, without
-from remit.people.secrets import csrf_of, is_secret, new_secret, secret_digest
+from remit.people.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
 
 LINK_LIFE: Final = timedelta(minutes=15)
 SESSION_LIFE: Final = timedelta(hours=12)
@@ -53,7 +54,7 @@ class People:
         tenant: str | None = None,
         life: timedelta = LINK_LIFE,
     ) -> Invitation:
-        """A link for `link:NAME`. With another role than before, the sessions that he had end at once."""
+        """A link for `link:NAME`, and the only one. With another role than before, his sessions end at once."""
         if not _NAME.fullmatch(name):
             raise Refused(
                 Reason.MALFORMED,
@@ -67,23 +68,22 @@ class People:
     def invite_self(self, person: Person) -> Invitation:
         """A link for whoever starts the server: the user of the operating system, who owns all of this already.
 
-        The links that were printed before, and not used, do not count any more.
+        As with every link, those that were made for him before, and not used, do not count any more.
         """
         if not person.id.startswith("os:"):
             raise Refused(Reason.PERMISSION_DENIED, "such a link is for whoever is at the terminal")
-        return self._invite(person, Standing(role="admin"), person.id, LINK_LIFE, alone=True)
+        return self._invite(person, Standing(role="admin"), person.id, LINK_LIFE)
 
     def redeem(self, code: str, *, life: timedelta = SESSION_LIFE, idle: timedelta = IDLE_LIFE) -> Session:
         """Log in with a code. It counts once: of two who try at the same time, one is refused."""
-        digest, now = _digest_or_refuse(code), self._clock()
+        digest, now = code_digest(code), self._now()
 
         def work(kept: Kept) -> tuple[Kept, Session]:
             found = next((one for one in kept.invitations if one.code_digest == digest), None)
             person = find(kept, found.person_id) if found else None
             if found is None or person is None or now >= parse_time(found.expires_at):
-                raise _no_such_link()
-            rest = tuple(one for one in kept.invitations if one is not found)
-            return self._begin(changed(kept, invitations=rest), person, now, (life, idle), how="link")
+                raise no_such_link()
+            return self._begin(kept, person, now, (life, idle), how="link")
 
         return self._file.change(work)
 
@@ -102,7 +102,7 @@ class People:
         if not person.id.startswith("oidc:"):
             raise Refused(Reason.PERMISSION_DENIED, "an identity provider vouches for its own people only")
         standing = Standing.from_tree({"role": role, "user": user, "tenant": tenant}, source="the login")
-        now = self._clock()
+        now = self._now()
 
         def work(kept: Kept) -> tuple[Kept, Session]:
             made = placed(kept, person, standing, render_time(now), None)
@@ -114,7 +114,7 @@ class People:
         """Whom it stands for now; None for one that never counted, or does not any more."""
         if not is_secret(cookie):
             return None
-        digest, now = secret_digest(cookie), self._clock()
+        digest, now = secret_digest(cookie), self._now()
         held = self._file.session(digest)
         if held is None or not counts(*held, now):
             return None
@@ -188,7 +188,7 @@ class People:
 
     def listed(self) -> list[Listed]:
         """By their ids."""
-        kept, now = self._file.read(), self._clock()
+        kept, now = self._file.read(), self._now()
         return [
             Listed(
                 one.id,
@@ -204,9 +204,7 @@ class People:
             for one in sorted(kept.people, key=lambda person: person.id)
         ]
 
-    def _invite(
-        self, person: Person, standing: Standing, actor: str, life: timedelta, *, alone: bool = False
-    ) -> Invitation:
+    def _invite(self, person: Person, standing: Standing, actor: str, life: timedelta) -> Invitation:
         if not timedelta(0) < life <= _LONGEST_LINK:
             raise Refused(
                 Reason.TOO_LARGE,
@@ -214,14 +212,12 @@ class People:
                 where="life",
                 next_step="Make a new one when it is needed.",
             )
-        code, now = new_secret(), self._clock()
+        code, now = new_secret(), self._now()
         expires = now + life
 
         def work(kept: Kept) -> tuple[Kept, None]:
-            before = find(kept, person.id)
-            # A link that was made for another role would bring that role back.
-            stale = alone or (before is not None and before.standing != standing)
-            links = tuple(one for one in kept.invitations if not (stale and one.person_id == person.id))
+            # An older one may lie in a mailbox, or would bring another role back: nobody looks after it any more.
+            links = _without_links(kept, person.id)
             link = KeptInvitation(
                 code_digest=secret_digest(code),
                 person_id=person.id,
@@ -247,7 +243,10 @@ class People:
         how: str,
         basis: str = "",
     ) -> tuple[Kept, Session]:
-        """A session with a cookie that nobody has seen before: one that was planted in the browser is of no use."""
+        """A session with a cookie that nobody has seen before: one that was planted in the browser is of no use.
+
+        Whoever is in needs no link any more: those that were made for him end.
+        """
         cookie, (life, idle) = new_secret(), lives
         expires = now + life
         begun = KeptSession(
@@ -269,8 +268,14 @@ class People:
         )
         payload = {"person": person.id, **person.standing.tree(), "how": how, "expires_at": render_time(expires)}
         self._record("person.logged_in", person.id, payload, person.id)
-        made = changed(kept, people=people, sessions=(*others, *own, begun))
+        links = _without_links(kept, person.id)
+        made = changed(kept, people=people, sessions=(*others, *own, begun), invitations=links)
         return made, Session(person.id, expires, cookie, csrf_of(cookie))
+
+    def _now(self) -> datetime:
+        """A clock that was set back revives no session and no link."""
+        with self._ledger().store.glancing() as connection:
+            return not_before_newest(connection, self._tenant_id, self._clock())
 
     def _touch(self, digest: str, now: datetime) -> None:
         def work(kept: Kept) -> tuple[Kept, None]:
@@ -289,17 +294,5 @@ class People:
         self._ledger().append(Event(self._tenant_id, kind, person_id, payload, actor=actor))
 
 
-def _digest_or_refuse(code: str) -> str:
-    if not is_secret(code):
-        raise _no_such_link()
-    return secret_digest(code)
-
-
-def _no_such_link() -> Refused:
-    """One answer for a code that was used, is over, or never was: it tells a guesser nothing."""
-    return Refused(
-        Reason.EXPIRED,
-        "this link does not count: it was used already, or its time is over",
-        where="code",
-        next_step="Have a new one made: remit people invite, or start `remit serve` again.",
-    )
+def _without_links(kept: Kept, person_id: str) -> tuple[KeptInvitation, ...]:
+    return tuple(one for one in kept.invitations if one.person_id != person_id)

@@ -9,6 +9,8 @@ import re
 import secrets
 from typing import Final
 
+from remit.errors import Reason, Refused
+
 _BYTES: Final = 32
 _FORM: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -32,3 +34,19 @@ def csrf_of(cookie: str) -> str:
     It follows from the cookie and is kept nowhere; the cookie does not follow from it.
     """
     return hashlib.sha256(b"remit.people.csrf\0" + cookie.encode()).hexdigest()
+
+
+def code_digest(code: str) -> str:
+    if not is_secret(code):
+        raise no_such_link()
+    return secret_digest(code)
+
+
+def no_such_link() -> Refused:
+    """One answer for a code that was used, is over, or never was: it tells a guesser nothing."""
+    return Refused(
+        Reason.EXPIRED,
+        "this link does not count: it was used already, or its time is over",
+        where="code",
+        next_step="Have a new one made: remit people invite, or start `remit serve` again.",
+    )

@@ -100,8 +100,8 @@ _SAME: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ? AND crea
 _MOVE: Final = """UPDATE approvals SET state = ?, decided_by = ?, decided_at = ?, reason = ?, entry_seq = ?
   WHERE tenant_id = ? AND approval_id = ? AND state = ?"""
 _ENTRY_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
-_CLOSED: Final = """SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND seq > ?
-  AND kind IN ('approval.used', 'approval.denied', 'approval.expired', 'approval.voided') AND payload LIKE ? LIMIT 1"""
+_LATER: Final = f"""SELECT kind FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND seq > ?
+  AND kind IN ({", ".join(f"'{kind}'" for kind in KIND_OF.values())}) AND payload LIKE ?"""
 
 
 def insert_row(connection: Connection, row: ApprovalRow) -> None:
@@ -126,10 +126,13 @@ def last_step_at(connection: Connection, row: ApprovalRow) -> str:
     return str(found[0]) if found else row.created_at
 
 
-def was_closed(connection: Connection, row: ApprovalRow) -> bool:
-    """Whether the ledger knows of a later step that ends it, whatever the row says: the second witness."""
+def was_moved_on(connection: Connection, row: ApprovalRow) -> bool:
+    """Whether the ledger knows of a step that the row does not: the second witness. Where it was asked is to be checked
+    by whoever calls; of where it stands now nobody but the row says anything, so that is not believed.
+    """
     named = f'%"approval_id":"{row.approval_id}"%'
-    return connection.one(_CLOSED, (row.tenant_id, row.action_id, row.entry_seq, named)) is not None
+    steps = {kind for (kind,) in connection.rows(_LATER, (row.tenant_id, row.action_id, row.requested_seq, named))}
+    return steps != ({KIND_OF[row.state]} if row.state != "PENDING" else set())
 
 
 def rows_beginning(connection: Connection, tenant_id: str, prefix: str) -> list[ApprovalRow]:

@@ -37,7 +37,7 @@ def is_gone(owner: str) -> bool:
     After a reboot of this machine, or for an owner in another container or on another host, we cannot know.
     """
     parts = owner.split(":")
-    if len(parts) != 4 or parts[:2] != _surroundings() or not parts[2].isdigit():
+    if len(parts) != 4 or parts[:2] != _surroundings() or not parts[2].isdecimal():
         return False
     return _describe(int(parts[2])) != owner
 

@@ -18,6 +18,8 @@ _REVOKE: Final = """INSERT INTO browser_token_revocations (tenant_id, jti, revok
 # Two witnesses: whoever removes the row of a revocation would have to rewrite the ledger too.
 _REVOKED: Final = """SELECT revoked_at FROM browser_token_revocations WHERE tenant_id = ? AND jti = ?
   UNION ALL SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ? LIMIT 1"""
+_REVOKED_AND_NEWEST: Final = f"""SELECT (SELECT revoked_at FROM ({_REVOKED}) r),
+  (SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1)"""
 _USED_FOR: Final = "SELECT 1 FROM browser_token_uses WHERE tenant_id = ? AND jti = ? AND action_id = ?"
 _USES: Final = "SELECT count(*) FROM browser_token_uses WHERE tenant_id = ? AND jti = ?"
 _USE: Final = "INSERT INTO browser_token_uses (tenant_id, jti, action_id, used_at) VALUES (?, ?, ?, ?)"
@@ -80,12 +82,25 @@ def revoked_since(connection: Connection, tenant_id: str, jti: str) -> str | Non
 def require_not_revoked(connection: Connection, tenant_id: str, jti: str) -> None:
     since = revoked_since(connection, tenant_id, jti)
     if since is not None:
-        raise Refused(
-            Reason.REVOKED,
-            f"the token was revoked at {since}",
-            where="token, jti",
-            next_step="Have a new one issued: remit token issue",
-        )
+        raise _revoked(since)
+
+
+def newest_time_unless_revoked(connection: Connection, tenant_id: str, jti: str) -> str | None:
+    """When the newest entry of the chain was written, if there is any; in one query, since every request asks."""
+    row = connection.one(_REVOKED_AND_NEWEST, (tenant_id, jti, tenant_id, jti, REVOKED_KIND, tenant_id))
+    since, newest = row or (None, None)
+    if since is not None:
+        raise _revoked(since)
+    return newest  # type: ignore[no-any-return]  # a column of text
+
+
+def _revoked(since: str) -> Refused:
+    return Refused(
+        Reason.REVOKED,
+        f"the token was revoked at {since}",
+        where="token, jti",
+        next_step="Have a new one issued: remit token issue",
+    )
 
 
 def count_use(

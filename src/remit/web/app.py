@@ -28,6 +28,7 @@ from remit.web.metrics_route import metrics_router
 from remit.web.openapi import rendered
 from remit.web.problems import handle_errors, show_pages
 from remit.web.settings import WebSettings
+from remit.web.settings_read import SettingsRead
 from remit.web.shares import THREADS, listening_places, waiting_places
 from remit.web.watching import Watching
 
@@ -55,6 +56,7 @@ def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
     )
     app.state.desk = desk
     app.state.settings = settings
+    app.state.settings_read = SettingsRead(desk.workspace)
     app.state.keys = Keys()
     app.state.waiting = waiting_places()
     app.state.listening = listening_places(settings.config.limits.listeners)

@@ -11,8 +11,10 @@ from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 
+from remit.desk.callers import Caller
+from remit.desk.shares import Places
 from remit.errors import Reason, Refused
-from remit.web.problems import Answered
+from remit.web.problems import RETRY_AFTER, Answered
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -25,8 +27,29 @@ class Gone(Exception):
     """The client went away in the middle of its body."""
 
 
-async def read_body(receive: Receive, headers: Headers, most: int, seconds: float) -> bytes:
-    """All of it. Answered with 413 or 408 where it is too large or too slow."""
+class Held:
+    """The bytes of one body, counted for its sender until he is answered. A stranger's are few, and not counted."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._size = 0
+        self.caller: Caller | None = None
+
+    def add(self, size: int) -> None:
+        if self.caller is None:
+            return
+        if not self._places.take(self.caller, size):
+            raise Answered(self._places.refusal(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
+        self._size += size
+
+    def end(self) -> None:
+        if self.caller is not None:
+            self._places.leave(self.caller, self._size)
+            self._size = 0
+
+
+async def read_body(receive: Receive, headers: Headers, most: int, seconds: float, held: Held) -> bytes:
+    """All of it. Answered with 413, 429 or 408 where it is too large, alone or with others, or too slow."""
     _require_length(headers, most)
     parts: list[bytes] = []
     size = 0
@@ -41,6 +64,7 @@ async def read_body(receive: Receive, headers: Headers, most: int, seconds: floa
                 if size > most:
                     raise _too_large(most)
                 if part:
+                    held.add(len(part))
                     parts.append(part)
                 if not message.get("more_body", False):
                     return b"".join(parts)

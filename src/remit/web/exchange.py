@@ -16,10 +16,10 @@ from starlette.responses import Response
 from remit.contracts.base import Contract
 from remit.desk.callers import Caller
 from remit.desk.rights import Right, require
+from remit.desk.shares import Places
 from remit.errors import Reason, Refused
 from remit.web.keys import Keys
 from remit.web.problems import RETRY_AFTER, Answered, of_http
-from remit.web.shares import Places
 from remit.web.who import demand_caller
 
 if TYPE_CHECKING:

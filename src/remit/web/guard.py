@@ -23,13 +23,14 @@ from starlette.responses import HTMLResponse, Response
 
 from remit.errors import Reason, Refused, as_remit_error
 from remit.web.addresses import Addresses, counted_as
-from remit.web.bodies import Gone, Message, Receive, form_field, read_body, replay
+from remit.web.bodies import Gone, Held, Message, Receive, form_field, read_body, replay
 from remit.web.headers import with_security
 from remit.web.limits import Buckets, retry_after
 from remit.web.problems import Answered, respond
 from remit.web.scrapers import METRICS, may_scrape
 from remit.web.settings import WebSettings
-from remit.web.shares import Turns, request_places
+from remit.web.settings_read import SettingsRead
+from remit.web.shares import Working, body_places, request_places
 from remit.web.who import Credential, Identified, look_up, shown_credential
 from remit.workspace import Workspace
 
@@ -58,6 +59,7 @@ class Guard:
         self._app = app
         self._workspace = workspace
         self._settings = settings
+        self._settings_read = getattr(getattr(owner, "state", None), "settings_read", None) or SettingsRead(workspace)
         self._limits = limits
         self._proxies = frozenset(settings.config.trusted_proxies)
         self._owner = owner
@@ -66,7 +68,8 @@ class Guard:
         self._bad_codes = Buckets(limits.logins_per_minute)
         self._bad_tokens = Buckets(limits.logins_per_minute)
         self._under_way = request_places(limits.connections)
-        self._turns = Turns()
+        self.body_bytes = body_places(limits.body_bytes)
+        self._turns = Working()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -80,9 +83,10 @@ class Guard:
         scope.setdefault("state", {}).update(caller=None, csrf=None, credential=None)
         if self._owner is not None:
             scope["app"] = self._owner  # the answers to errors look for it before the application has run
+        held = Held(self.body_bytes)
         try:
             try:
-                response, receive = await self._let_in(scope, receive)
+                response, receive = await self._let_in(scope, receive, held)
             except Gone:
                 return
             except Answered as refusal:
@@ -91,6 +95,7 @@ class Guard:
                 response = respond(Request(scope), as_remit_error(problem))
             await (self._work if response is None else response)(scope, receive, send)
         finally:
+            held.end()
             if (caller := scope["state"]["caller"]) is not None:
                 self._under_way.leave(caller)
 
@@ -99,7 +104,7 @@ class Guard:
         if scope["path"] in _LASTING:
             await self._app(scope, receive, send)
             return
-        turn = await self._turns.take(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
+        turn = await self._turns.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
 
         async def send_on(message: Message) -> None:
             turn.end()
@@ -110,7 +115,7 @@ class Guard:
         finally:
             turn.end()
 
-    async def _let_in(self, scope: Scope, receive: Receive) -> tuple[Response | None, Receive]:
+    async def _let_in(self, scope: Scope, receive: Receive, held: Held) -> tuple[Response | None, Receive]:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
         self._require_own_name(headers)
         self._require_own_page(scope, headers)
@@ -126,6 +131,7 @@ class Guard:
             assert credential is not None  # noqa: S101 - nobody is found without one
             _require_room(self._asked.take(credential.key), "this credential")
             self._under_way.require(found.caller)
+            held.caller = found.caller
             scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential)
             scope["remit.caller"] = found.caller
         else:
@@ -135,7 +141,7 @@ class Guard:
         if not unsafe and "content-length" not in headers and "transfer-encoding" not in headers:
             return None, receive
         most = self._limits.body_bytes if found is not None else min(STRANGERS_BODY, self._limits.body_bytes)
-        body = await read_body(receive, headers, most, self._limits.body_seconds)
+        body = await read_body(receive, headers, most, self._limits.body_seconds, held)
         if unsafe and found is not None and found.csrf is not None:
             _require_csrf(headers, body, found.csrf)
         return None, replay(body, receive)
@@ -150,7 +156,7 @@ class Guard:
             credential = shown_credential(headers, self.addresses.session_cookie)
             if credential is None:
                 return None, None
-            return credential, await asyncio.to_thread(look_up, self._workspace, credential)
+            return credential, await asyncio.to_thread(look_up, self._workspace, credential, read=self._settings_read)
         except Answered:
             _require_room(self._bad_tokens.take(address), "tokens from this address that do not count")
             raise
@@ -181,7 +187,7 @@ class Guard:
         unsafe = scope["method"] not in SAFE_METHODS
         # Every browser says where a form comes from. What says nothing is none, and has no cookie to be misused.
         if unsafe and not origin and site is None and "cookie" in headers:
-            raise _foreign("header Origin")
+            raise _without_origin()
 
     def _address(self, scope: Scope, headers: Headers) -> str:
         """Whose address it is; behind a proxy that the settings name, what that one says of it."""
@@ -236,7 +242,7 @@ def _require_csrf(headers: Headers, body: bytes, expected: str) -> None:
                 Reason.PERMISSION_DENIED,
                 "the request does not carry this session's CSRF token, so another page may have sent it",
                 where=f"header {CSRF_HEADER}",
-                next_step="Load the page again and repeat what you did.",
+                next_step="Load the page again and repeat what you did; a program sends `csrf` of GET /v1/me.",
             ),
             403,
         )
@@ -249,6 +255,18 @@ def _foreign(where: str) -> Answered:
             "a page of another site sent this request",
             where=where,
             next_step="Open the console itself; behind a proxy, set `web.public_url` in remit.yaml.",
+        ),
+        403,
+    )
+
+
+def _without_origin() -> Answered:
+    return Answered(
+        Refused(
+            Reason.PERMISSION_DENIED,
+            "the request has a cookie and does not say which page sent it",
+            where="header Origin",
+            next_step="Send Origin with the address of this server, as a browser does.",
         ),
         403,
     )

@@ -78,6 +78,7 @@ STATUSES: Final[dict[Reason, Statuses]] = {
     Reason.DATABASE_BUSY: Statuses(409, 503),
     Reason.CANCELLED: Statuses(409, 503),
     Reason.FATE_UNKNOWN: Statuses(409),
+    Reason.APPROVAL_PENDING: Statuses(409),
     Reason.APPROVAL_TIMEOUT: Statuses(409),
     Reason.ROLLBACK_EXPIRED: Statuses(409),
     # It was understood, and cannot be done.
@@ -161,6 +162,9 @@ def respond(
     **more: Any,
 ) -> Response:
     """The answer that tells this error. `status` where HTTP knows better than the reason, as for 401 and 429."""
+    read = getattr(request.app.state, "settings_read", None)
+    if status is None and read is not None and isinstance(error, Refused) and read.is_about(error):
+        status = HTTPStatus.SERVICE_UNAVAILABLE
     code = status_of(error) if status is None else status
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         _LOG.error("a request failed", extra={"reason": error.reason.value, "what": error.what, "where": error.where})

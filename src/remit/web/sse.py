@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from remit.desk.shares import Places
 from remit.errors import Reason, Refused
-from remit.web.shares import Places
 from remit.web.who import demand_caller, still_counts
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from remit.desk.callers import AgentCaller, Caller, PersonCaller
 from remit.errors import Reason, Refused
 from remit.people.secrets import secret_digest
 from remit.web.problems import Answered
+from remit.web.settings_read import SettingsRead
 from remit.workspace import Workspace
 
 _BEARER: Final = re.compile(r"Bearer ([A-Za-z0-9._~+/=-]{1,16384})")
@@ -56,7 +57,7 @@ def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
         raise _unauthorized(
             Refused(
                 Reason.AUTHORITY_MALFORMED,
-                "the header is not `Authorization: Bearer TOKEN`, once, with one space",
+                "the header does not say `Bearer TOKEN`, once, with one space",
                 where="header Authorization",
                 next_step="Send the token as `remit token issue` printed it.",
             )
@@ -73,9 +74,13 @@ def shown_credential(headers: Headers, cookie_name: str) -> Credential | None:
     return Credential("token", found[1])
 
 
-def look_up(workspace: Workspace, credential: Credential, *, touch: bool = True) -> Identified | None:
+def look_up(
+    workspace: Workspace, credential: Credential, *, touch: bool = True, read: SettingsRead | None = None
+) -> Identified | None:
     """Whom it stands for now. Blocks. None for a session that is over; a token that does not count is refused."""
     if credential.kind == "token":
+        if read is not None:
+            read.require()  # a token is not bad because the settings are
         try:
             token = workspace.tokens.verify(credential.text)
         except Refused as problem:

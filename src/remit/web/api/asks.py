@@ -82,9 +82,14 @@ class PlanDecision(Contract):
 
 
 class PlanUndo(Contract):
-    """How a run is taken back: whole, or some checkpoints of it; `force` replaces what was changed since."""
+    """How a run is taken back: whole, or some checkpoints of it; `force` replaces what was changed since, and names the
+    look at that.
+    """
 
     force: bool = False
+    drift_digest: Digest | None = Field(
+        default=None, description="Of the drifted files that were looked at; for `force`, where there are any."
+    )
     checkpoints: Many[Identifier] = ()
 
 

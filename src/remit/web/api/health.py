@@ -7,11 +7,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from remit.contracts.base import Contract, Many, ShortText
+from remit.observe import disk_checks as disk
 from remit.observe import workspace_checks as checks
 from remit.observe.check import Check, Topic
 from remit.sandbox.kernel import probe_kernel
 from remit.web.exchange import answer
 from remit.web.openapi import operation
+from remit.web.settings_read import SETTINGS, SettingsRead
 from remit.workspace import Workspace
 
 KERNEL_SECONDS: Final = 60.0
@@ -48,24 +50,26 @@ def health_router() -> APIRouter:
         "/readyz",
         **operation(
             "ready",
-            "Whether it can do its work: store, tables, keys, sandbox",
+            "Whether it can do its work: settings, store, tables, room, keys, sandbox",
             answers={200: Readiness, 503: Readiness},
             public=True,
         ),
     )
     def ready(request: Request) -> Response:
-        found = look(request.app.state.desk.workspace, kernel)
+        found = look(request.app.state.desk.workspace, request.app.state.settings_read, kernel)
         return answer(found, 200 if found.ready else 503)
 
     return router
 
 
-def look(workspace: Workspace, kernel: "_Kernel") -> Readiness:
+def look(workspace: Workspace, settings: SettingsRead, kernel: "_Kernel") -> Readiness:
     """All that has to be in order, each found by the check that `remit doctor` makes."""
     found = [
+        SETTINGS.ask(settings.check),
         checks.KEY_FILES.ask(lambda: checks.check_key_files(workspace.state.keys)),
         checks.KEYRING.ask(lambda: checks.check_keyring(workspace.state.keys)),
         *_store(workspace),
+        disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(workspace.state.path))),
         CONFINEMENT.ask(lambda: kernel.check(workspace.config.sandbox)),
     ]
     ready = all(check.status != "fail" for check in found)

@@ -14,7 +14,7 @@ from remit.web.openapi import operation
 
 
 class Me(Contract):
-    """`rights` are the words of the desk's own table."""
+    """`rights` are the words of the desk's own table. `csrf` is of this session: no other site can read it."""
 
     kind: Literal["agent", "person"]
     id: Identifier
@@ -25,6 +25,7 @@ class Me(Contract):
     capabilities: Many[ShortText] = ()
     token: Identifier | None = None
     expires_at: Timestamp | None = None
+    csrf: ShortText | None = None
     rights: Many[ShortText]
 
 
@@ -57,6 +58,7 @@ def me(call: Asked) -> Response:
             role=caller.role,
             user=caller.user,
             tenant=caller.tenant,
+            csrf=call.request.state.csrf,
             rights=rights,
         )
     )

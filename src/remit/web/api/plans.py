@@ -161,7 +161,9 @@ def look_at_undo(call: Asked, proposal_id: PathId) -> Response:
 )
 def undo_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
     wish = call.parse(PlanUndo)
-    found = call.desk.plans.undo(call.caller, proposal_id, force=wish.force, checkpoints=wish.checkpoints)
+    found = call.desk.plans.undo(
+        call.caller, proposal_id, force=wish.force, drift_digest=wish.drift_digest, checkpoints=wish.checkpoints
+    )
     if found.refused is not None:
         return refused_answer(call.request, found.refused, found)
     return answer(found)

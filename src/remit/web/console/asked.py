@@ -21,6 +21,7 @@ _WORDS: Final[dict[str, Words]] = {
     "goal": Words("Goal", "the goal goes on, exactly as shown.", "nothing is done."),
     "confirmation": Words("Your own goal", "it goes on.", "nothing is done."),
 }
+_CALL: Final = Words("Call", "it is made, once, exactly as shown.", "it is not made.")
 _CLOSED: Final = {
     "APPROVED": "Approved",
     "DENIED": "Denied: nothing was done",
@@ -45,16 +46,22 @@ class Asked:
         return self.question.title or self.question.id
 
     @property
+    def _words(self) -> Words:
+        """Of what an agent asks, only a call of a governed function has a risk of its own."""
+        is_call = self.question.kind == "request" and self.question.risk is not None
+        return _CALL if is_call else _WORDS[self.question.kind]
+
+    @property
     def kind_words(self) -> str:
-        return _WORDS[self.question.kind].kind
+        return self._words.kind
 
     @property
     def yes_words(self) -> str:
-        return _WORDS[self.question.kind].yes
+        return self._words.yes
 
     @property
     def no_words(self) -> str:
-        return _WORDS[self.question.kind].no
+        return self._words.no
 
     @property
     def risk_word(self) -> str:

@@ -6,7 +6,7 @@ from typing import Final, Literal, NamedTuple
 from remit.reports.diff_lines import DiffLine, hunk_starts, parse_diff
 
 MOST_ROWS: Final = 2_000
-"""For one file. Whoever needs more reads the report, or the diff at a terminal."""
+"""For one file on one page. The rest of them have pages of their own."""
 TAB: Final = "    "
 MINUS: Final = "\u2212"
 LEAST_COMMON: Final = 0.4
@@ -30,14 +30,21 @@ class DiffRow(NamedTuple):
 
 class DiffShown(NamedTuple):
     rows: tuple[DiffRow, ...]
-    left_out: int
+    on_other_pages: int
+    """Lines that are to be seen elsewhere."""
+    nowhere: int = 0
+    """Lines that no page has: the diff was too long for the preview."""
+
+    @property
+    def left_out(self) -> int:
+        return self.on_other_pages + self.nowhere
 
 
-def rows_of(diff: str, left_out: int = 0, most: int = MOST_ROWS) -> DiffShown:
+def rows_of(diff: str, left_out: int = 0, first: int = 0, most: int = MOST_ROWS) -> DiffShown:
     """The file's own header lines are left away: the page says which file it is."""
     rows = [row for row in _numbered(parse_diff(diff.removesuffix("\n"))) if not _is_file_header(row)]
-    marked = tuple(_marked(rows[:most]))
-    return DiffShown(marked, left_out + max(len(rows) - most, 0))
+    shown = rows[first : first + most]
+    return DiffShown(tuple(_marked(shown)), len(rows) - len(shown), left_out)
 
 
 def _numbered(lines: Iterator[DiffLine]) -> Iterator[DiffRow]:

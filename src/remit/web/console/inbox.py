@@ -16,14 +16,17 @@ from remit.web.console.asked import Asked
 from remit.web.console.confirm_words import approve, deny
 from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
+from remit.web.console.goals import goal_path
 from remit.web.console.graphs import Graph
+from remit.web.console.outcomes import came_of, closed_at, next_words
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
-from remit.web.console.plan_pages import PreviewShown, picture_of
+from remit.web.console.plan_pages import PreviewShown, picture_of, rest_of
 from remit.web.console.templating import address
 from remit.web.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 KINDS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)
+RECENT: Final = 30
 ALLOWANCES: Final = ("protected", "executable", "content", "irreversible")
 
 
@@ -36,12 +39,14 @@ def begin() -> Response:
 def inbox(request: Request) -> Response:
     viewer = viewer_of(request)
     desk = desk_of(request)
+    recent = desk.inbox.recent(viewer.caller, RECENT)
     return page(
         request,
         "inbox.html",
         here="/inbox",
         questions=[Asked(each) for each in desk.inbox.open(viewer.caller)],
-        recent=[Asked(each) for each in desk.inbox.recent(viewer.caller)],
+        recent=[Asked(each) for each in recent],
+        closed=closed_at(request, viewer, recent),
     )
 
 
@@ -56,6 +61,19 @@ def picture(request: Request, id: str = "") -> Response:  # noqa: A002 - as in t
     viewer = viewer_of(request)
     body = desk_of(request).inbox.picture(viewer.caller, id)
     return Response(body, media_type="image/png", headers={"Cache-Control": "no-store"})
+
+
+@router.get("/inbox/diff")
+def diff(request: Request, id: str = "", digest: str = "", file: int = 0, first: int = 0) -> Response:  # noqa: A002 - as in the address
+    """The lines of one file's diff that the question's own page has no room for."""
+    viewer = viewer_of(request)
+    asked = Asked(desk_of(request).inbox.show(viewer.caller, "plan", id).question)
+    preview = desk_of(request).plans.look(viewer.caller, id)
+    rest = rest_of(preview, file, first)
+    if rest is None:
+        raise Refused(Reason.STATE_MISSING, "there is no such part of a diff", where=id, next_step="See the inbox.")
+    stale = preview.preview_digest != digest
+    return page(request, "diff.html", here="/inbox", asked=asked, rest=rest, first=first, stale=stale)
 
 
 @router.get("/inbox/{rest:path}")
@@ -84,8 +102,8 @@ def answer(request: Request, form: Filled) -> Response:
     except Refused as problem:
         # What was filled in is lost with the page; the question as it is now, and why it was refused, stand there.
         return _show(request, viewer, kind, name, tenant, problem)
-    if kind in {"goal", "confirmation"}:  # from here on the goal itself says where it stands, and no question does
-        return go(address("/inbox", said=said))
+    if kind in {"goal", "confirmation"} and said != "unclear":
+        return go(goal_path(tenant, name, said=said))  # from here on the goal itself says where it stands
     return go(address("/inbox/question", kind=kind, tenant=tenant, id=name, said=said))
 
 
@@ -97,6 +115,7 @@ def _show(
     proposal, preview, preview_problem = _plan_of(request, viewer, view)
     digest = preview.preview_digest if preview else view.request.request_digest if view.request else ""
     why_not = _why_not(view, preview, preview_problem)
+    came = came_of(request, viewer, view)
     before, after = _neighbours(request, viewer, asked)
     return page(
         request,
@@ -114,6 +133,8 @@ def _show(
         risk=preview.document.risk if preview else view.question.risk,
         can_approve=not why_not,
         why_not=why_not,
+        came=came,
+        next_words=next_words(view, proposal, came),
         before=before,
         after=after,
         problem=problem,
@@ -123,12 +144,12 @@ def _show(
 def _plan_of(
     request: Request, viewer: Viewer, view: QuestionView
 ) -> tuple[ProposalView | None, PreviewShown | None, RemitError | None]:
-    """What the plan would do to the files as they are now; of one that is closed, only what became of it."""
+    """What the plan would do to the files as they are now, until it is applied; after that, only what became of it."""
     if view.question.kind != "plan":
         return None, None, None
     plans = desk_of(request).plans
     proposal = plans.get(viewer.caller, view.question.id)
-    if view.question.state != "PENDING":
+    if proposal.state not in {"PENDING", "APPROVED"}:
         return proposal, None, None
     try:
         return proposal, PreviewShown.of(plans.look(viewer.caller, view.question.id)), None
@@ -167,8 +188,8 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
     kind, name, tenant = _kind(form.one("kind")), form.one("id"), form.given("tenant")
     if kind == "confirmation":
         said = Decision.from_tree({"answer": form.one("answer")}, source="form")
-        desk.inbox.decide(viewer.caller, kind, name, said, tenant=tenant)
-        return "answered"
+        left = desk.inbox.decide(viewer.caller, kind, name, said, tenant=tenant)
+        return "unclear" if left.state == "PENDING" else "answered"
     wish = form.one("decision")
     if wish not in {"approve", "deny"}:
         raise Refused(Reason.MALFORMED, "the form says neither yes nor no", where="field decision")
@@ -180,6 +201,8 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
     }
     decision = Decision.from_tree(tree, source="form")
     if kind == "plan":
+        if approved:
+            _require_known_unseen(request, viewer, form)
         named = _allowed(request, viewer, form) if approved else dict.fromkeys(ALLOWANCES, ())
         desk.plans.decide(
             viewer.caller,
@@ -192,6 +215,20 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
     else:
         desk.inbox.decide(viewer.caller, kind, name, decision, tenant=tenant)
     return "approved" if approved else "denied"
+
+
+def _require_known_unseen(request: Request, viewer: Viewer, form: Form) -> None:
+    """The page shows so many lines of a file and no more: whoever says yes to the rest says that he knows, for this
+    very preview. That the files are still as they were shown, the desk sees to.
+    """
+    unseen = PreviewShown.of(desk_of(request).plans.look(viewer.caller, form.one("id"))).unseen
+    if unseen and form.one("unseen") != form.one("digest"):
+        raise Refused(
+            Reason.MALFORMED,
+            f"the page does not show all of the diffs ({unseen:,} more), and you did not say that you know",
+            where="field unseen",
+            next_step="Read them, or tick the box above the answer.",
+        )
 
 
 def _allowed(request: Request, viewer: Viewer, form: Form) -> dict[str, Sequence[str]]:

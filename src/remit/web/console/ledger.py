@@ -3,14 +3,15 @@
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.cli.meaning import render_meaning
 from remit.contracts.desk_record import Chain, EntryFilter, EntryView
 from remit.contracts.ledger import LedgerEntry
+from remit.desk.meaning import render_meaning
 from remit.errors import Refused, RemitError
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.entry import Entry
@@ -122,6 +123,14 @@ def verify(request: Request, form: Filled) -> Response:  # noqa: ARG001 - it car
     viewer = viewer_of(request)
     desk_of(request).record.verify(viewer.caller, None, VERIFY_WAIT)
     return go("/ledger/verify")
+
+
+@router.get("/ledger/evidence")
+def evidence(request: Request, tenant: str = DEFAULT_TENANT, correlation: str = "") -> Response:
+    """The same bundle that programs get: a browser sends the session there too."""
+    viewer_of(request)
+    query = f"?{urlencode({'correlation_id': correlation})}" if correlation else ""
+    return go(f"/v1/ledger/{quote(tenant, safe='')}/bundle{query}")
 
 
 def told(entry: LedgerEntry) -> str:

@@ -34,6 +34,7 @@ class Room(NamedTuple):
 ROOMS: Final = (
     Room("/inbox", "Inbox"),
     Room("/runs", "Runs"),
+    Room("/goals", "Goals"),
     Room("/ledger", "Ledger"),
     Room("/catalogue", "Catalogue"),
     Room("/tokens", "Tokens"),
@@ -51,6 +52,7 @@ class Said(NamedTuple):
 SAID: Final[dict[str, Said]] = {
     "approved": Said("Approved. The answer is on record."),
     "denied": Said("Denied. The answer is on record; nothing was done."),
+    "unclear": Said("That was no clear yes or no, so nothing is decided: the question stands as it was.", "care"),
     "answered": Said("Your answer is on record."),
     "applied": Said("It was begun. This page shows how far it is."),
     "undone": Said("Taken back: the files are as they were before the run."),
@@ -146,10 +148,20 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         "now_text": render_time(now),
         "said": SAID.get(request.query_params.get("said", "")),
         "problem": None,
+        "settings_problem": _settings_problem(request),
         "confirms": WORDS,
     }
     text = environment().get_template(template).render({**known, **context})
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})
+
+
+def _settings_problem(request: Request) -> RemitError | None:
+    """For people who are in, on every page: nothing of what they decide is done while the settings are broken."""
+    read = getattr(request.app.state, "settings_read", None)
+    if read is None or getattr(request.state, "viewer", None) is None:
+        return None
+    found: RemitError | None = read.problem()
+    return found
 
 
 def error_page(request: Request, status: int, told: RemitError, retry_after: str | None = None) -> HTMLResponse:
@@ -193,6 +205,7 @@ class ConsoleRoute(APIRoute):
                 retry = (problem.headers or {}).get("Retry-After")
                 return error_page(request, problem.status, problem.error, retry)
             except RemitError as problem:
-                return error_page(request, status_of(problem), problem)
+                is_ours = request.app.state.settings_read.is_about(problem)
+                return error_page(request, 503 if is_ours else status_of(problem), problem)
 
         return handled

@@ -8,8 +8,9 @@ from remit.contracts.change_log import Change
 from remit.contracts.desk_plans import ProposalPreview, RunDocuments
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.report import ExecutionReport
-from remit.web.console.diffs import DiffShown, rows_of
+from remit.web.console.diffs import MOST_ROWS, DiffShown, rows_of
 from remit.web.console.graphs import Box, Graph, lay_out
+from remit.web.console.templating import address
 
 ROWS_OPEN: Final = 400
 """Files are unfolded until so many lines are shown; the rest waits for a click."""
@@ -25,6 +26,10 @@ class FileShown:
     mode: str
     shown: DiffShown
     open: bool
+    changed: bool = False
+    """Whether it gets other bytes, with or without lines to show of them."""
+    rest: str = ""
+    """The address of the lines that are not shown here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,12 @@ class PreviewShown:
 
     @classmethod
     def of(cls, preview: ProposalPreview) -> "PreviewShown":
-        return cls(preview.document, preview.preview_digest, tuple(_unfolded(preview.document.files)))
+        return cls(preview.document, preview.preview_digest, tuple(_unfolded(preview)))
+
+    @property
+    def unseen(self) -> int:
+        """Lines of diffs that the page does not show. Whoever says yes has to say that he knows."""
+        return sum(each.shown.left_out for each in self.files)
 
 
 class Step(Protocol):
@@ -120,14 +130,46 @@ def changes_shown(changes: Iterable[Change]) -> tuple[FileShown, ...]:
             "",
             rows_of(each.diff_summary.preview),
             open=True,
+            changed=each.before_state.file_hash != each.after_state.file_hash,
         )
         for each in changes
     )
 
 
-def _unfolded(files: Iterable[PreviewedFile]) -> Iterable[FileShown]:
+class RestShown(NamedTuple):
+    """A part of one file's diff, on a page of its own."""
+
+    file: PreviewedFile
+    shown: DiffShown
+    before: str | None
+    after: str | None
+
+
+def rest_of(preview: ProposalPreview, number: int, first: int) -> RestShown | None:
+    """None where there is no such file or part."""
+    files = preview.document.files
+    if not 0 <= number < len(files) or first < 0:
+        return None
+    shown = rows_of(files[number].diff, files[number].diff_left_out, first)
+    if not shown.rows:
+        return None
+    last = first + len(shown.rows)
+    total = len(shown.rows) + shown.on_other_pages
+    return RestShown(
+        files[number],
+        shown,
+        _rest(preview, number, max(first - MOST_ROWS, 0)) if first else None,
+        _rest(preview, number, last) if last < total else None,
+    )
+
+
+def _rest(preview: ProposalPreview, number: int, first: int) -> str:
+    return address("/inbox/diff", id=preview.proposal_id, digest=preview.preview_digest, file=number, first=first)
+
+
+def _unfolded(preview: ProposalPreview) -> Iterable[FileShown]:
     rows = 0
-    for each in files:
+    for number, each in enumerate(preview.document.files):
         shown = rows_of(each.diff, each.diff_left_out)
         yield FileShown(
             each.path,
@@ -138,6 +180,8 @@ def _unfolded(files: Iterable[PreviewedFile]) -> Iterable[FileShown]:
             _mode(each),
             shown,
             open=rows < ROWS_OPEN,
+            changed=each.before != each.after,
+            rest=_rest(preview, number, len(shown.rows)) if shown.on_other_pages else "",
         )
         rows += len(shown.rows)
 

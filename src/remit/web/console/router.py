@@ -4,7 +4,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.web.console import catalogue, inbox, ledger, levels, people, runs, tokens
+from remit.web.console import catalogue, goals, inbox, ledger, levels, people, runs, tokens
 from remit.web.console.assets import serve_asset
 from remit.web.console.pages import ConsoleRoute
 
@@ -17,6 +17,6 @@ def console_router() -> APIRouter:
     async def static(request: Request, name: str) -> Response:
         return serve_asset(request, name)
 
-    for room in (inbox, runs, ledger, catalogue, tokens, people, levels):
+    for room in (inbox, runs, goals, ledger, catalogue, tokens, people, levels):
         router.include_router(room.router)
     return router

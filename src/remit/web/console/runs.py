@@ -15,7 +15,8 @@ from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.graphs import Graph
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
-from remit.web.console.plan_pages import Step, changes_shown, picture_of, states_of, steps_of
+from remit.web.console.plan_pages import PreviewShown, Step, changes_shown, picture_of, states_of, steps_of
+from remit.web.console.run_names import name_of
 from remit.web.console.templating import address
 from remit.web.problems import status_of
 
@@ -37,12 +38,15 @@ class Run(NamedTuple):
     documents: RunDocuments | None
     picture: Graph | None
     look: UndoLook | None
+    preview: PreviewShown | None = None
+    """Of one that was approved and not applied: what it would do to the files as they are now."""
+    called: str = ""
 
     @property
     def title(self) -> str:
         if self.proposal is not None:
             return self.proposal.title
-        return self.view.plan_id if self.view is not None else self.name
+        return self.called or self.name
 
     @property
     def state(self) -> str:
@@ -62,7 +66,8 @@ def runs(request: Request, cursor: str = "") -> Response:
     ready = plans.listed(viewer.caller, states=_READY, limit=EACH_PAGE).items if not cursor else ()
     found = plans.runs(viewer.caller, cursor=cursor or None, limit=EACH_PAGE)
     older = address("/runs", cursor=found.next) if found.next else None
-    return page(request, "runs.html", here="/runs", ready=ready, runs=found.items, older=older)
+    named = [(name_of(desk_of(request), viewer.caller, each), each) for each in found.items]
+    return page(request, "runs.html", here="/runs", ready=ready, runs=named, older=older)
 
 
 @router.get("/runs/{name}")
@@ -98,12 +103,12 @@ def cancel(request: Request, form: Filled) -> Response:
 @router.post("/runs/undo")
 def undo(request: Request, form: Filled) -> Response:
     viewer, name = viewer_of(request), form.one("name")
-    force = form.one("force").isdecimal() and form.one("force") != "0"
+    digest = form.given("drift_digest")
     if not is_confirmed(form):
-        files = int(form.one("force")[:9]) if force else 0
-        return _ask_first(request, viewer, form, lambda title: confirm_words.undo(title, files))
+        drifted = desk_of(request).plans.undo_look(viewer.caller, name).drifted if digest else ()
+        return _ask_first(request, viewer, form, lambda title: confirm_words.undo(title, len(drifted)))
     try:
-        answer = desk_of(request).plans.undo(viewer.caller, name, force=force)
+        answer = desk_of(request).plans.undo(viewer.caller, name, force=bool(digest), drift_digest=digest)
     except Refused as problem:
         return _show(request, viewer, name, problem)
     if answer.status in _SAID:
@@ -136,12 +141,22 @@ def _find(request: Request, viewer: Viewer, name: str) -> Run:
         raise Refused(Reason.STATE_MISSING, "there is no such run", where=name, next_step="All runs are listed: /runs")
     documents = _unless_missing(lambda: plans.report(caller, name)) if view is not None else None
     look = _unless_missing(lambda: plans.undo_look(caller, name)) if documents is not None else None
+    called = name_of(desk_of(request), caller, view) if view is not None else ""
     picture = picture_of(
         _steps(request, viewer, proposal) or steps_of(documents),
         states_of(documents.report if documents is not None else None),
         "running" if proposal is not None and proposal.state == "RUNNING" else "",
     )
-    return Run(name, proposal, view, documents, picture, look)
+    return Run(name, proposal, view, documents, picture, look, _preview(request, viewer, proposal), called)
+
+
+def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) -> PreviewShown | None:
+    if proposal is None or proposal.state != "APPROVED":
+        return None
+    try:
+        return PreviewShown.of(desk_of(request).plans.look(viewer.caller, proposal.proposal_id))
+    except RemitError:  # the plan itself may be gone; whoever applies it is told why not
+        return None
 
 
 def _steps(request: Request, viewer: Viewer, proposal: ProposalView | None) -> Sequence[Step]:

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
 from remit.contracts.desk_admin import TokenIssued, TokenWish
+from remit.desk.tenants import tenant_of_user
 from remit.errors import Reason, Refused, RemitError
 from remit.web.console.confirm_words import revoke as ask_to_revoke
 from remit.web.console.confirming import ask_first, is_confirmed
@@ -32,7 +33,7 @@ def tokens(request: Request) -> Response:
 def issue(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     try:
-        issued = desk_of(request).tokens.issue(viewer.caller, TokenWish.from_tree(_wish(form), source="the form"))
+        issued = desk_of(request).tokens.issue(viewer.caller, _wish(request, form))
     except Refused as problem:
         return _show(request, problem, filled=form)
     return _show(request, issued=issued)
@@ -73,25 +74,28 @@ def _show(
     )
 
 
-def _wish(form: Form) -> dict[str, Any]:
+def _wish(request: Request, form: Form) -> TokenWish:
     if form.one("life") not in LIVES:
         raise _unclear("a token cannot be made for that long", "life")
     constraints: dict[str, Any] = {}
     if form.lines("domains"):
         constraints["domains"] = list(form.lines("domains"))
-    if form.one("user") or form.one("tenant"):
-        constraints |= {"user": form.given("user"), "tenant": form.given("tenant")}
+    user, tenant = form.given("user"), form.given("tenant")
+    if user or tenant:
+        constraints |= {"user": user, "tenant": tenant_of_user(desk_of(request).workspace, user, tenant)}
     if form.one("amount"):
         constraints["max_purchase"] = {"value": _number(form.one("amount")), "currency": form.one("currency").upper()}
     if form.one("max_actions"):
         constraints["max_actions"] = int(_number(form.one("max_actions")))
     caps = [*form.many("caps"), *(f"call.{name.removeprefix('call.')}" for name in form.lines("calls"))]
-    return {"sub": form.one("sub"), "caps": caps, "constraints": constraints, "life_seconds": int(form.one("life"))}
+    wish = {"sub": form.one("sub"), "caps": caps, "constraints": constraints, "life_seconds": int(form.one("life"))}
+    return TokenWish.from_tree(wish, source="the form")
 
 
 def _number(text: str) -> float:
     whole, _, part = text.partition(".")
-    if not (whole.isascii() and whole.isdigit() and len(text) <= 16 and (not part or part.isdigit())):
+    # `isdigit` alone takes superscripts too, of which no number is made.
+    if not (text.isascii() and whole.isdigit() and len(text) <= 16 and (not part or part.isdigit())):
         raise _unclear("that is no number", "amount")
     return float(text)
 

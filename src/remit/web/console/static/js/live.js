@@ -71,7 +71,7 @@ function put(fresh) {
   const count = fresh.getElementById("open-count");
   const mine = document.getElementById("open-count");
   if (count && mine) {
-    mine.textContent = count.textContent;
+    mine.replaceChildren(...[...count.childNodes].map((each) => document.importNode(each, true)));
     mine.hidden = count.hidden;
   }
   return changed;

@@ -3,9 +3,9 @@
 import json
 from typing import Any, Final
 
-from remit.cli.browser_meaning import render_browser_meaning
-from remit.cli.goal_meaning import render_goal_meaning
-from remit.cli.shown import counted, shortened
+from remit.desk.browser_meaning import render_browser_meaning
+from remit.desk.goal_meaning import render_goal_meaning
+from remit.desk.words import counted, shortened
 from remit.ledger.entry import Entry
 
 MOST: Final = 120

@@ -1,0 +1,50 @@
+"""Who asks, in the transaction of a decision about a goal: looked at once more, and recorded with the first one.
+
+A decision takes its time. Whoever was removed, or whose token was revoked, meanwhile decides nothing any more.
+"""
+
+from collections.abc import Callable
+
+from remit.desk.callers import AgentCaller, Caller
+from remit.desk.ownership import goal_asked
+from remit.desk.work import Job
+from remit.errors import Refused
+from remit.goals import Reply
+from remit.ids import DEFAULT_TENANT
+from remit.ledger.append import Batch
+from remit.store.tokens import require_not_revoked
+
+Run = Callable[[Job[Reply]], Reply]
+
+
+class Witness:
+    """Of one request about one goal. Called in the transaction; see `remit.agent.core.Also`."""
+
+    def __init__(self, caller: Caller, tenant_id: str, correlation_id: str) -> None:
+        self._caller = caller
+        self._tenant_id = tenant_id
+        self._correlation_id = correlation_id
+        self._refusal: Refused | None = None
+
+    def __call__(self, batch: Batch, *, is_first: bool) -> None:
+        try:
+            if isinstance(self._caller, AgentCaller):
+                require_not_revoked(batch.store, DEFAULT_TENANT, self._caller.token.jti)
+            else:
+                self._caller.person.require_still(batch.time_in(self._tenant_id))
+        except Refused as problem:
+            self._refusal = problem
+            raise
+        if is_first:
+            batch.append(goal_asked(self._caller, self._tenant_id, self._correlation_id))
+
+    def heard(self, run: Run) -> Run:
+        """With a refusal of the caller told as that: the core takes it for one of the goal."""
+
+        def heard(job: Job[Reply]) -> Reply:
+            reply = run(job)
+            if self._refusal is not None:
+                raise self._refusal
+            return reply
+
+        return heard

@@ -1,0 +1,104 @@
+"""Sessions of the protocol: each agent has so many, and all together so many; a new one takes the place of the one that
+was idle longest.
+
+A client that is started anew opens a session and forgets the one before, so a full house is nothing unusual: refused is
+only who has as many requests under way in as many sessions.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import Scope
+
+from remit.desk.callers import AgentCaller
+from remit.errors import Reason, Refused
+
+SESSIONS_EACH: Final = 16
+MAX_SESSIONS: Final = 500
+
+
+@dataclass(slots=True)
+class Session:
+    """`caller` is by the token that began it; the SDK lets no other use it."""
+
+    id: str
+    caller: AgentCaller
+    ending: Scope
+    """The request that ends it."""
+    used: float
+    under_way: int = 0
+
+
+class Sessions:
+    """Those that were begun here. For one event loop, and from there only; nothing in it waits."""
+
+    def __init__(
+        self, each: int = SESSIONS_EACH, most: int = MAX_SESSIONS, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._each = each
+        self._most = most
+        self._now = now
+        self._open: dict[str, Session] = {}
+        self._opening = Counter[str]()
+
+    def __len__(self) -> int:
+        return len(self._open) + self._opening.total()
+
+    def of(self, agent: str) -> int:
+        return sum(each.caller.id == agent for each in self._open.values()) + self._opening[agent]
+
+    def begin(self, agent: str) -> Session | None:
+        """A place for one more, taken now, until `begun` or `failed`. The session that has to end for it, if any."""
+        shed: Session | None = None
+        if self.of(agent) >= self._each:
+            shed = self._idle(each for each in self._open.values() if each.caller.id == agent)
+        elif len(self) >= self._most:
+            shed = self._idle(self._open.values())
+        if shed is not None:
+            del self._open[shed.id]
+        self._opening[agent] += 1
+        return shed
+
+    def begun(self, caller: AgentCaller, session_id: str | None, ending: Scope) -> None:
+        """What became of it; without an id, nothing."""
+        self._opening -= Counter((caller.id,))
+        if session_id is not None:
+            self._open[session_id] = Session(session_id, caller, ending, self._now())
+
+    def by_token(self) -> dict[str, list[Session]]:
+        """Those that are open, by the text of their token."""
+        found: dict[str, list[Session]] = {}
+        for each in self._open.values():
+            found.setdefault(each.caller.text, []).append(each)
+        return found
+
+    def forget(self, session: Session) -> None:
+        self._open.pop(session.id, None)
+
+    def enter(self, session_id: str, token: str) -> Session | None:
+        """A request in it begins, until `leave`. None if it is none of that token's."""
+        found = self._open.get(session_id)
+        if found is None or found.caller.token.jti != token:
+            return None
+        found.under_way += 1
+        return found
+
+    def leave(self, session: Session, *, is_over: bool) -> None:
+        session.under_way -= 1
+        session.used = self._now()
+        if is_over:
+            self._open.pop(session.id, None)
+
+    def _idle(self, among: Iterable[Session]) -> Session:
+        idle = [each for each in among if not each.under_way]
+        if not idle:
+            raise Refused(
+                Reason.RESOURCE_EXHAUSTED,
+                "too many sessions are open, and a request is under way in each",
+                where="sessions of this protocol",
+                next_step="Let one of the requests end, or end a session; then try again.",
+            )
+        return min(idle, key=lambda each: each.used)

@@ -1,0 +1,95 @@
+"""What comes after a yes: whom it waits for now, and what became of it as far as that is on record."""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+
+from remit.contracts.desk import Question, QuestionView
+from remit.contracts.desk_plans import ProposalView
+from remit.contracts.desk_record import EntryFilter
+from remit.contracts.ledger import LedgerEntry
+from remit.ids import DEFAULT_TENANT
+from remit.web.console.pages import Viewer, desk_of
+from remit.web.console.templating import address, minute
+
+_ENDED: Final = ("call.audit", "browser.action")
+_LOOKED_AT: Final = 10
+_VOIDED: Final = {"proposal.voided": "proposal_id", "approval.voided": "approval_id"}
+_MOST_VOIDED: Final = 100
+_EFFECTS: Final = {
+    "none": "nothing was changed",
+    "done": "it is done",
+    "undone": "it was taken back",
+    "unknown": "nobody knows whether it was done, and it is not tried again",
+}
+
+
+class Came(NamedTuple):
+    """Of what was approved: how it ended, when, and where all of it is written down."""
+
+    words: str
+    at: str
+    path: str
+
+
+def next_words(view: QuestionView, proposal: ProposalView | None, came: Came | None) -> str:
+    """Of a question that was answered with yes: who has to do something now. Empty where nobody has."""
+    asked = view.question
+    if proposal is not None and proposal.state == "APPROVED":
+        until = f", until {minute(proposal.apply_until)} UTC" if proposal.apply_until else ""
+        who = proposal.proposed_by if proposal.token_jti else "an operator or an admin"
+        return f"Waits for {who} to apply it{until}."
+    if view.request is not None and asked.state == "APPROVED" and came is None:
+        what = "makes the same call again" if view.request.url is None else "goes on"
+        return f"Nothing has come of it yet: it is done when {asked.asked_by} {what}."
+    return ""
+
+
+def came_of(request: Request, viewer: Viewer, view: QuestionView) -> Came | None:
+    """The newest entry that says how a held request, or a call, ended; of this very token, since an agent chooses the
+    id of what it does.
+    """
+    wanted = view.request
+    if wanted is None or view.question.state not in {"APPROVED", "USED"}:
+        return None
+    record = desk_of(request).record
+    for kind in _ENDED:
+        filters = EntryFilter.from_tree({"kind": kind, "correlation_id": wanted.action_id}, source="the console")
+        for found in record.entries(viewer.caller, DEFAULT_TENANT, filters, None, _LOOKED_AT).items:
+            entry = found.entry
+            if found.problem is None and _is_of(entry, wanted.token_jti) and _is_later(entry, view.question.decided_at):
+                path = address("/ledger", correlation=wanted.action_id)
+                return Came(_words(entry), entry.created_at, path)
+    return None
+
+
+def closed_at(request: Request, viewer: Viewer, questions: Sequence[Question]) -> dict[str, str | None]:
+    """By id: when each was answered, or ended without an answer."""
+    voided: dict[str, str] = {}
+    if any(each.state == "VOID" and each.decided_at is None for each in questions):
+        record = desk_of(request).record
+        for kind, name in _VOIDED.items():
+            filters = EntryFilter.from_tree({"kind": kind}, source="the console")
+            for found in record.entries(viewer.caller, DEFAULT_TENANT, filters, None, _MOST_VOIDED).items:
+                if isinstance(found.entry.payload, dict):
+                    voided[str(found.entry.payload.get(name))] = found.entry.created_at
+    ended = {each.id: each.expires_at if each.state == "EXPIRED" else voided.get(each.id) for each in questions}
+    return {each.id: each.decided_at or ended[each.id] for each in questions}
+
+
+def _is_of(entry: LedgerEntry, jti: str) -> bool:
+    told = entry.payload
+    return isinstance(told, dict) and jti in {told.get("jti"), told.get("tokenJti")}
+
+
+def _is_later(entry: LedgerEntry, decided_at: str | None) -> bool:
+    return decided_at is None or entry.created_at >= decided_at
+
+
+def _words(entry: LedgerEntry) -> str:
+    told = entry.payload if isinstance(entry.payload, dict) else {}
+    succeeded = told.get("status") == "SUCCESS" or told.get("success") is True
+    code, effect = str(told.get("code") or ""), str(told.get("effect") or "")
+    ended = ("It succeeded" if succeeded else "It failed") + (f" ({code})" if code else "")
+    return f"{ended}: {_EFFECTS.get(effect, effect)}." if effect else f"{ended}."

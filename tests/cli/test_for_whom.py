@@ -1,0 +1,69 @@
+"""For whom each command is: every command is in the table, and what decides refuses whoever is an agent."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from remit.cli import main
+from remit.cli.for_whom import ANYBODY, ITSELF, PERSON, WHOM
+from remit.desk.rights import Right
+from remit.errors import Reason, Refused
+from tests.cli.test_help import LEAVES
+
+ASKED_FOR: dict[str, list[str]] = {
+    "keys rotate": ["kernel"],
+    "keys revoke": ["k"],
+    "people invite": ["evil", "--role", "admin"],
+    "token issue": ["--sub", "evil", "--cap", "plan.apply"],
+}
+"""Arguments, for commands that would not begin with those that are made up from their signature."""
+
+
+def bare_groups() -> set[str]:
+    """Groups that do something without a command."""
+    context = click.Context(main)
+    found = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    return {name for name, one in found.items() if isinstance(one, click.Group) and one.invoke_without_command}
+
+
+def test_every_command_is_in_the_table_and_nothing_else() -> None:
+    commands = {" ".join(path) for path in LEAVES} | bare_groups()
+    assert set(WHOM) == commands, "say in remit.cli.for_whom for whom a new command is"
+    assert set(WHOM.values()) <= {PERSON, ANYBODY, ITSELF, *Right}
+
+
+@pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
+def test_what_is_for_a_person_is_refused_to_an_agent_before_it_begins(
+    tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, "bot")
+    monkeypatch.setenv("REMIT_STATE", str(tmp_path / "state"))
+    (tmp_path / "file").write_text("{}")
+    decisive = [path for path, whom in WHOM.items() if whom == PERSON]
+    assert {"approve", "run", "task lease", "keys rotate", "prune", "recover", "migrate"} <= set(decisive)
+    for path in decisive:
+        ran = CliRunner().invoke(main, [*path.split(), *_arguments(path, tmp_path / "file")], standalone_mode=False)
+        assert isinstance(ran.exception, Refused), (path, ran.output, ran.exception)
+        assert (ran.exception.reason, "an agent cannot" in ran.exception.what) == (Reason.PERMISSION_DENIED, True), path
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_command_that_nobody_put_into_the_table_is_for_a_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REMIT_AGENT", "bot")
+    assert CliRunner().invoke(main, ["schema"], standalone_mode=False).exception is None
+    monkeypatch.delitem(WHOM, "schema")
+    assert isinstance(CliRunner().invoke(main, ["schema"], standalone_mode=False).exception, Refused)
+    monkeypatch.delenv("REMIT_AGENT")
+    assert CliRunner().invoke(main, ["schema"], standalone_mode=False).exception is None
+
+
+def _arguments(path: str, file: Path) -> list[str]:
+    if path in ASKED_FOR:
+        return ASKED_FOR[path]
+    command: Any = LEAVES.get(tuple(path.split()))
+    return [str(file) for one in command.params if isinstance(one, click.Argument)] if command is not None else []
