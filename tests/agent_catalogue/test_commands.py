@@ -73,7 +73,7 @@ def test_without_a_tenant_or_a_file_it_says_what_to_write(remit: Remit, project:
     nobody = remit("catalogue", "list")
     assert (nobody.code, "tenants:" in nobody.err) == (2, True)
     (project / "remit.yaml").write_text("version: 1\ntenants: {a: {users: [x]}, b: {users: [y]}}\n")
-    assert "Give one: a, b" in remit("catalogue", "list").err
+    assert "one of: a, b" in remit("catalogue", "list").err
     empty = remit("catalogue", "list", "--tenant", "a")
     assert (empty.code, "goals:" in empty.out) == (0, True)
     unknown = remit("catalogue", "show", "x", "--tenant", "a", "--json")

@@ -13,7 +13,7 @@ from remit.cli import doctor as doctor_command
 from remit.cli import main
 from remit.cli.doctor import examine
 from remit.ids import system_clock
-from remit.observe import disk_checks, machine_checks, workspace_checks
+from remit.observe import disk_checks, machine_checks, web_checks, workspace_checks
 from remit.observe.check import Topic
 from remit.observe.checkup import Checkup, check_machine
 from tests import warm
@@ -119,9 +119,9 @@ def test_a_checkup_is_quick(place: Place) -> None:
 
 def test_the_how_to_page_names_every_check() -> None:
     page = (ROOT / "docs/how-to/check-a-machine.md").read_text(encoding="utf-8")
-    rooms = (machine_checks, disk_checks, workspace_checks, doctor_command)
+    rooms = (machine_checks, disk_checks, workspace_checks, web_checks, doctor_command)
     topics = {topic.name for room in rooms for topic in vars(room).values() if isinstance(topic, Topic)}
     assert len(topics) > 25
     listed = set(re.findall(r"^\| ([^|]+?) \|", page, re.MULTILINE)) - {"mark", "check", "---", "✓", "!", "✗", "·"}
-    of_each = {"connection", "pipeline"}  # as many as remit.yaml has, by their names
+    of_each = {"connection", "pipeline", "web secrets"}  # as many as remit.yaml has, by their names
     assert listed == topics | of_each

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -33,17 +34,25 @@ class Slow:
         return TaskAnswer(state="running", task_id=task_id)
 
 
+@contextmanager
+def ending(go: threading.Event) -> Iterator[None]:
+    """Whatever fails, those who wait are let go."""
+    try:
+        yield
+    finally:
+        go.set()
+
+
 @pytest.fixture
-def slow(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+def slow(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> Slow:
     made = Slow()
     monkeypatch.setattr(site.desk.tasks, "get", made)
-    yield made
-    made.go.set()
+    return made
 
 
 def test_one_agents_slow_work_takes_its_own_turns_and_everybody_else_is_answered(site: WebSite, slow: Slow) -> None:
     greedy, other = site.agent("greedy"), site.agent("other")
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE + 2) as callers:
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE + 2) as callers, ending(slow.go):
 
         def ask(who: Who) -> Future[Answer]:
             return callers.submit(site.get, "/v1/tasks/x", who)
@@ -80,7 +89,7 @@ def test_strangers_do_not_take_the_threads_of_others(site: WebSite, monkeypatch:
         raise OSError
 
     monkeypatch.setattr("remit.web.api.health.look", look)
-    with ThreadPoolExecutor(40) as callers:
+    with ThreadPoolExecutor(40) as callers, ending(go):
         asked = [callers.submit(site.get, "/readyz") for _ in range(40)]
         for _ in range(THREADS_OF_STRANGERS):
             assert came.acquire(timeout=20)

@@ -171,6 +171,16 @@ def test_what_is_no_number_is_refused_however_it_looks(stage: Stage) -> None:
             assert answer.status == 400, (name, text)
 
 
+def test_of_several_tenants_one_must_be_named_and_the_form_says_which_there_are(stage: Stage) -> None:
+    cookie, csrf = stage.cookie("ada", "admin")
+    token = {"csrf": csrf, "sub": "asker", "life": "3600", "caps": "goal.ask", "user": "mia"}
+    person = {"csrf": csrf, "name": "mia", "role": "operator", "life": "15", "user": "mia"}
+    for path, fields in (("/tokens/issue", token), ("/people/invite", person)):
+        unclear = stage.ask("POST", path, urlencode(fields), Cookie=cookie)
+        assert (unclear.status, "Give tenant, one of: acme, globex" in unclear.text) == (400, True), path
+        assert stage.ask("POST", path, urlencode({**fields, "tenant": "acme"}), Cookie=cookie).status == 200, path
+
+
 def test_links_of_answers_lead_to_the_question_whatever_somebody_called_his_goal(stage: Stage) -> None:
     cookie, _ = stage.cookie("ada", "admin")
     answer = stage.ask("GET", "/inbox/goal/acme/a%2F..%2Fb%3Fx", Cookie=cookie)

@@ -153,8 +153,9 @@ def apply(
 
     ENVELOPE is what `remit approve` signed (- for standard input). With --proposal it is what was signed when that was
     approved: for people, and for whoever proposed it, an agent by its token. Exit code 0 when everything was done, now
-    or before; 1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched.
-    Ctrl-C and SIGTERM cancel: everything is taken back; a second one leaves that to `remit recover`.
+    or before; 1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched; 3
+    while nobody has answered the proposal. Ctrl-C and SIGTERM cancel: everything is taken back; a second one leaves
+    that to `remit recover`.
     """
     if (envelope is None) == (proposal is None) or (token is not None and proposal is None):
         raise click.UsageError("Give an ENVELOPE, or --proposal ID; --token belongs to the latter.")

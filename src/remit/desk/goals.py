@@ -21,7 +21,7 @@ from remit.desk.ownership import GOAL_ASKED, asker_of, is_name, no_such, require
 from remit.desk.rights import Right, require
 from remit.desk.room import Room, require_wait
 from remit.desk.work import Job
-from remit.errors import Reason, Refused
+from remit.errors import Reason, Refused, RemitError
 from remit.goals import Reply
 from remit.ids import uuid7
 from remit.ledger.goal_reading import newest_goals
@@ -152,6 +152,19 @@ class GoalDesk:
         with self._room.workspace.store.reading() as connection:
             rows = newest_goals(connection, tenant, max(1, min(limit, MOST_LISTED)))
         return [GoalLine(tenant_id=tenant, correlation_id=name, event=event, at=at) for name, event, at in rows]
+
+    def words(self, caller: Caller, tenant: str, correlation_id: str) -> str:
+        """What was asked for, masked as the record has it. Empty where the record is not as it was signed."""
+        require(caller, Right.SEE)
+        require_name("goal", tenant, correlation_id)
+        try:
+            now = self._answers.stands(tenant, correlation_id)
+            if now is None:
+                return ""
+            goals = self._room.workspace.goals
+            return goals.stored_goal(correlation_id, user=now.user_id, tenant=tenant).raw_user_utterance
+        except RemitError:  # one that somebody changed must not hide the others
+            return ""
 
     def tenants(self, caller: Caller) -> list[str]:
         require(caller, Right.SEE)

@@ -23,7 +23,7 @@ def render_meaning(entry: Entry) -> str:
             return meaning
         meaning = render_goal_meaning(entry.kind, payload, entry.actor)
         meaning = meaning or _plan_meaning(entry.kind, payload) or _people_meaning(entry.kind, payload)
-        meaning = meaning or _meaning(entry, payload)
+        meaning = meaning or _call_meaning(entry.kind, payload) or _meaning(entry, payload)
     # With spaces, so that it can be wrapped.
     shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(shown, MOST)
@@ -61,6 +61,15 @@ def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
             return f"to {payload.get('to')}"
         case _:
             return ""
+
+
+def _call_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """What an agent called, and what came of it."""
+    if kind != "call.audit":
+        return ""
+    ended = f"{payload.get('status')}, effect {payload.get('effect')}"
+    code = payload.get("code")
+    return _joined(payload.get("function"), f"{ended} ({code})" if code else ended, by=": ")
 
 
 def _people_meaning(kind: str, payload: dict[str, Any]) -> str:

@@ -16,7 +16,8 @@ from remit.web.problems import status_of
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 ASK_WAIT: Final = 5.0
 """Seconds: most goals ask back, or are done, by then; the page of one that runs follows it."""
-EACH_TENANT: Final = 50
+MOST_LISTED: Final = 20
+MOST_WORDS: Final = 200
 LANGUAGES: Final = {"en": "English", "de": "Deutsch", "es": "Español", "fr": "Français"}
 
 
@@ -25,6 +26,7 @@ class Line(NamedTuple):
     correlation: str
     event: str
     at: str
+    words: str
 
     @property
     def path(self) -> str:
@@ -43,8 +45,10 @@ def goals(request: Request) -> Response:
 @router.get("/goals/one")
 def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa: A002 - as in the address
     viewer = viewer_of(request)
-    found = desk_of(request).goals.get(viewer.caller, tenant, id)
-    return page(request, "goal.html", here="/goals", goal=found, is_mine=_is_mine(viewer, found))
+    goals = desk_of(request).goals
+    found = goals.get(viewer.caller, tenant, id)
+    words = goals.words(viewer.caller, tenant, id)
+    return page(request, "goal.html", here="/goals", goal=found, words=words, is_mine=_is_mine(viewer, found))
 
 
 @router.post("/goals/ask")
@@ -72,18 +76,25 @@ def go_on(request: Request, form: Filled) -> Response:
 
 
 def _show(request: Request, viewer: Viewer, problem: RemitError | None = None, words: str = "") -> Response:
-    desk = desk_of(request)
+    asked, caller = desk_of(request).goals, viewer.caller
+    newest = [line for tenant in asked.tenants(caller) for line in asked.listed(caller, tenant, MOST_LISTED)]
+    newest.sort(key=lambda each: each.at, reverse=True)
     lines = [
-        Line(tenant, each.correlation_id, each.event, each.at)
-        for tenant in desk.goals.tenants(viewer.caller)
-        for each in desk.goals.listed(viewer.caller, tenant, EACH_TENANT)
+        Line(
+            each.tenant_id,
+            each.correlation_id,
+            each.event,
+            each.at,
+            asked.words(caller, each.tenant_id, each.correlation_id)[:MOST_WORDS],
+        )
+        for each in newest[:MOST_LISTED]
     ]
     return page(
         request,
         "goals.html",
         status_of(problem) if problem else 200,
         here="/goals",
-        lines=sorted(lines, key=lambda each: each.at, reverse=True)[:EACH_TENANT],
+        lines=lines,
         languages=LANGUAGES,
         words=words,
         problem=problem,

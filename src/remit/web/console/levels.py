@@ -66,9 +66,9 @@ def levels(request: Request) -> Response:
 def _error_level(rate: Rate) -> Level:
     promise = f"at most {MOST['execution_error_rate'] * 100:g} %, in 24 hours"
     if rate.value is None:
-        return Level("Dispatches that failed", "no data", promise, "")
+        return Level("Failed dispatches", "no data", promise, "")
     state = "KEPT" if rate.value <= MOST["execution_error_rate"] else "BREACHED"
-    return Level("Dispatches that failed", f"{rate.value * 100:.2f} %", promise, state)
+    return Level("Failed dispatches", f"{rate.value * 100:.2f} %", promise, state)
 
 
 def _waiting(desk: "Desk", now: datetime) -> Iterator[Level]:
