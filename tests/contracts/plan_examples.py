@@ -180,7 +180,7 @@ FULL_CONFIG: dict[str, Any] = {
     "tenants": {"acme": {"users": ["ada"], "description": "The first customer"}},
     "goals": {"catalogue": ["simulations.yaml"]},
     "web": {
-        "host": "0.0.0.0",
+        "host": "10.0.0.5",
         "port": 8443,
         "public_url": "https://remit.example",
         "tls": {"certificate": "/etc/remit/remit.pem", "key": "/etc/remit/remit.key"},

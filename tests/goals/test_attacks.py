@@ -244,7 +244,12 @@ def test_an_undo_cannot_be_put_back_by_an_undo(tmp_path: Path) -> None:
 
 def test_what_is_no_request_to_take_back_is_refused(desk: Office) -> None:
     done = desk.done("archive the note one")
-    odd = [{"language": "!!"}, {"correlation_id": "x" * 300}, {"correlation_id": "a\u202eb"}, {"user": ""}]
+    odd: list[dict[str, Any]] = [
+        {"language": "!!"},
+        {"correlation_id": "x" * 300},
+        {"correlation_id": "a\u202eb"},
+        {"user": ""},
+    ]
     for each in odd:
         with pytest.raises(Refused) as refused:
             desk.goals.take_back(done.goal.correlation_id, **{"user": "mia", "tenant": TENANT, **each})

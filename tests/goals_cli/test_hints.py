@@ -15,8 +15,8 @@ from remit.cli import main
 from remit.cli.ask import Talk, ask
 from remit.cli.ask_view import NEXT, Cycle, filled
 from remit.cli.goal_approvals import render_goal
-from remit.desk.goal_questions import all_waiting
 from remit.cli.suggested import Wheres
+from remit.desk.goal_questions import all_waiting
 from tests.goals.office import ANN, POLICY, SIMULATIONS, Office
 
 COUNT: dict[str, Any] = {

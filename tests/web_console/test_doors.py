@@ -1,12 +1,15 @@
 """Who gets which page, what a form may hold, and what is said when something is wrong. No browser is needed."""
 
+import json
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
 
 from remit.contracts.config import CONFIG_NAME
+from remit.desk.plans import NO_ALLOWANCES
 from tests.web_console.stage import Stage, created, served
 
 PAGES = ("/inbox", "/runs", "/goals", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
@@ -82,8 +85,10 @@ def test_a_form_is_bounded_whole_and_of_this_very_session(stage: Stage) -> None:
         assert stage.ask("POST", "/people/invite", body, Cookie=cookie).status in {400, 403}
     large = stage.ask("POST", "/people/invite", f"csrf={csrf}&name=" + "x" * (2 << 20), Cookie=cookie)
     assert large.status == 413
-    json = stage.ask("POST", "/people/invite", "{}", Cookie=cookie, Content_Type="application/json", X_Remit_CSRF=csrf)
-    assert json.status == 400
+    as_json = stage.ask(
+        "POST", "/people/invite", "{}", Cookie=cookie, Content_Type="application/json", X_Remit_CSRF=csrf
+    )
+    assert as_json.status == 400
     assert not [each for each in stage.workspace.people.listed() if each.id == "link:x"]
 
 
@@ -244,3 +249,14 @@ def test_settings_that_cannot_be_read_are_told_to_people_and_not_held_against_wh
     noted = capsys.readouterr().err
     assert noted.count(f"Agents are turned away, for {CONFIG_NAME} cannot be read") == 1
     assert noted.count(f"{CONFIG_NAME} can be read again.") == 1
+
+
+def test_the_run_of_a_goal_is_listed_by_its_simulation_and_no_plan_gets_such_a_name_by_itself(stage: Stage) -> None:
+    cookie, _ = stage.cookie("ada", "admin")
+    for letter, actor in (("a", "simulation copy-form"), ("b", "os:somebody")):
+        plan = {"plan_id": f"goal-{letter * 48}", "action_plan": [created("x", f"docs/{letter}.md", "x\n")]}
+        text = json.dumps(plan).encode()
+        envelope = stage.workspace.plans.approve(text, NO_ALLOWANCES, timedelta(hours=1), actor)
+        stage.workspace.plans.apply(envelope.canonical())
+    listed = stage.ask("GET", "/runs", Cookie=cookie).text
+    assert ("goal: copy-form" in listed, "a" * 48 in listed, "b" * 48 in listed) == (True, False, True)

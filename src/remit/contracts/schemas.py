@@ -19,7 +19,16 @@ from pydantic.json_schema import GenerateJsonSchema
 from remit.contracts.base import Contract, OneOf
 from remit.contracts.catalog import CONTRACTS, FOLDER, load_schema
 
-__all__ = ["CONTRACTS", "find_drift", "generate_schema", "load_contract", "load_schema", "main", "schema_of", "write_schemas"]
+__all__ = [
+    "CONTRACTS",
+    "find_drift",
+    "generate_schema",
+    "load_contract",
+    "load_schema",
+    "main",
+    "schema_of",
+    "write_schemas",
+]
 
 VERSION: Final = 1
 

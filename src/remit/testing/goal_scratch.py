@@ -138,8 +138,7 @@ def drop_tables(scratch: Scratch) -> None:
 
 def carry_through(goals: Goals, correlation_id: str, name: str) -> AgentExecutionOutcome:
     """Ask for a copy of this name, and confirm it; or go on from wherever the same goal stands."""
-    who = {"user": USER, "tenant": TENANT}
-    said = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, **who).outcome
+    said = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, user=USER, tenant=TENANT).outcome
     if said.reason_code == "CONFIRMATION_REQUIRED":
-        said = goals.answer(correlation_id, "yes", **who).outcome
+        said = goals.answer(correlation_id, "yes", user=USER, tenant=TENANT).outcome
     return said
