@@ -115,6 +115,12 @@ CONSOLE: Final = (
     Row("GET", "/inbox", PAGE),
     Row("GET", "/inbox/question", PAGE),
     Row("GET", "/inbox/picture", PAGE),
+    Row("GET", "/inbox/diff", PAGE),
+    Row("GET", "/goals", PAGE),
+    Row("GET", "/goals/one", PAGE),
+    Row("POST", "/goals/ask", "L3333..", body=[("utterance", "nothing"), ("language", "en")]),
+    Row("POST", "/goals/go-on", "L3333..", body=[("id", "none")]),
+    Row("GET", "/ledger/evidence", PAGE),
     Row("GET", "/inbox/{rest:path}", PUBLIC, f"/inbox/request/{NO_ID}"),  # as above
     Row("POST", "/inbox/answer", "L333.3.", body=[("kind", "plan"), ("id", THE_PLAN), ("decision", "deny"), YES]),
     Row("GET", "/runs", PAGE),
