@@ -171,7 +171,7 @@ ENVELOPES_READ_IN: Final = {
 }
 """Where a recorded envelope is read back."""
 
-MADE_IN: Final = {"SimulationDoor": "goals.py", "SimulationExecutor": "goals.py", "GoalHands": "workspace.py"}
+MADE_IN: Final = {"SimulationDoor": "goals.py", "SimulationExecutor": "goals.py", "GoalHands": "rooms.py"}
 """One place each."""
 PASSES_ON: Final = {("agent/simulation.py", "self.dispatch"), ("testing/goal_load.py", "self.inner.dispatch")}
 """The request that the executor's own door keeps under that name; and the load's stopwatch, around the executor."""

@@ -16,8 +16,8 @@ from remit.contracts.browser import TokenConstraints
 from remit.desk.desk import Desk
 from remit.people.roles import Role
 from remit.web.app import build_app
-from remit.web.listening import open_socket, server_config
-from remit.web.serving import Server, port_of
+from remit.web.listening import open_socket, port_of, server_config
+from remit.web.running import Server
 from remit.web.settings import WebSettings
 from remit.workspace import Workspace
 from tests.plan_road.project import Project

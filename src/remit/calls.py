@@ -17,10 +17,10 @@ from remit.approval.approvals import Approvals
 from remit.authority.signing import Keyring, Signer
 from remit.contracts.base import Identifier
 from remit.contracts.browser import Approval
-from remit.contracts.call import CallAnswer, CallResult, CallWaiting
+from remit.contracts.call import CallAnswer, CallResult
 from remit.doors.call import CallDoor
 from remit.doors.call_apart import Patience
-from remit.doors.call_asking import AwaitsPerson
+from remit.doors.call_asking import AwaitsPerson, WaitsWithin
 from remit.doors.call_function import Function, Invoker
 from remit.doors.call_papers import CallTokens
 from remit.errors import Misuse, Reason, Refused
@@ -122,12 +122,8 @@ class Calls:
         stored: list[bool] = []
         try:
             result = travel(door, raw, self._site(), on_stored=lambda: stored.append(True))
-        except AwaitsPerson as waiting:
-            asked = waiting.approval
-            told = CallWaiting(
-                approval_id=asked.approval_id, expires=asked.expires, what=asked.preview.estimated_effect
-            )
-            return CallAnswer(state="waiting", call_id=key, waiting=told)
+        except (AwaitsPerson, WaitsWithin) as waits:
+            return CallAnswer(state="waiting", call_id=key, waiting=waits.waiting)
         if isinstance(result, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")
         return CallAnswer(state="done", call_id=key, result=result, stored=bool(stored))

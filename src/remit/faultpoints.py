@@ -100,6 +100,8 @@ FAULT_POINTS: Final = frozenset(
         "proposal.made",
         "proposal.approved",
         "proposal.answered",
+        "people.ended",
+        "people.recorded",
     }
 )
 

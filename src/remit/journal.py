@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -73,10 +73,13 @@ class Entered(NamedTuple):
 
 
 class Journal:
-    """The records of one request. `hosts` is where each process that runs tasks keeps its lock."""
+    """The records of one request. `hosts` is where each process that runs tasks keeps its lock; `actor`, who asked for
+    it, is named by the intent, and need not count any more when what was begun ends.
+    """
 
-    def __init__(self, ledger: Ledger, trace: Trace, hosts: Path, patience: float) -> None:
+    def __init__(self, ledger: Ledger, trace: Trace, hosts: Path, patience: float, actor: str | None = None) -> None:
         self._ledger = ledger
+        self._actor = actor
         self._trace = trace
         self._key = ClaimKey(trace.tenant_id, trace.door, trace.key)
         self._hosts = hosts
@@ -106,7 +109,9 @@ class Journal:
             "request_digest": self._trace.request_digest,
             "checkpoint_digest": digest_bytes(checkpoint.encode()),
         }
-        event = self._event("intent", {**intent, **digests})  # out here: nobody else writes while a transaction lasts
+        event = self._by_actor(
+            "intent", {**intent, **digests}
+        )  # out here: nobody else writes while a transaction lasts
         token = new_token()
         with _given_up_if_interrupted(token):
             entered = self._ledger.transact(partial(self._claim, event, checkpoint, still_alive, spend, token))
@@ -225,7 +230,7 @@ class Journal:
             return None
         if any(self._records(batch.store, "outcome")):
             raise self._contradiction("this request has an outcome, and its claim says that it has none")
-        batch.append(self._event("resumed", {"request_digest": self._trace.request_digest}))
+        batch.append(self._by_actor("resumed", {"request_digest": self._trace.request_digest}))
         return Entered(taken, orphan.checkpoint, resumed=True)
 
     def _records(self, connection: Connection, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -275,6 +280,9 @@ class Journal:
             with away():
                 time.sleep(pause)
             pause = min(2 * pause, LAST_LOOK_SECONDS)
+
+    def _by_actor(self, what: str, payload: dict[str, Any]) -> Event:
+        return replace(self._event(what, payload), actor=self._actor)
 
     def _event(self, what: str, payload: dict[str, Any]) -> Event:
         """Masked: what the ledger holds can never be taken out again."""

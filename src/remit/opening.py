@@ -1,8 +1,9 @@
 """Finding a workspace and reading what it says of itself: its root, its configuration, its settings, its store."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
@@ -15,6 +16,8 @@ from remit.store.connection import Store
 from remit.store.sqlite import SqliteStore
 from remit.untrusted import read_bounded
 from remit.untrusted.yaml_text import parse_yaml
+
+T = TypeVar("T")
 
 
 class WorkspaceSettings(Contract):
@@ -143,3 +146,22 @@ def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapp
             next_step="Install it with: pip install 'remit[postgres]'",
         ) from None
     return PostgresStore(url, settings.schema_name or "")
+
+
+def as_long_as_unchanged(file: Path, load: Callable[[], T]) -> Callable[[], T]:
+    """Load once, and again whenever the file is another: a long-lived process notices new keys and settings."""
+    held: list[tuple[tuple[int, int, int, int], T]] = []
+    path = str(file)
+
+    def current() -> T:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return load()  # which says it better
+        # The change time too: whoever edits a file can set its other times back.
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        if not held or held[0][0] != stamp:
+            held[:] = [(stamp, load())]
+        return held[0][1]
+
+    return current

@@ -171,7 +171,9 @@ class Plans:
                 request = self._door().parse((envelope,))
                 self._recover_once(hooks, spare=(request.envelope_id,))
             door = self._door(replace(hooks, on_status=on_status))
-            outcome = travel(door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored)
+            outcome = travel(
+                door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored, actor=hooks.actor
+            )
         except Unsettled as problem:
             error = unsettled_error(problem, self._clock).tree()
             ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
@@ -228,9 +230,18 @@ class Plans:
         return self._outcome_in_time(envelope_id, patience)
 
     def rollback(
-        self, report: str, *, checkpoints: Collection[str] = (), force: bool = False, hooks: PlanHooks = NO_HOOKS
+        self,
+        report: str,
+        *,
+        checkpoints: Collection[str] = (),
+        force: bool = False,
+        drift: str | None = None,
+        hooks: PlanHooks = NO_HOOKS,
     ) -> RollbackOutcome:
-        """Take back a run. `report` is `last`, a report folder, or the id of an envelope or a report."""
+        """Take back a run. `report` is `last`, a report folder, or the id of an envelope or a report.
+
+        `drift` is the digest of the drifted files that `force` is a yes to; without one, of whatever stands there.
+        """
         self._recover_once(hooks)
         taken = self._runs.taken(self._runs.find(report))
         has_more = is_due(taken.manifest, checkpoints)  # refuses an id that is not there
@@ -246,6 +257,7 @@ class Plans:
             tuple(dict.fromkeys(checkpoints)),
             self._clock(),
             force=force,
+            drift=drift if force else None,
         )
         outcome = travel(
             self._rollback_door(),
@@ -253,6 +265,7 @@ class Plans:
             self._site(),
             on_refusal=hooks.on_refusal,
             on_stored=hooks.on_stored,
+            actor=hooks.actor,
         )
         if isinstance(outcome, Preview):
             raise Misuse(Reason.MISUSE, "a full run ended in a preview")

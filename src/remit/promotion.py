@@ -133,7 +133,7 @@ class Promotion:
             with ledger.store.reading() as connection:
                 newest = newest_state_seq(connection, tenant_id)
                 payload = decide(read_states(connection, ledger.keyring, tenant_id))
-            event = Event(tenant_id, KIND, CORRELATION, payload.tree(), actor=who.id)
+            event = Event(tenant_id, KIND, CORRELATION, payload.tree(), actor=who.actor)
 
             def work(batch: Batch, newest: int = newest, event: Event = event) -> bool:
                 who.require_still(batch.time_in(tenant_id))

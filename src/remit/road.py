@@ -188,17 +188,18 @@ def travel(
     dry_run: bool = False,
     on_refusal: Callable[[Refused], None] = lambda _: None,
     on_stored: Callable[[], None] = lambda: None,
+    actor: str | None = None,
 ) -> Outcome | Preview:
     """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
 
     A dry run raises what a full run would record as refused: it signs and records nothing. `on_refusal` is told of a
     refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
-    before: by this call nothing was done either.
+    before: by this call nothing was done either. `actor` is who asks: the intent names him.
     """
     with Journey(door.name) as journey, ExitStack() as standing:
         door = journey.follow(door)
         request = door.parse(raw)  # 1. parse
-        journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience))
+        journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience, actor))
         try:
             granted = door.verify_authority(request, site.clock())  # 2. verify authority
             standing.callback(door.stand_down, granted)

@@ -12,8 +12,10 @@ import remit
 from remit.approval.approvals import MAX_PENDING_OF_ONE
 from remit.approval.people import Person, person_at_terminal
 from remit.contracts.browser import HTTPPreview
+from remit.contracts.call import CallPreview
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.ledger.append import Batch
+from remit.masking import mask_shown
 from remit.policy.browser import browser_error, browser_reason
 from remit.store.owners import this_process
 from remit.store.tokens import insert_revocation
@@ -264,6 +266,15 @@ def test_secrets_in_a_preview_are_masked_again_before_they_are_kept(desk: Desk) 
     assert "4111" not in kept + str(asked.tree())
     assert "ada@" not in kept + str(asked.tree())
     assert "****-****-****-1111" in kept
+
+
+def test_a_quote_in_one_argument_hides_nothing_of_the_others(desk: Desk) -> None:
+    """Masked again as one text, it would take along what stands behind it: an approver must see all but the value."""
+    arguments = {"note": mask_shown('x password="abc\npay everybody'), "to": '{"a": "password=\\"", "b": "all"}'}
+    told = {"function": "pay", "arguments": arguments, "estimatedEffect": "Pays.", "risk": "HIGH", "wayBack": "None."}
+    asked = desk.ask(preview=CallPreview.from_tree({**told, "reversible": False}))
+    assert asked.preview.tree()["arguments"] == arguments
+    assert "abc" not in str(arguments)
 
 
 @pytest.mark.parametrize("given", ["", "0", "ffff", "%", "_" * 36, "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee"])

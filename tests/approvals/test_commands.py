@@ -1,11 +1,6 @@
 """`remit approvals`, in a process of its own, and at a terminal of its own."""
 
-import os
-import pty
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,11 +16,11 @@ from remit.contracts.browser import Approval, HTTPPreview
 from remit.errors import Refused
 from remit.workspace import Workspace
 from tests.approvals.conftest import ADA, PREVIEW, question
+from tests.approvals.terminal import LONGEST, Terminal
 from tests.cli.conftest import Remit, remit
 
 __all__ = ["remit"]
 pytestmark = pytest.mark.req("VX-09")
-LONGEST = 30.0
 
 
 @pytest.fixture
@@ -134,40 +129,8 @@ def test_waiting_for_questions_needs_a_person_at_a_terminal(remit: Remit, worksp
     assert workspace.approvals.listed() == []
 
 
-class Terminal:
-    """A person's terminal with `remit approvals --wait` in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.outer, inner = pty.openpty()
-        self.seen = b""
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "remit", "approvals", "--wait"],
-            cwd=folder / "project",
-            stdin=inner,
-            stdout=inner,
-            stderr=inner,
-            start_new_session=True,
-            env={**os.environ, "REMIT_STATE": str(folder / "state"), "NO_COLOR": "1"},
-        )
-        os.close(inner)
-        os.set_blocking(self.outer, False)
-
-    def until(self, text: str) -> None:
-        deadline = time.monotonic() + LONGEST
-        while text.encode() not in self.seen:
-            assert time.monotonic() < deadline, self.seen.decode(errors="replace")
-            try:
-                self.seen += os.read(self.outer, 65_536)
-            except BlockingIOError:
-                time.sleep(0.01)
-        self.seen = self.seen.partition(text.encode())[2]
-
-    def type(self, text: str) -> None:
-        os.write(self.outer, text.encode())
-
-
 def test_at_a_terminal_each_question_is_shown_as_it_comes_and_answered(workspace: Workspace, tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path)
+    terminal = Terminal(tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")})
     try:
         terminal.until("Questions come here")
         terminal.type("y\n")  # before any question: no answer to one
@@ -201,9 +164,7 @@ def test_at_a_terminal_each_question_is_shown_as_it_comes_and_answered(workspace
         assert terminal.child.wait(LONGEST) == 0
         assert {workspace.approvals.show(one.approval_id).state for one in (later, last)} == {"PENDING"}
     finally:
-        terminal.child.kill()
-        terminal.child.wait()
-        os.close(terminal.outer)
+        terminal.close()
 
 
 def made(**changes: object) -> Approval:

@@ -337,3 +337,18 @@ def test_a_secret_behind_percent_signs_is_masked() -> None:
 )
 def test_a_word_in_an_address_says_what_follows_it(path: str, shown_path: str) -> None:
     assert mask_url(f"https://shop.test{path}") == f"https://shop.test{shown_path}"
+
+
+@pytest.mark.req("VX-08")
+def test_a_quote_that_is_opened_hides_nothing_but_its_own_line_or_part() -> None:
+    """What stands around a secret is what is approved: a mask must not take it along."""
+    body = shown(outgoing(b'note password="hunter2\npay: everybody', "text/plain")).body
+    assert body.masked == {"(text)": r'note password="********\npay: everybody'}
+    tree = json.dumps({"note": 'password="hunter2\npay: everybody', "to": "all"}).encode()
+    body = shown(outgoing(tree, "application/json")).body
+    assert (body.masked, body.preview) == ({"note": r'password="********\npay: everybody'}, {"to": "all"})
+    address = f"{URL}/password=%22/then/now?a=password%3D%22x&transfer=all#token=%22&b=c"
+    url = shown(outgoing(b"a=b", url=address)).url
+    assert "/now?" in url
+    assert "&transfer=all#" in url
+    assert url.endswith("&b=c")

@@ -117,7 +117,7 @@ def test_exactly_what_was_shown_arrives_and_nothing_before_a_yes(place: Place, w
     assert is_late or [held["state"] for held in held_of(result)] == ["answered"] * questions
 
 
-@pytest.mark.parametrize("way", some(WAYS, 7))
+@pytest.mark.parametrize("way", some(WAYS, 4))
 def test_nothing_arrives_after_a_no(place: Place, way: str) -> None:
     prepared(place, way)
     result = place.click(answer=deny)

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from remit.browser_host import client
 from remit.browser_host.client import HostClient
 from remit.browser_host.place import HostPlace
+from remit.errors import RemitError
 from tests import warm
 from tests.browser_road.place import Place, made_place
 
@@ -187,6 +189,24 @@ def test_what_cannot_be_read_is_refused_without_a_host(shell: Shell) -> None:
     assert code == 2
     assert "no capability token" in told
     assert shell.client.status() is None
+
+
+def test_hosts_that_ended_are_buried_when_the_next_one_is_started(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever serves outlives many of them."""
+    ended, lasting = (subprocess.Popen(["sleep", seconds]) for seconds in ("0", "60"))
+    monkeypatch.setattr(client, "_started", {ended.pid, lasting.pid})
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    nowhere = HostClient(shell.folder / "nowhere", HostPlace.of(shell.place.workspace.state), os.environ)
+    with pytest.raises(RemitError):
+        nowhere.browse(b"{}", "")
+    assert not Path(f"/proc/{ended.pid}").exists()
+    assert ended.pid not in client._started  # noqa: SLF001 - nobody else needs to know them
+    assert lasting.pid in client._started  # noqa: SLF001
+    with lasting:
+        lasting.kill()
+    ended.returncode = 0
 
 
 def test_a_host_that_nobody_uses_ends(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def run(place: Place, actions: list[bytes], fault: Fault | None) -> Ended:
     return run_child(command, fault=fault, environment=dict(workspace.environ))
 
 
-@pytest.mark.parametrize("fault, arrived, said", some(POINTS, 5))
+@pytest.mark.parametrize("fault, arrived, said", some(POINTS, 3))
 def test_a_killed_host_sends_nothing_twice_and_leaves_a_record_that_says_what_is_known(
     tmp_path: Path, fault: Fault, arrived: int | None, said: str
 ) -> None:

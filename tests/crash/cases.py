@@ -73,6 +73,7 @@ _BY_OTHERS: Final = (
     "goal.",
     "proposal.",
     "simulation.",
+    "people.",
 )
 EFFECT_POINTS: Final = frozenset(point for point in FAULT_POINTS if point.startswith(_BY_OTHERS))
 COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(

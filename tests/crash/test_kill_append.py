@@ -9,7 +9,7 @@ from tests.sampling import some
 
 
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("fault", some(faults(APPEND_POINTS), 4))
+@pytest.mark.parametrize("fault", some(faults(APPEND_POINTS), 2))
 def test_no_acknowledged_entry_is_lost(make_place: MakePlace, database: str, fault: Fault) -> None:
     place = make_place(database)
     place.prepare()
@@ -19,7 +19,7 @@ def test_no_acknowledged_entry_is_lost(make_place: MakePlace, database: str, fau
     assert what_was_lost(place, ended.acknowledged) == []
 
 
-@pytest.mark.parametrize("fault", some(faults(ANCHOR_POINTS), 3))
+@pytest.mark.parametrize("fault", some(faults(ANCHOR_POINTS), 2))
 def test_no_anchor_raises_a_false_alarm(make_place: MakePlace, fault: Fault) -> None:
     place = make_place("sqlite")
     place.prepare()
@@ -45,7 +45,7 @@ def test_no_acknowledged_entry_of_thirty_two_callers_is_lost(
 
 @pytest.mark.req("EI-12")
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("fault", some(faults(CLAIM_POINTS), 3))
+@pytest.mark.parametrize("fault", some(faults(CLAIM_POINTS), 2))
 def test_a_claim_lives_and_dies_with_its_entry(make_place: MakePlace, database: str, fault: Fault) -> None:
     place = make_place(database)
     place.prepare()
@@ -60,7 +60,7 @@ def test_a_claim_lives_and_dies_with_its_entry(make_place: MakePlace, database: 
 
 
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("point", some(APPEND_POINTS, 3))
+@pytest.mark.parametrize("point", some(APPEND_POINTS, 2))
 def test_an_error_surfaces_and_nothing_acknowledged_is_lost(make_place: MakePlace, database: str, point: str) -> None:
     place = make_place(database)
     place.prepare()

@@ -37,7 +37,7 @@ def what_is_wrong(place: Place) -> list[str]:
     return problems
 
 
-@pytest.mark.parametrize("fault", some(faults(KEY_POINTS), 4))
+@pytest.mark.parametrize("fault", some(faults(KEY_POINTS), 2))
 def test_making_keys_can_be_interrupted_and_repeated(make_place: MakePlace, fault: Fault) -> None:
     place = make_place("sqlite")
     ended = run(place, "keys", fault, count=1)
@@ -48,7 +48,7 @@ def test_making_keys_can_be_interrupted_and_repeated(make_place: MakePlace, faul
         assert {key.key_id for key in load_keyring(place.keys)} == {key.key_id for key in before}
 
 
-@pytest.mark.parametrize("fault", some(faults(ROTATION_POINTS), 4))
+@pytest.mark.parametrize("fault", some(faults(ROTATION_POINTS), 2))
 def test_a_rotation_can_be_interrupted_at_any_point(make_place: MakePlace, fault: Fault) -> None:
     place = make_place("sqlite")
     create_keys(place.keys, system_clock)

@@ -23,7 +23,7 @@ def tables(place: Place) -> set[str]:
 
 
 @pytest.mark.parametrize("database", BOTH)
-@pytest.mark.parametrize("fault", some(faults(MIGRATION_POINTS), 4))
+@pytest.mark.parametrize("fault", some(faults(MIGRATION_POINTS), 2))
 def test_a_migration_is_done_or_not_begun(make_place: MakePlace, database: str, fault: Fault) -> None:
     place = make_place(database)
     create_keys(place.keys, system_clock)

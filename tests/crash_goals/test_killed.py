@@ -93,7 +93,7 @@ def killed(scratch: Scratch, moment: Moment) -> tuple[str, str]:
 
 
 @pytest.mark.req("AC-08", "AC-12")
-@pytest.mark.parametrize("moment", some(MOMENTS, 4), ids=str)
+@pytest.mark.parametrize("moment", some(MOMENTS, 3), ids=str)
 def test_a_goal_whose_process_was_killed_takes_effect_once_when_it_is_asked_for_again(
     scratch: Scratch, moment: Moment
 ) -> None:
@@ -110,7 +110,7 @@ def test_a_goal_whose_process_was_killed_takes_effect_once_when_it_is_asked_for_
 
 
 @pytest.mark.req("AC-08", "AC-12")
-@pytest.mark.parametrize("moment", some(MOMENTS[9:], 3), ids=str)
+@pytest.mark.parametrize("moment", some(MOMENTS[9:], 2), ids=str)
 def test_a_dispatch_whose_process_was_killed_is_settled_by_recovery_alone(scratch: Scratch, moment: Moment) -> None:
     correlation_id, name = killed(scratch, moment)
     with scratch.open() as workspace:

@@ -40,7 +40,7 @@ FULL: Final = (
     job("server", "nested", "together", step=21, second=33),
 )
 SLICE: Final = (
-    job("edits", "kill", "together", step=6, place="set aside"),
+    job("edits", "kill", "together", step=7, place="set aside"),
     job("chain", "power", "ledger apart", step=4, place="set aside"),
     job("failing", "full", "together", place="set aside"),
     job("pipeline", "kill", "together", step=10, place="set aside"),

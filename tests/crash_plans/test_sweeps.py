@@ -14,5 +14,5 @@ pytestmark = only_root
 @pytest.mark.parametrize("one", some(SLICE, 1), ids=str)
 def test_a_stopped_plan_is_as_before_or_as_after_and_recorded_once(one: Job) -> None:
     report = run_job(one)
-    assert report.points > 2
+    assert report.points > 1
     assert report.problems == []

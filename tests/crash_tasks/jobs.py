@@ -85,7 +85,7 @@ FULL: Final = (
     *(Job(task, "power", layout) for task, layout in _POWER),
 )
 SLICE: Final = (
-    Job("FILE_MOVE", "kill", "across", step=4, place="files,set aside"),
+    Job("FILE_MOVE", "kill", "across", step=6, place="files,set aside"),
     Job("FILE_MOVE", "power", "ledger apart", place="files,set aside"),
     Job("FILE_COPY", "full", "together", place="files,set aside"),
     Job("FILE_DELETE", "nested", "together", second=90, place="files,set aside"),

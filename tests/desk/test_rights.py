@@ -27,6 +27,8 @@ EXPECTED = {
     Right.LEASE: ("A", "-"),
     Right.RUN_TASK: ("o A", "task.run"),
     Right.BROWSE: ("", "*"),
+    Right.LOOK: ("v a o A", "plan.propose"),
+    Right.CANCEL: ("a o A", "plan.propose"),
     Right.ASK: ("o A", "goal.ask"),
     Right.CONFIRM: ("v a o A", "-"),
     Right.ISSUE_TOKEN: ("A", "-"),

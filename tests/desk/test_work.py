@@ -1,7 +1,9 @@
 """Work under way: joined by whoever wants the same, bounded, followed, and let go of when this process ends."""
 
+import asyncio
 import contextvars
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -119,3 +121,41 @@ def test_only_so_many_ended_jobs_are_remembered(monkeypatch: pytest.MonkeyPatch)
     kept = [number for number in range(20) if work.about(f"s{number}") is not None]
     assert len(kept) <= 6
     assert 0 not in kept
+
+
+def test_an_event_loop_waits_without_a_thread_and_goes_on_meanwhile() -> None:
+    work, gate = Work(), threading.Event()
+    job = begin(work, "a", gate)
+
+    async def wait() -> tuple[bool, bool, bool, bool]:
+        too_short = await job.wait_in_loop(0.01)
+        several = asyncio.gather(job.wait_in_loop(SOON), job.wait_in_loop(SOON))
+        await asyncio.sleep(0)
+        gate.set()
+        return too_short, *await several, await job.wait_in_loop(0)
+
+    assert asyncio.run(wait()) == (False, True, True, True)
+    assert job.result() == "a"
+    assert not job._wakes  # noqa: SLF001 - nobody is told who has gone
+    work.close()
+
+
+def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() -> None:
+    work, gate = Work(), threading.Event()
+    job = begin(work, "a", gate)
+    told: list[Callable[[], None]] = []
+
+    def end() -> None:
+        told.extend(job._wakes)  # noqa: SLF001 - as a job does that ends at this moment
+        work.let_go()
+
+    async def wait() -> bool:
+        asyncio.get_running_loop().call_soon(end)
+        return await job.wait_in_loop(SOON)
+
+    assert asyncio.run(wait()) is False
+    [wake] = told
+    wake()
+    gate.set()
+    assert job.wait_until_ended(SOON)
+    work.close()

@@ -11,6 +11,9 @@ from remit.cli.ask import language_of
 from remit.cli.ask_view import NEXT
 from remit.contracts.browser import TokenConstraints
 from remit.contracts.goal_codes import AgentCode
+from remit.desk.callers import AgentCaller
+from remit.desk.desk import Desk
+from remit.errors import Refused
 from tests.goals_cli.conftest import Shell
 
 KEYS = {"correlation_id", "tenant_id", "thread_id", "outcome", "waiting_for", "next"} | {
@@ -185,6 +188,37 @@ def test_an_agent_with_a_token_asks_for_the_user_whom_that_names(shell: Shell) -
         assert shell("ask", *goal, "--user", "mia", "--tenant", "acme", REMIT_TOKEN=wrong).code == 2
     assert shell.office.events("g-1") == []
     assert shell("ask", *goal, REMIT_TOKEN=token("goal.ask", "mia")).code == 3
+
+
+def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_there(shell: Shell) -> None:
+    workspace = shell.office.workspace
+
+    def agent(name: str) -> AgentCaller:
+        whose = TokenConstraints(user="mia", tenant="acme")
+        text = workspace.tokens.issue(Wish(name, ("goal.ask",), whose, timedelta(hours=1))).text
+        return AgentCaller(workspace.tokens.verify(text), text)
+
+    helper, other = agent("helper"), agent("other")
+    shell.asked("archive the note two", "g-mia")
+    assert shell("ask", "archive the note one", "--correlation", "g-1", REMIT_TOKEN=helper.text).code == 3
+    back = shell("ask", "archive the note", "--json", REMIT_TOKEN=helper.text).document  # asks back: which one?
+    replied = shell("ask", "--reply", back["correlation_id"], "one", "--json", REMIT_TOKEN=helper.text).document
+    own = ("g-1", back["correlation_id"], replied["correlation_id"])
+    with Desk(workspace) as desk:
+        for name in own:
+            assert desk.goals.get(helper, "acme", name).correlation_id == name
+            with pytest.raises(Refused, match="no such goal"):
+                desk.goals.get(other, "acme", name)
+    recorded = "SELECT count(*) FROM ledger_entries WHERE kind = 'goal.asked' AND actor = 'agent:helper'"
+    assert shell.office.count(recorded) == len(own)
+    for name in ("g-mia", "g-1"):
+        for arguments in (("--continue", name), ("--undo", name), ("--reply", name, "one")):
+            refused = shell("ask", *arguments, REMIT_TOKEN=other.text)
+            assert (refused.code, "no such goal" in refused.err) == (2, True), (arguments, refused)
+    taken = shell("ask", "archive the note two", "--correlation", "g-mia", REMIT_TOKEN=other.text)
+    assert (taken.code, "stands for another goal" in taken.err) == (2, True)
+    assert shell("ask", "--continue", "g-1", REMIT_TOKEN=helper.text).code == 3  # it waits for the user's yes
+    assert shell("ask", "--continue", "g-1", "--confirm", "yes").code == 0  # who says it at the terminal
 
 
 def test_nobody_goes_on_with_another_users_goal(shell: Shell) -> None:

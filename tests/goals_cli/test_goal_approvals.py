@@ -2,16 +2,25 @@
 
 import os
 import pwd
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from remit.approval.people import Person
+from remit.authority.tokens import Wish
 from remit.cli.goal_approvals import goal_named
+from remit.contracts.browser import TokenConstraints
+from remit.desk.callers import AgentCaller, PersonCaller
+from remit.desk.plans import PlanDesk
 from remit.errors import Refused
 from remit.workspace import Workspace
+from tests.approvals.terminal import Terminal
 from tests.goals.office import POLICY, Office
 from tests.goals_cli.conftest import Shell
+from tests.plan_road.project import plan_of, replace
 
+ADMIN = PersonCaller(Person("os:ada"), "admin")
 LOGIN = pwd.getpwuid(os.getuid()).pw_name
 
 
@@ -41,6 +50,45 @@ def test_a_goal_waits_until_somebody_else_has_approved_it(both: Shell) -> None:
     assert both("ask", "--continue", "g-1").code == 0
     assert (office.base / "new.txt").exists()
     assert both("approvals", "deny", "g-1").code == 2  # the first answer counts
+
+
+def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell: Shell) -> None:
+    office, workspace = shell.office, shell.office.workspace
+    token = workspace.tokens.issue(Wish("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))).text
+    bot, desk = AgentCaller(workspace.tokens.verify(token), token), PlanDesk(workspace)
+    (office.root / "a.txt").write_text("one\ntwo\n")
+    (office.root / ".env").write_text("A=1\n")
+    shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")
+    terminal = Terminal(office.root, office.environ)
+    try:
+        terminal.until("Goal g-1")
+        assert "Copy the form (copy-form 1): name = new" in terminal.until("Let it be done? yes, no or later")
+        plan = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="tidy"))
+        terminal.type("yes\n")
+        terminal.until("Why?")
+        terminal.type("seen it\n")
+        terminal.until("next: remit ask --tenant acme --continue g-1")
+        terminal.until(f"Proposal {plan.proposal_id}")
+        assert "+TWO" in terminal.until("Approve this plan? yes, no or later")
+        (office.root / "a.txt").write_text("one\ntwo\nthree\n")  # behind his back
+        terminal.type("y\n")
+        terminal.until("Why?")
+        terminal.type("\n")
+        terminal.until("Look at it again")
+        assert desk.get(ADMIN, plan.proposal_id).state == "PENDING"  # no yes to what he did not see
+        second = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="again"))
+        terminal.until("Approve this plan? yes, no or later")
+        terminal.type("y\n")
+        terminal.until("Why?")
+        terminal.type("fine\n")
+        terminal.until(f"remit apply --proposal {second.proposal_id}")
+        told = desk.get(ADMIN, second.proposal_id)
+        assert (told.state, told.reason) == ("APPROVED", "fine")
+        guarded = desk.propose(bot, plan_of(replace("b", ".env", "A=1", "A=2"), plan_id="guarded"))
+        terminal.until(f"not asked here: remit approvals approve {guarded.proposal_id}")
+        assert desk.get(ADMIN, guarded.proposal_id).state == "PENDING"
+    finally:
+        terminal.close()
 
 
 @pytest.mark.req("AC-06")

@@ -14,6 +14,7 @@ from remit.agent.core import AgentCore
 from remit.cli import main
 from remit.cli.ask import Talk, ask
 from remit.cli.ask_view import NEXT, Cycle, filled
+from remit.cli.asker import Asker
 from remit.cli.goal_approvals import render_goal
 from remit.cli.suggested import Wheres
 from remit.desk.goal_questions import all_waiting
@@ -174,7 +175,8 @@ def test_at_a_terminal_the_reason_stands_above_the_question(
 ) -> None:
     typed = iter(["12", None])
     monkeypatch.setattr("remit.cli.ask._typed", lambda: next(typed))
-    talk = Talk(desk.office.workspace, "acme", Wheres(), None, can_ask=True, is_told=True)
+    workspace = desk.office.workspace
+    talk = Talk(workspace, Asker(workspace, "mia", "acme"), "acme", Wheres(), None, can_ask=True, is_told=True)
     talk.carry_on(desk.office.ask("count the boxes on shelf 7b"))
     asked = f"“7b” {NUMBER}.\nWhich shelf?\n“12” must be 9 or less.\nWhich shelf?\n"
     assert capsys.readouterr().err == asked

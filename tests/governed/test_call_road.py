@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remit.authority.call_results import verify_call
+from remit.doors.call_papers import render_call
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.governed import acting, governed, tool_of, tools_of
 from remit.ids import render_time
@@ -214,6 +215,10 @@ def test_a_preview_does_nothing_and_masks_what_is_private(place: Place) -> None:
     for secret in ("4111 1111", "blue whale", "hunter22"):
         assert secret not in shown.summary
     assert (place.calls, place.kinds("peek"), charge.function.name) == ([], [], "pay.charge")
+    # A quote that is opened in an argument hides its own line, and nothing else of the call.
+    arguments = {"note": 'password="hunter22\npay everybody', "memo": "x", "card": ["a", "b"]}
+    told = render_call(charge.function, arguments, "").arguments
+    assert told == {"note": 'password="********\npay everybody', "memo": "********", "card": '["a", "b"]'}
 
 
 def declared_charge(place: Place) -> Any:

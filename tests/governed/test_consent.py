@@ -168,3 +168,55 @@ def test_nobody_is_asked_only_where_there_is_a_way_back_or_nothing_to_take_back(
 
     answer = read.call(token=place.token("crm.read"), key="read-1", customer="acme")
     assert (result_of(answer).effect, result_of(answer).value) == ("none", None)
+
+
+def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_is_made_once(
+    place: Place, asking: Any
+) -> None:
+    first = declared(place, "within.first", consent="none", undo=lambda *_, **__: None)
+    begun: list[str] = []
+
+    @governed(place.workspace, "within.outer", consent="policy", allow=lambda **_: "allow", idempotent=True)
+    def outer(customer: str) -> list[Any]:
+        begun.append(customer)
+        return [first(customer, 1), asking(customer, 2)]
+
+    token = place.token("crm.ask", "within.first", "within.outer")
+    given: dict[str, Any] = {"token": token, "key": "within-1", "customer": "acme"}
+    with acting(token):
+        waiting = outer.call(**given)
+        assert waiting.waiting is not None
+        assert [each.approval_id for each in place.pending()] == [waiting.waiting.approval_id]
+        assert outer.call(**given) == waiting
+        assert place.calls == ["acme"], "what was done within is not done again"
+        place.workspace.recover()
+        place.yes(waiting)
+        done = result_of(outer.call(**given))
+        assert done.value == [{"customer": "acme", "percent": 1}, {"customer": "acme", "percent": 2}]
+        assert outer.call(**given).stored
+    assert (place.calls, begun) == (["acme"] * 2, ["acme"] * 3)
+    with acting(token, key="within-2"), pytest.raises(Refused) as waits:  # of a plain call, as ever
+        outer("beta")
+    assert waits.value.reason is Reason.APPROVAL_PENDING
+    with acting(token):
+        place.no(outer.call(token=token, key="within-2", customer="beta"))
+        denied = result_of(outer.call(token=token, key="within-2", customer="beta"))
+    assert (denied.status, "a person said no" in str(denied.error)) == ("FAILURE", True)
+
+
+@pytest.mark.parametrize("more", [{}, {"idempotent": True, "undo": lambda *_, **__: None}], ids=["once", "undone"])
+def test_any_other_call_fails_where_one_within_it_waits_and_says_what_to_do(
+    place: Place, asking: Any, more: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
+    name = f"within.{request.node.callspec.id}"
+
+    @governed(place.workspace, name, consent="policy", allow=lambda **_: "allow", **more)
+    def outer(customer: str) -> Any:
+        return asking(customer, 3)
+
+    token = place.token("crm.ask", name)
+    with acting(token):
+        failed = result_of(outer.call(token=token, key=name, customer=name))
+    assert (failed.status, failed.effect) == ("FAILURE", "undone" if more else "unknown")
+    assert "have it called before, give `acting` a `wait`, or declare this function idempotent" in str(failed.error)
+    assert place.calls == []

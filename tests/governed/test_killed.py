@@ -28,7 +28,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("kind, point, writes, said", some(CASES, 8))
+@pytest.mark.parametrize("kind, point, writes, said", some(CASES, 4))
 def test_a_killed_program_never_calls_twice_and_leaves_what_is_known(
     place: Place, tmp_path: Path, kind: str, point: str, writes: int, said: str
 ) -> None:

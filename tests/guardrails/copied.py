@@ -12,7 +12,15 @@ from scripts.agent_guardrails_shape import check_shape
 from scripts.agent_guardrails_sources import Violation
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
-NEEDED: Final = ("agent", "contracts", "goal*.py", "workspace.py", "ledger/projections.py", "ledger/agent_rows.py")
+NEEDED: Final = (
+    "agent",
+    "contracts",
+    "goal*.py",
+    "rooms.py",
+    "workspace.py",
+    "ledger/projections.py",
+    "ledger/agent_rows.py",
+)
 CHECKS: Final = {
     "bypass": (check_reach,),
     "direct-write": (check_reach,),

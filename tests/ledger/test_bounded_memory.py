@@ -46,7 +46,7 @@ LEAK_KIB = 3_000
 def grow_to(world: World, count: int) -> None:
     def work(batch: Batch) -> None:
         for number in range(1_000):
-            batch.append(Event("acme", "test.event", f"corr-{number}", {"text": "x" * 300}))
+            batch.append(Event("acme", "test.event", f"corr-{number}", {"text": "x" * 900}))
 
     while world.ledger.append(Event("acme", "test.event", "corr", {})).seq < count - 1_000:
         world.ledger.transact(work)
@@ -68,12 +68,12 @@ def measure(world: World, count: int) -> list[int]:
 
 @pytest.mark.parametrize("dialect", ["sqlite"])
 def test_four_times_the_entries_cost_no_more_memory(world: World) -> None:
-    """The rows of the longer ledger alone are some 15 MB larger: a verifier that kept them would show."""
-    grow_to(world, 5_000)
+    """The rows of the longer ledger alone are some 8 MB larger: a verifier that kept them would show."""
+    grow_to(world, 2_000)
     world.ledger.close()
-    short = measure(world, 5_000)
-    grow_to(world, 20_000)
+    short = measure(world, 2_000)
+    grow_to(world, 8_000)
     world.ledger.close()
-    long = measure(world, 20_000)
+    long = measure(world, 8_000)
     assert long[1] - long[0] < short[1] - short[0] + LEAK_KIB, "verify_store"
     assert long[2] - long[0] < short[2] - short[0] + LEAK_KIB, "write_bundle and verify_bundle"

@@ -84,7 +84,7 @@ ENDINGS: Final = {
 def test_no_way_to_end_is_a_success(bench: Bench, way: str) -> None:
     body, words = ENDINGS[way]
     began = time.monotonic()
-    ran = bench.probe(body, seconds=10.0)
+    ran = bench.probe(body, seconds=10.0 if words else 1.0)
     assert time.monotonic() - began < 15
     if way == "rows that are none":  # it went on until its time was over, and what it had said is not believed
         assert ran.problem is not None

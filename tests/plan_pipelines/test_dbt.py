@@ -36,14 +36,18 @@ FILES: Final = {
     ),
 }
 
-# Each look at a plan runs dbt, which takes many seconds, and `remit run` would have another one.
-APPROVE_AND_APPLY: Final = """
+# Each look at a plan runs dbt, which takes many seconds: the one that the approval has is looked at here, too.
+APPROVE: Final = """
 import json, sys
+from pathlib import Path
 from remit.workspace import Workspace
-plan = open(sys.argv[2], "rb").read()
 with Workspace.open(sys.argv[1]) as workspace:
-    outcome = workspace.apply(workspace.approve(plan, irreversible=["m1"]).canonical())
-print(json.dumps(outcome.tree()))
+    plans, looks = workspace.plans, []
+    look = plans.preview
+    plans.preview = lambda *given: looks.append(look(*given)) or looks[-1]
+    envelope = workspace.approve(Path(sys.argv[2]).read_bytes(), irreversible=["m1"])
+Path(sys.argv[3]).write_bytes(envelope.canonical())
+print(json.dumps(looks[0].document.tree()))
 """
 
 pytestmark = [
@@ -84,7 +88,9 @@ def program(works: Works, *words: str) -> tuple[int, dict[str, Any]]:
 
 def test_models_are_seen_built_on_the_copy_and_taken_back(works: Works) -> None:
     plan = plan_of(create("a1", "note.txt"), pipeline("m1", "models", parameters={"least": 15}))
-    code, preview = remit(works, "preview", "PLAN", plan=plan)
+    given, envelope = works.root.parent / "plan.json", str(works.root.parent / "envelope.json")
+    given.write_bytes(plan)
+    code, preview = program(works, "-c", APPROVE, str(works.root), str(given), envelope)
     assert code == 0, preview
     assert works.tree() == works.before
     (told,) = preview["pipelines"]
@@ -99,7 +105,7 @@ def test_models_are_seen_built_on_the_copy_and_taken_back(works: Works) -> None:
     bound = {item["path"] for item in preview["inputs"]}
     assert bound == {DATABASE, "models"}
 
-    code, outcome = program(works, "-c", APPROVE_AND_APPLY, str(works.root), str(works.root.parent / "plan.json"))
+    code, outcome = remit(works, "apply", envelope)
     assert (code, outcome["status"]["status"]) == (0, "SUCCESS")
     assert works.rows("SELECT id, price FROM priced ORDER BY id") == [(2, 60)]
     assert {one["name"] for one in outcome["report"]["pipelines"][0]["steps"]} == set(ended)

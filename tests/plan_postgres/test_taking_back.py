@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from remit.checkpoint.drift import drift_digest
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.errors import RemitError
 from tests.plan_postgres.place import UPDATE, VARIABLE, Store, mixed, on_shop
@@ -109,6 +110,8 @@ def test_rows_that_others_changed_since_are_left_alone_and_so_are_the_files(stor
     assert told.status == "REFUSED"
     assert "rows were changed since the plan ran, and nothing was restored: public." in reasons(told)
     assert store.world() == before
+    of_files = store.workspace.rollback("last", force=True, drift=drift_digest({}))
+    assert (of_files.status, store.world()) == ("REFUSED", before), "whoever looked at files saw no rows"
     forced = store.workspace.rollback("last", force=True)
     assert forced.status == "EXECUTED", reasons(forced)
     assert store.state() == "before"

@@ -223,7 +223,7 @@ SEEN_BEFORE: dict[str, tuple[Act, dict[str, Any]]] = {
 
 
 @pytest.mark.req("PX-34")
-@pytest.mark.parametrize("name", some(SEEN_BEFORE, 4))
+@pytest.mark.parametrize("name", some(SEEN_BEFORE, 2))
 def test_what_is_closed_is_seen_in_the_preview_and_not_approved(ground: Ground, name: str) -> None:
     close, step = SEEN_BEFORE[name]
     close(ground)
@@ -270,7 +270,7 @@ CLOSED_SINCE: dict[str, tuple[Act, str]] = {
 
 
 @pytest.mark.req("PX-34")
-@pytest.mark.parametrize("name", some(CLOSED_SINCE, 3))
+@pytest.mark.parametrize("name", some(CLOSED_SINCE, 2))
 def test_what_was_closed_since_the_approval_is_found_before_anything_is_touched(ground: Ground, name: str) -> None:
     ground.approve(plan_of(A, B))
     close, status = CLOSED_SINCE[name]

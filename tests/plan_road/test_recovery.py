@@ -128,7 +128,7 @@ def test_before_the_intent_nothing_has_happened(project: Project, tmp_path: Path
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", some(BACK, 4))
+@pytest.mark.parametrize("point", some(BACK, 2))
 def test_what_did_not_reach_the_world_is_taken_back(project: Project, tmp_path: Path, point: str) -> None:
     seed(project)
     before = project.tree()
@@ -143,7 +143,7 @@ def test_what_did_not_reach_the_world_is_taken_back(project: Project, tmp_path: 
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", some(FORWARD))
+@pytest.mark.parametrize("point", some(FORWARD, 2))
 @pytest.mark.parametrize("plan", [edits(), chain()], ids=["one wave", "several waves"])
 def test_what_was_all_switched_is_finished(project: Project, tmp_path: Path, point: str, plan: bytes) -> None:
     seed(project)
@@ -188,7 +188,7 @@ def test_killed_while_the_steps_are_switched(project: Project, tmp_path: Path, s
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", some([*BACK, *FORWARD], 4))
+@pytest.mark.parametrize("point", some([*BACK, *FORWARD], 2))
 def test_a_live_envelope_goes_on_where_a_crash_stopped_it(project: Project, tmp_path: Path, point: str) -> None:
     seed(project)
     wanted = after_of(tmp_path, edits())
@@ -241,7 +241,7 @@ def test_killed_while_it_is_taken_back(project: Project, tmp_path: Path, point: 
 
 
 @pytest.mark.req("PX-28", "PX-15")
-@pytest.mark.parametrize("point", some(["road.intent_recorded", *ROLLED], 4))
+@pytest.mark.parametrize("point", some(["road.intent_recorded", *ROLLED], 2))
 def test_a_rollback_that_was_killed_ends_in_one_of_the_two(project: Project, tmp_path: Path, point: str) -> None:
     seed(project)
     before = project.tree()

@@ -106,7 +106,7 @@ def test_killed_between_two_actions_on_one_database_all_of_it_is_taken_back(
 
 
 @pytest.mark.req("PX-28")
-@pytest.mark.parametrize("point", some(DONE, 3))
+@pytest.mark.parametrize("point", some(DONE, 2))
 def test_what_was_done_is_finished_without_what_was_prepared(shop: Shop, tmp_path: Path, point: str) -> None:
     envelope = killed(shop, tmp_path, Fault(point))
     (report,) = shop.workspace.recover()

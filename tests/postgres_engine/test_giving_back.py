@@ -75,7 +75,7 @@ def family(tmp_path_factory: pytest.TempPathFactory, host: SandboxHost, module_p
 @pytest.mark.req("PX-20")
 @pytest.mark.timeout(3_600 if LONG else 300)
 @settings(
-    max_examples=500 if LONG else 30,
+    max_examples=500 if LONG else 12,
     deadline=None,
     derandomize=not LONG,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

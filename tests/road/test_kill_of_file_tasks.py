@@ -96,7 +96,7 @@ def steps(workspace: Workspace) -> list[str]:
 
 @pytest.mark.req("EI-12", "EI-14")
 @pytest.mark.parametrize("capability_id", CAPABILITIES)
-@pytest.mark.parametrize("point", some(FILE_POINTS, 4))
+@pytest.mark.parametrize("point", some(FILE_POINTS, 2))
 def test_what_a_kill_left_is_as_before_or_as_after_once_it_is_recovered(
     tmp_path: Path, capability_id: str, point: str
 ) -> None:

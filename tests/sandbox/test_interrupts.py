@@ -20,6 +20,7 @@ from remit.sandbox.host import SandboxHost
 from remit.sandbox.pool import AHEAD, Lease, Zygote, close_all
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, open_descriptors, order, plain_host
 from tests.sandbox.test_host import LONG, can_lock, is_gone, wait_until_gone
+from tests.sandbox.zygotes import children_of, zygote_of
 
 
 @pytest.fixture
@@ -27,17 +28,6 @@ def host(tmp_path: Path) -> Iterator[SandboxHost]:
     with plain_host(tmp_path) as made:
         made.run(order("answer"))
         yield made
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def zygote_of(host: SandboxHost) -> int:
-    output = host.run(order("look_around")).output
-    assert output is not None
-    pid: int = output["zygote"]
-    return pid
 
 
 @contextlib.contextmanager

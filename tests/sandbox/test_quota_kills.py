@@ -31,7 +31,8 @@ SLOW_DEATH: Final = "CutShort effect_failed"
 
 def assert_fast(kind: str, who: str, kills: list[Kill]) -> None:
     seconds = sorted(kill.seconds for kill in kills)
-    p99 = seconds[min(len(seconds) - 1, int(len(seconds) * 0.99))]
+    # One of few runs is more than one in a hundred: the slowest has a bound of its own, for a machine with more to do.
+    p99 = seconds[int((len(seconds) - 1) * 0.99)]
     past = max(kill.past for kill in kills)
     sys.stdout.write(
         f"{kind} as {who}: {len(kills)} kills, median {seconds[len(seconds) // 2] * 1000:.1f} ms, "

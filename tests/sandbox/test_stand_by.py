@@ -18,7 +18,8 @@ from remit.sandbox.pool import AHEAD
 from tests.sandbox.arena import ROOMY, a_host, an_order, make_arena
 from tests.sandbox.plain_host import QUOTAS, open_descriptors, order, plain_host
 from tests.sandbox.test_host import is_gone, wait_until_gone
-from tests.sandbox.test_interrupts import children_of, interrupt_at, zygote_of
+from tests.sandbox.test_interrupts import interrupt_at
+from tests.sandbox.zygotes import children_of, kill_for_good, zygote_of
 
 
 @pytest.fixture
@@ -130,8 +131,7 @@ class killed_in:  # noqa: N801 - reads as a word
 def test_a_zygote_that_died_meanwhile_is_replaced_too(host: SandboxHost) -> None:
     zygote = zygote_of(host)
     with host.stand_by(order("answer")) as standing:
-        os.kill(zygote, signal.SIGKILL)
-        assert wait_until_gone(pid_of(standing))
+        kill_for_good(zygote)
         assert standing.run().output is not None
 
 

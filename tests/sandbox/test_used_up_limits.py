@@ -2,7 +2,6 @@
 
 import os
 import resource
-import signal
 import subprocess
 import sys
 import time
@@ -17,8 +16,7 @@ from remit.errors import EnvironmentFailed, Reason
 from remit.sandbox import confinement, kernel
 from remit.sandbox.kernel import Probe
 from tests.sandbox.plain_host import ROOT, order, plain_host
-from tests.sandbox.test_host import wait_until_gone
-from tests.sandbox.test_interrupts import zygote_of
+from tests.sandbox.zygotes import kill_for_good, zygote_of
 
 
 @pytest.fixture
@@ -77,8 +75,7 @@ def test_a_kernel_that_confines_is_asked_once(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(confinement, "probe_kernel", probe)
     with plain_host(tmp_path) as host:
         for _ in range(3):
-            os.kill(zygote := zygote_of(host), signal.SIGKILL)
-            assert wait_until_gone(zygote)
+            kill_for_good(zygote_of(host))
         host.run(order("answer"))
     assert len(asked) == 1
 

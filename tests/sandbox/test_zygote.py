@@ -1,5 +1,6 @@
 """The process that children are forked from, looked at from outside: what it holds, and what becomes of it."""
 
+import contextlib
 import os
 import select
 import signal
@@ -18,6 +19,7 @@ from remit.sandbox.host import CutShort, Finished, SandboxHost
 from remit.sandbox.orders import Order
 from remit.sandbox.pool import AHEAD, Child, Lease, Zygote
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, order, plain_host
+from tests.sandbox.zygotes import children_of, is_dead, kill_for_good, status, zygote_of
 
 
 @pytest.fixture
@@ -37,14 +39,6 @@ def zygote(lock: int) -> Iterator[Zygote]:
 
 def start(lock: int, effects: tuple[str, ...] = (EFFECT,), paths: tuple[str, ...] = (str(ROOT),)) -> Zygote:
     return Zygote(effects, QUOTAS, confined=True, lock=lock, import_paths=paths)
-
-
-def status(pid: int) -> dict[str, str]:
-    return dict(line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line)
-
-
-def is_dead(pidfd: int, within: float = 2.0) -> bool:
-    return bool(select.select([pidfd], [], [], within)[0])
 
 
 @pytest.mark.req("EI-07", "EI-17")
@@ -151,9 +145,9 @@ def test_a_folder_of_effects_cannot_replace_the_standard_library(tmp_path: Path)
 def test_children_are_forked_ahead_of_need(zygote: Zygote) -> None:
     lease = Lease()
     child = zygote.take(lease)
-    waiting: list[str] = []
+    waiting: list[int] = []
     for _ in range(500):
-        waiting = Path(f"/proc/{zygote.pid}/task/{zygote.pid}/children").read_text().split()
+        waiting = children_of(zygote.pid)
         if len(waiting) == AHEAD + 1:
             break
         select.select([], [], [], 0.01)
@@ -167,7 +161,7 @@ def test_when_it_is_closed_it_ends_and_takes_its_children_along(lock: int) -> No
     zygote.wait_until_ready()
     lease = Lease()
     child = zygote.take(lease)
-    waiting = [int(pid) for pid in Path(f"/proc/{zygote.pid}/task/{zygote.pid}/children").read_text().split()]
+    waiting = children_of(zygote.pid)
     watched = [os.pidfd_open(pid) for pid in waiting]
     zygote.close()
     assert child.pid in waiting
@@ -182,21 +176,19 @@ def test_a_zygote_that_was_killed_is_replaced_at_the_next_task(tmp_path: Path) -
     with plain_host(tmp_path) as host:
         seen = set()
         for _ in range(3):
-            output = host.run(order("look_around")).output
-            assert output is not None
-            seen.add(output["zygote"])
-            kill_for_good(output["zygote"])
+            seen.add(zygote := zygote_of(host))
+            kill_for_good(zygote)
         assert len(seen) == 3
 
 
 @pytest.mark.req("EI-09")
 def test_a_task_whose_zygote_is_killed_is_cut_short_and_its_process_dead(tmp_path: Path) -> None:
     with plain_host(tmp_path) as host:
+        zygote = zygote_of(host)
 
         def kill(question: Any) -> dict[str, Any]:
             if question == {"number": 0}:
-                (zygote,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-                kill_for_good(int(zygote))
+                kill_for_good(zygote)
             return {}
 
         with pytest.raises(CutShort):
@@ -204,20 +196,13 @@ def test_a_task_whose_zygote_is_killed_is_cut_short_and_its_process_dead(tmp_pat
         assert host.run(order("answer")).output is not None
 
 
-def kill_for_good(zygote: int) -> None:
-    """With its children. One that is dying can still read that it may begin, and such a task counts as cut short."""
-    children = Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()
-    watched = [os.pidfd_open(pid) for pid in (zygote, *map(int, children))]
-    os.kill(zygote, signal.SIGKILL)
-    assert all(is_dead(pidfd) for pidfd in watched)
-    for pidfd in watched:
-        os.close(pidfd)
-
-
-def grandchildren() -> list[str]:
-    """The zygote's children."""
-    ours = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [pid for zygote in ours for pid in Path(f"/proc/{zygote}/task/{zygote}/children").read_text().split()]
+def states_of(pids: list[int]) -> list[str]:
+    """Without those that were reaped since they were listed."""
+    states = []
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            states.append(status(pid)["State"][0])
+    return states
 
 
 @pytest.mark.req("EI-09")
@@ -225,9 +210,10 @@ def test_the_dead_are_reaped_without_being_asked_for(tmp_path: Path) -> None:
     with plain_host(tmp_path) as host:
         for _ in range(20):
             host.run(order("answer"))
+        zygote = zygote_of(host)
         states: list[str] = []
         for _ in range(500):
-            states = [status(int(pid))["State"][0] for pid in grandchildren()]
+            states = states_of(children_of(zygote))
             if "Z" not in states:
                 break
             select.select([], [], [], 0.01)

@@ -98,6 +98,10 @@ def test_a_failure_at_the_commit_is_reported_as_unknown(world: World, monkeypatc
     monkeypatch.setattr(kind, "commit", commit_and_lose_the_answer)
     results = run_as_one_group(world, appends(3))
     monkeypatch.undo()
+    if world.store.dialect == "postgresql":  # which outlives the session, and was asked
+        assert [type(result) for result in results] == [Entry] * 3
+        assert_writable_again(world, entries=3 + 1)
+        return
     assert [type(result) for result in results] == [EnvironmentFailed] * 3
     assert all("it is not known whether they were written" in result.what for result in results)
     assert all("remit ledger show" in result.next_step for result in results)

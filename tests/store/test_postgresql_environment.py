@@ -11,7 +11,7 @@ import pytest
 from remit.errors import EnvironmentFailed, Misuse, Reason
 from remit.ledger.bundle import write_bundle
 from remit.store.connection import Busy, DatabaseFailed, Guarded
-from remit.store.postgresql import PostgresStore
+from remit.store.postgresql import PostgresConnection, PostgresStore
 from tests.store_fixtures import World
 
 
@@ -105,6 +105,63 @@ def test_a_reader_kept_for_reuse_that_died_is_replaced(world: World, here: Postg
     world.attacker.run("SELECT pg_terminate_backend(?)", session)
     with here.reading() as connection:
         assert connection.one("SELECT pg_backend_pid()") != session
+
+
+def _end_sessions(world: World) -> None:
+    world.attacker.run(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE application_name = 'remit' AND datname = current_database() AND pid <> pg_backend_pid()"
+    )
+
+
+def test_a_writer_kept_for_reuse_that_died_is_replaced(world: World) -> None:
+    world.append("acme", 1)
+    _end_sessions(world)
+    world.append("acme", 1)
+    assert world.verify().entries == 2
+
+
+@pytest.mark.parametrize("has_happened", [True, False])
+def test_a_commit_whose_answer_is_lost_is_looked_up_and_told_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch, *, has_happened: bool
+) -> None:
+    """The server ends the session right before the commit, or right after it and before its answer came."""
+    world.append("acme", 1)
+    commit = PostgresConnection.commit
+    with monkeypatch.context() as dying:
+
+        def lost(connection: PostgresConnection) -> None:
+            dying.undo()
+            if has_happened:
+                commit(connection)
+            _end_sessions(world)
+            commit(connection)
+
+        dying.setattr(PostgresConnection, "commit", lost)
+        if has_happened:
+            world.append("acme", 1)
+        else:
+            with pytest.raises(DatabaseFailed) as caught:
+                world.append("acme", 1)
+            assert "not known" not in str(caught.value)
+    verdict = world.verify()
+    assert (verdict.entries, verdict.findings) == (1 + has_happened, [])
+    world.append("acme", 1)
+    assert world.verify().entries == 2 + has_happened
+
+
+def test_a_commit_that_left_no_entry_cannot_be_looked_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = PostgresConnection.commit
+    with monkeypatch.context() as dying:
+
+        def lost(connection: PostgresConnection) -> None:
+            dying.undo()
+            _end_sessions(world)
+            commit(connection)
+
+        dying.setattr(PostgresConnection, "commit", lost)
+        with pytest.raises(EnvironmentFailed, match="not known whether"):
+            world.ledger.transact(lambda batch: batch.store.execute("SELECT 1"))
 
 
 def test_readers_are_reused_and_closed(world: World, here: PostgresStore) -> None:

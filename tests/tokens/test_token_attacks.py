@@ -12,8 +12,9 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from remit.authority import tokens as tokens_module
 from remit.authority.token_keys import TokenKey, TokenKeys, TokenSigner
-from remit.authority.tokens import CLOCK_SKEW, Token, Wish, issue_token, require_in_time, verify_token
+from remit.authority.tokens import CLOCK_SKEW, FoundSigned, Token, Wish, issue_token, require_in_time, verify_token
 from remit.contracts.browser import TokenConstraints
 from remit.errors import Reason, Refused
 from remit.policy.browser import browser_error, require_caller
@@ -41,8 +42,14 @@ def verified(text: str, keys: TokenKeys | None = None) -> Token:
 
 
 def refused(text: str, keys: TokenKeys | None = None) -> Refused:
+    """Also by one that found the good token signed before: it must not take this one for that."""
+    known, found = trusted(), FoundSigned()
+    found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
+    with pytest.raises(Refused) as again:
+        found.verify(text, keys or known, ISSUER, AUDIENCE, NOW)
     with pytest.raises(Refused) as caught:
         verified(text, keys)
+    assert (again.value.reason, again.value.what) == (caught.value.reason, caught.value.what)
     return caught.value
 
 
@@ -323,3 +330,33 @@ def test_the_private_key_cannot_be_copied_out_of_its_process() -> None:
     with pytest.raises(Exception, match="may not be copied"):
         pickle.dumps(signer)
     assert "private" not in repr(signer).lower()
+
+
+def test_a_token_found_signed_before_is_asked_again_for_all_that_may_have_changed() -> None:
+    known, found = trusted(), FoundSigned()
+    first = found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
+    assert found.verify(GOOD, known, ISSUER, AUDIENCE, NOW) is first
+    assert found.holds(GOOD)
+    late = NOW + timedelta(hours=2)
+    others = [
+        (trusted(revoked_at="2027-01-01T00:00:00Z"), ISSUER, AUDIENCE, NOW, Reason.REVOKED),
+        (TokenKeys(), ISSUER, AUDIENCE, NOW, Reason.KEY_UNKNOWN),
+        (known, "somebody else", AUDIENCE, NOW, Reason.BINDING_MISMATCH),
+        (known, ISSUER, "somebody else", NOW, Reason.BINDING_MISMATCH),
+        (known, ISSUER, AUDIENCE, late, Reason.EXPIRED),
+    ]
+    for keys, issuer, audience, at, reason in others:
+        found.verify(GOOD, known, ISSUER, AUDIENCE, NOW)
+        with pytest.raises(Refused) as caught:
+            found.verify(GOOD, keys, issuer, audience, at)
+        assert caught.value.reason == reason
+
+
+def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "MOST_FOUND", 3)
+    known, found = trusted(), FoundSigned()
+    texts = [signed(HEADER, {**CLAIMS, "jti": f"token-{number}"}) for number in range(5)]
+    assert [found.verify(text, known, ISSUER, AUDIENCE, NOW).jti for text in texts] == [
+        f"token-{number}" for number in range(5)
+    ]
+    assert [found.holds(text) for text in texts] == [False, False, False, True, True]

@@ -94,7 +94,7 @@ def test_after_a_rotation_the_old_private_key_is_gone_and_the_public_one_is_reti
 
 @pytest.mark.parametrize("work", ["create", "rotate"])
 @pytest.mark.parametrize(
-    "fault", some((Fault(name, count) for name, counts in KILLED.items() for count in counts), 4), ids=str
+    "fault", some((Fault(name, count) for name, counts in KILLED.items() for count in counts), 2), ids=str
 )
 def test_a_crash_leaves_one_usable_key_or_none(keys: Path, work: str, fault: Fault) -> None:
     before = create_policy_key(keys, system_clock) if work == "rotate" else None

@@ -222,12 +222,13 @@ def test_the_record_is_read_verified_and_exported(site: WebSite) -> None:
 
 
 def test_a_goal_asked_for_under_a_key_is_that_goal_alone(site: WebSite) -> None:
-    first = site.post("/v1/goals", {"utterance": "water the plants"}, site.bot, Idempotency_Key="g")
-    second = site.post("/v1/goals", {"utterance": "sell the house"}, site.bot, Idempotency_Key="g")
+    asked = {"Idempotency_Key": "g", "Prefer": "wait=30"}
+    first = site.post("/v1/goals", {"utterance": "water the plants"}, site.bot, **asked)
+    second = site.post("/v1/goals", {"utterance": "sell the house"}, site.bot, **asked)
     assert (first.status, first.tree["state"]) == (200, "refused"), first.body
     assert (second.status, second.tree["code"]) == (409, "idempotency_conflict")
     site.app.state.keys = Keys()  # as after a restart: the goal's own id still says no
-    third = site.post("/v1/goals", {"utterance": "sell the house"}, site.bot, Idempotency_Key="g")
+    third = site.post("/v1/goals", {"utterance": "sell the house"}, site.bot, **asked)
     assert third.status == 409 or third.tree["state"] == "refused", third.body
     place = f"/v1/goals/acme/{first.tree['correlation_id']}"
     assert site.get(place, site.bot).tree["state"] == "refused"

@@ -251,6 +251,31 @@ def test_settings_that_cannot_be_read_are_told_to_people_and_not_held_against_wh
     assert noted.count(f"{CONFIG_NAME} can be read again.") == 1
 
 
+def test_a_new_tenant_counts_at_once_and_what_the_server_was_made_with_is_left_for_a_restart(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cookie, _ = stage.cookie("ada", "admin")
+    file = stage.root / CONFIG_NAME
+    good = file.read_text()
+    tree = json.loads(good)
+    told = "Restart the server to take up: "
+    try:
+        file.write_text(json.dumps({**tree, "tenants": {**tree["tenants"], "newcomer": {"users": ["mia"]}}}))
+        shown = stage.ask("GET", "/catalogue", Cookie=cookie).text
+        assert ("newcomer" in shown, told in shown) == (True, False)
+        web = {**tree.get("web", {}), "session_hours": 3}
+        file.write_text(json.dumps({**tree, "web": web, "timeouts": {"file_operation": 7}}))
+        assert f"{told}timeouts, web" in stage.ask("GET", "/inbox", Cookie=cookie).text
+        assert told not in stage.ask("GET", "/login").text
+        assert "newcomer" not in stage.ask("GET", "/catalogue", Cookie=cookie).text
+    finally:
+        file.write_text(good)
+    assert told not in stage.ask("GET", "/inbox", Cookie=cookie).text
+    noted = capsys.readouterr().err
+    assert noted.count("restart the server to take up: timeouts, web.") == 1
+    assert noted.count("is again as the server began with it.") == 1
+
+
 def test_the_run_of_a_goal_is_listed_by_its_simulation_and_no_plan_gets_such_a_name_by_itself(stage: Stage) -> None:
     cookie, _ = stage.cookie("ada", "admin")
     for letter, actor in (("a", "simulation copy-form"), ("b", "os:somebody")):

@@ -10,7 +10,7 @@ from datetime import timedelta
 from remit.desk.desk import Desk
 from tests.road.conftest import file_task
 from tests.web_crash.place import AFTER, BEFORE, Place
-from tests.web_crash.scenarios import ANN
+from tests.web_crash.scenario import ANN
 from tests.web_crash.served import Gone, Server
 from tests.web_site import ALL_CAPS, Who, agent_of
 

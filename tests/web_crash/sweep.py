@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from remit.desk.desk import Desk
 from tests.web_crash.place import Place
-from tests.web_crash.scenarios import Scenario
+from tests.web_crash.scenario import Scenario
 from tests.web_crash.served import Gone
 
 QUIET = ("--no-link",)  # each start would write an invitation, and pass points of its own

@@ -14,8 +14,11 @@ from tests.governed.killed import Killed, again
 from tests.governed.place import Place as Calls
 from tests.kept_zygotes import zygotes_are_kept
 from tests.road.conftest import Hand
+from tests.web_crash.access_scenarios import LogIn
 from tests.web_crash.place import AFTER, BEFORE, Place
-from tests.web_crash.scenarios import Apply, Approve, Confirm, LogIn, Scenario, Task, Undo
+from tests.web_crash.plan_scenarios import Apply, Approve, Undo
+from tests.web_crash.scenario import Scenario
+from tests.web_crash.scenarios import Confirm, Task
 from tests.web_crash.served import Server
 from tests.web_crash.sweep import killed_at
 

@@ -12,7 +12,8 @@ from remit.desk.desk import Desk
 from tests.kept_zygotes import zygotes_are_kept
 from tests.web_crash.load import all_at_work, callers, leases
 from tests.web_crash.place import Place
-from tests.web_crash.scenarios import ALL, Scenario
+from tests.web_crash.scenario import Scenario
+from tests.web_crash.scenarios import ALL
 from tests.web_crash.sweep import faults_of, killed_at
 
 __all__ = ["zygotes_are_kept"]

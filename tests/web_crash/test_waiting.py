@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -18,6 +18,9 @@ from tests.browser_site import Site
 from tests.web_crash.place import AFTER, BEFORE, Place, place_with_browser
 from tests.web_crash.served import Server, kill_browser
 from tests.web_site import Answer, Who, agent_of
+
+PATIENT: Final = {"Prefer": "wait=30"}
+"""Else a busy machine decides whether a goal is done when the answer comes."""
 
 
 @pytest.fixture(scope="module")
@@ -97,10 +100,11 @@ def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[
         ann = log_in(server)
         plan, approved = (place.propose(server, name) for name in ("waits.txt", "approved.txt"))
         place.decide(server, approved)
-        server.post("/v1/goals", {"utterance": "copy the form as mine", "correlation_id": "g-leo"}, leos)
-        goal = server.post("/v1/goals/acme/g-leo/answer", {"answer": "yes"}, leo).tree
+        server.post("/v1/goals", {"utterance": "copy the form as mine", "correlation_id": "g-leo"}, leos, **PATIENT)
+        goal = server.post("/v1/goals/acme/g-leo/answer", {"answer": "yes"}, leo, **PATIENT).tree
         assert goal["waiting_for"] == "approval", goal
-        asked = server.post("/v1/goals", {"utterance": "archive the note one", "correlation_id": "g-mia"}, place.bot)
+        wish = {"utterance": "archive the note one", "correlation_id": "g-mia"}
+        asked = server.post("/v1/goals", wish, place.bot, **PATIENT)
         assert asked.tree["waiting_for"] == "confirmation", asked.body
         call = function.call().waiting
         assert call is not None
@@ -127,9 +131,10 @@ def test_all_that_waited_is_there_can_be_answered_and_is_done_once(world: tuple[
         said = server.post("/v1/inbox/goal/g-leo/decision?tenant=acme", {"approved": True}, ann)
         assert said.tree["state"] == "APPROVED", said.body
         assert not (place.base / "mine.txt").exists()
-        assert server.post("/v1/goals/acme/g-leo/continue", {}, leos).tree["state"] == "done"
+        assert server.post("/v1/goals/acme/g-leo/continue", {}, leos, **PATIENT).tree["state"] == "done"
         assert (place.base / "mine.txt").read_text() == "form\n"
-        assert server.post("/v1/goals/acme/g-mia/answer", {"answer": "yes"}, place.mia).tree["state"] == "done"
+        confirmed = server.post("/v1/goals/acme/g-mia/answer", {"answer": "yes"}, place.mia, **PATIENT)
+        assert confirmed.tree["state"] == "done"
         assert (place.office.archived(), "one" in place.office.notes()) == (["one"], False)
 
         # The request that the browser still holds, and the call that a program wants to make.

@@ -143,7 +143,8 @@ def test_removing_a_person_ends_everything(place: Place) -> None:
         people.remove("gone", actor=ADMIN)
         invited(place, "gone")
     people.remove("gone", actor=ADMIN)
-    assert place.entries("person.removed")[0] == ("link:gone", ADMIN, {"person": "link:gone", "sessions": 1})
+    assert place.entries("person.removed")[0][:2] == ("link:gone", ADMIN)
+    assert place.entries("person.removed")[0][2].items() >= {"person": "link:gone", "sessions": 1}.items()
     with pytest.raises(Refused) as refused:
         people.remove("gone", actor=ADMIN)
     assert refused.value.reason is Reason.STATE_MISSING

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final
 
 from remit.errors import Reason, Refused
+from remit.ledger.entry import Actor
 
 AGENT_VARIABLES: Final = ("REMIT_AGENT", "REMIT_TOKEN")
 """Set for whoever acts as an agent: its name, or the token that it acts with."""
@@ -35,10 +36,18 @@ class Person:
         if self.counts is not None and not self.counts(now):
             raise Refused(
                 Reason.REVOKED,
-                "whoever gives this answer is not logged in any more, or as somebody else by now; nothing was decided",
+                "whoever asks for this is not logged in any more, or as somebody else by now; nothing was done",
                 where=f"person {self.id}",
                 next_step="Log in again; an admin makes a link: remit people invite NAME --role ROLE",
             )
+
+    @property
+    def actor(self) -> str:
+        """Himself, in an entry of the ledger: it is not written if he does not count by then."""
+        return self.acting_as(self.id)
+
+    def acting_as(self, name: str) -> str:
+        return name if self.counts is None else Actor(name, self.require_still)
 
     @property
     def signature(self) -> str:

@@ -77,7 +77,7 @@ class Proposals(KnownProposals):
                 plan_digest,
                 draft.title[:1_000],
                 draft.risk,
-                draft.proposed_by,
+                str(draft.proposed_by),
                 draft.token_jti,
                 note,
                 render_time(now),
@@ -92,7 +92,7 @@ class Proposals(KnownProposals):
                 entry_seq=0,
             )
             told = {"title": row.title, "risk": row.risk, "note": note}
-            seq = batch.append(event_of(row, "PENDING", row.proposed_by, told)).seq
+            seq = batch.append(event_of(row, "PENDING", draft.proposed_by, told)).seq
             row = row._replace(proposed_seq=seq, entry_seq=seq)
             insert_row(batch.store, row, plan)
             reach("proposal.inserted")

@@ -31,7 +31,7 @@ def rollback_key(manifest_id: str, attempt: int) -> str:
     return f"rollback-{manifest_id}-{attempt}"
 
 
-def issue_rollback(
+def issue_rollback(  # noqa: PLR0913 - an order has these parts
     signer: Signer,
     envelope_id: str,
     manifest_id: str,
@@ -40,6 +40,7 @@ def issue_rollback(
     now: datetime,
     *,
     force: bool,
+    drift: str | None = None,
 ) -> RollbackOrder:
     """Sign an order. No checkpoint named: all that are left."""
     draft = RollbackOrder(
@@ -49,6 +50,7 @@ def issue_rollback(
         attempt=attempt,
         checkpoints=tuple(checkpoints),
         force=force,
+        drift=drift,
         issued_at=render_time(now),
         expires_at=render_time(now + LIFE),
         key_id=signer.key_id,

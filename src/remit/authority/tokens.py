@@ -25,6 +25,7 @@ MAX_LIFE: Final = timedelta(days=31)
 CLOCK_SKEW: Final = timedelta(seconds=60)
 """How far ahead the issuer's clock may be. Expiry has no such grace."""
 ALGORITHM: Final = "RS256"
+MOST_FOUND: Final = 1_000
 _HEADER: Final = frozenset({"alg", "typ", "kid"})
 _HEADER_BOUNDS: Final = Bounds(max_bytes=1_024, max_items=50)
 _SEGMENTS: Final = 3
@@ -112,6 +113,39 @@ def verify_token(text: str, keys: TokenKeys, issuer: str, audience: str, now: da
     return token
 
 
+class FoundSigned:
+    """Tokens that were found signed before: the same text, by the same keys, issuer and audience, is no new question.
+
+    Times and revocation are asked each time; other keys, and nothing here counts. Kept is a digest: whoever reads this
+    memory later finds no token.
+    """
+
+    def __init__(self) -> None:
+        self._held: tuple[TokenKeys, str, str, dict[str, Token]] | None = None
+
+    def holds(self, text: str) -> bool:
+        return self._held is not None and _digest(text) in self._held[3]
+
+    def verify(self, text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
+        """As `verify_token` does it."""
+        held = self._held
+        if held is None or held[0] is not keys or held[1:3] != (issuer, audience):
+            held = self._held = keys, issuer, audience, {}
+        digest, found = _digest(text), held[3]
+        token = found.get(digest)
+        if token is None:
+            token = _signed(text, keys, issuer, audience)
+            if len(found) >= MOST_FOUND:
+                found.clear()
+            found[digest] = token
+        require_in_time(token, now)
+        return token
+
+
+def _digest(text: str) -> str:
+    return digest_bytes(text.encode(errors="surrogatepass"))  # nobody has looked yet whether it is text at all
+
+
 def signed_jti(text: str, keys: TokenKeys, issuer: str, audience: str) -> str:
     """Which token this is, whether it is in time or not. For telling what became of what it was used for."""
     return _signed(text, keys, issuer, audience).jti
@@ -137,7 +171,7 @@ def _signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
         _time(claims.iat if claims.nbf is None else claims.nbf, "nbf"),
         _time(claims.exp, "exp"),
         key.kid,
-        digest_bytes(text.encode()),
+        _digest(text),
     )
     _require_own_time(token, key)
     return token

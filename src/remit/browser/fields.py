@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from remit.errors import Refused
-from remit.masking import mask_json
+from remit.masking import mask_json, mask_shown
 from remit.printable import printable
 from remit.untrusted import Bounds, parse_json
 
@@ -83,7 +83,7 @@ def _json(body: bytes) -> tuple[Field, ...] | None:
         tree = parse_json(body, JSON_BOUNDS)
     except Refused:
         return None
-    plain, masked = list(_leaves(tree, "")), list(_leaves(mask_json(tree), ""))
+    plain, masked = list(_leaves(tree, "")), list(_leaves(mask_json(tree, words=mask_shown), ""))
     if len(plain) != len(masked):
         return None
     is_bare = not (tree and isinstance(tree, dict | list))

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from remit.browser.fields import Field, pairs_of
-from remit.masking import is_secret_name, mask_field, mask_text
+from remit.masking import is_secret_name, mask_field, mask_shown, mask_text
 from remit.masking.patterns import vocabulary
 from remit.printable import printable
 
@@ -46,7 +46,7 @@ def is_hidden_name(name: str) -> bool:
 
 def mask_value(name: str, value: str) -> str:
     """The value of a named field, uncut. The same value again: nothing in it needed a mask."""
-    shown = mask_field(name, value)
+    shown = mask_field(name, value, mask_shown)
     if shown == value and is_hidden_name(name) and value:
         return MASK
     if shown == value and _last_word(name) in _TICKETS and len(value) >= _LONG_TICKET:
@@ -81,7 +81,8 @@ def mask_url(url: str) -> str:
     path = "/".join(map(_mask_segment, ["", *segments], segments))
     query = f"?{_mask_query(parts.query)}" if parts.query else ""
     fragment = f"#{_mask_query(parts.fragment)}" if parts.fragment else ""
-    shown = printable(mask_text(place + path + query + fragment))
+    # Each piece by itself: a quote in one of them hides none of the others.
+    shown = printable(place + path + query + fragment)
     return shown if len(shown) <= LONGEST_URL else f"{shown[:LONGEST_URL]}... ({len(shown) - LONGEST_URL:,} more)"
 
 
@@ -120,7 +121,7 @@ def _mask_query(query: str) -> str:
         name, equals, _ = raw.partition("=")
         is_link = pair.name.lower() in _LINKS and _looks_drawn(pair.value)
         masked = MASK if is_link else mask_value(pair.name, pair.value)
-        shown.append(raw if masked == pair.value else mask_text(name) + equals + masked)
+        shown.append(mask_text(raw) if masked == pair.value else mask_text(name) + equals + masked)
     return "&".join(shown)
 
 
@@ -178,7 +179,7 @@ class Shown:
 
 def _mask_of(field: Field, hide: Callable[[str], str]) -> str:
     by_place = field.value if field.masked is None else field.masked
-    if by_place not in {field.value, mask_text(field.value)}:
+    if by_place not in {field.value, mask_shown(field.value)}:
         return hide(by_place)
     # Hidden first: a mask in the middle of a known secret would keep it from being found.
     return mask_value(field.name, hide(field.value))

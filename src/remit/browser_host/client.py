@@ -21,6 +21,8 @@ START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
 SENDING_SECONDS: Final = 10.0
 """How long whoever does not wait for a person waits for what follows from his yes."""
+_started: Final[set[int]] = set()
+"""Hosts that are children of this process, as far as it has not seen the end of them."""
 
 
 class Waiting(NamedTuple):
@@ -131,6 +133,7 @@ class HostClient:
 
     def _start(self) -> None:
         """A process of its own, in a session of its own: it outlives this command and its terminal."""
+        _bury_ended()
         ready, told = os.pipe2(os.O_CLOEXEC)
         log = self._place.open_log()
         try:
@@ -144,7 +147,8 @@ class HostClient:
                 pass_fds=(told,),
                 start_new_session=True,
             )
-            host.returncode = 0  # nobody waits for it: it outlives us
+            host.returncode = 0  # nobody waits for it: it outlives a command
+            _started.add(host.pid)
         finally:
             os.close(log)
             os.close(told)
@@ -154,6 +158,15 @@ class HostClient:
             if "error" in word:
                 raise error_from_frame(word["error"])
             raise _not_started("it did not say that it is ready", self._place.log)
+
+
+def _bury_ended() -> None:
+    """A server outlives many hosts, and each would stay in the kernel's table until the server ends."""
+    for pid in tuple(_started):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+        _started.discard(pid)
 
 
 def _read_word(descriptor: int) -> dict[str, Any]:

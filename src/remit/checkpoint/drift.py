@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, TypeVar
 
+from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.backups import state_of
 from remit.confine.beneath import open_base, open_file, open_folder, peek
 from remit.confine.names import Located, locate_below
@@ -96,6 +97,18 @@ def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
 def see(root: str, paths: Iterable[str]) -> dict[str, State | None]:
     """The state of each path now. DRIFTED where a link, a folder or the like stands in the place of a file."""
     return {path: _see(locate_below(root, path), path) for path in paths}
+
+
+def drifted_files(checkpoints: Iterable[Checkpoint], states: Mapping[str, State | None]) -> dict[str, State | None]:
+    """The paths that somebody changed since the run, as they are. Pure."""
+    files = (one for one in checkpoints if one.file_kind == "file")
+    return {path: states[path] for path in paths_of(one for one in files if judge(one, states) == "drifted")}
+
+
+def drift_digest(drifted: Mapping[str, State | None]) -> str:
+    """What a yes to replacing them is a yes to: these files, as they are, and no others. Of none at all, too."""
+    seen = [[path, state and [state.sha256, state.mode]] for path, state in sorted(drifted.items())]
+    return digest_bytes(canonical_bytes(seen))
 
 
 def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> Look:

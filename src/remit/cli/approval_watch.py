@@ -3,7 +3,8 @@
 import contextlib
 import sys
 import termios
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 import click
 
@@ -11,7 +12,7 @@ from remit.approval.people import Person
 from remit.approval.refusals import STATE_WORDS
 from remit.cli.approval_view import kind_of, render_approval
 from remit.contracts.browser import Approval
-from remit.errors import Reason, Refused
+from remit.errors import Reason, Refused, RemitError
 from remit.printable import printable
 from remit.workspace import Workspace
 
@@ -28,39 +29,76 @@ def require_terminal(*, as_json: bool) -> None:
         )
 
 
-def watch(workspace: Workspace, who: Person) -> None:
-    """Until Ctrl-C. A question is asked once; whoever leaves one for later answers it by its id, or starts anew."""
+class Asked(NamedTuple):
+    """One question, of whatever kind, and what becomes of an answer."""
+
+    since: str
+    key: tuple[str, ...]
+    show: Callable[[], str | None]
+    """All that the person should see, made only now; None: he was told why it is not asked here."""
+    asks: str
+    later: str
+    """How it is answered when it was left for later."""
+    decide: Callable[[bool, str | None], str]
+    """Yes or no, and why. What is then told."""
+
+
+def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Asked]]) -> None:
+    """Until Ctrl-C. A question is asked once; whoever leaves one for later answers it by its id, or starts anew.
+
+    `more`: the goals and proposed plans that wait.
+    """
     click.echo(f"Questions come here as they are asked; answers count as {who.signature}. Ctrl-C ends.", err=True)
-    seen: set[str] = set()
+    seen: set[tuple[str, ...]] = set()
     with contextlib.suppress(KeyboardInterrupt, click.Abort), workspace.approvals.bell.listening() as listener:
         while True:
-            for approval in reversed(workspace.approvals.listed("PENDING")):
-                if approval.approval_id not in seen:
-                    seen.add(approval.approval_id)
-                    _ask(workspace, approval, who)
-            listener.wait(float("inf"))
+            found = [_of_request(workspace, each, who) for each in workspace.approvals.listed("PENDING")]
+            fresh = [each for each in (*found, *more()) if each.key not in seen]
+            # The oldest only, and then a new look: while it is answered, another one may be answered elsewhere.
+            if fresh:
+                first = min(fresh, key=lambda each: each.since)
+                seen.add(first.key)
+                _ask(first)
+            else:
+                listener.wait(float("inf"))
 
 
-def _ask(workspace: Workspace, approval: Approval, who: Person) -> None:
-    click.echo("\n" + render_approval(approval, workspace.approvals.seconds_left(approval)))
+def _of_request(workspace: Workspace, approval: Approval, who: Person) -> Asked:
+    def decide(approved: bool, reason: str | None) -> str:
+        return told(workspace.approvals.decide(approval.approval_id, approved=approved, who=who, reason=reason))
+
+    return Asked(
+        approval.created_at,
+        ("request", approval.approval_id),
+        lambda: render_approval(approval, workspace.approvals.seconds_left(approval)),
+        kind_of(approval).asked,
+        f"open until {approval.expires[:19]}Z: remit approvals show {approval.approval_id}",
+        decide,
+    )
+
+
+def _ask(asked: Asked) -> None:
+    try:
+        shown = asked.show()
+    except RemitError as problem:
+        click.echo(f"\n{problem}", err=True)
+        return
+    if shown is None:
+        return
+    click.echo(f"\n{shown}")
     with contextlib.suppress(termios.error):  # what was typed before the question was there is no answer to it
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    approved = ask_until_clear(kind_of(approval).asked)
+    approved = ask_until_clear(asked.asks)
     if approved is None:
-        until = f"It is not asked here again, and open until {approval.expires[:19]}Z"
-        click.echo(f"Left for later. {until}: remit approvals show {approval.approval_id}", err=True)
+        click.echo(f"Left for later. It is not asked here again, and {asked.later}", err=True)
         return
     reason = click.prompt(
         "Why? For the record and the agent; Enter for no reason", default="", show_default=False, err=True
     )
     try:
-        decided = workspace.approvals.decide(
-            approval.approval_id, approved=approved, who=who, reason=printable(reason.strip()) or None
-        )
-    except Refused as problem:
+        click.echo(asked.decide(approved, printable(reason.strip()) or None))
+    except RemitError as problem:
         click.echo(str(problem), err=True)
-    else:
-        click.echo(told(decided))
 
 
 def ask_until_clear(what: str) -> bool | None:

@@ -1,6 +1,6 @@
 """`remit approvals`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,14 +10,15 @@ from remit.agent.standing import WaitingGoal
 from remit.approval.people import Person, person_at_terminal
 from remit.cli.allowing import Allowance, allow_options
 from remit.cli.approval_view import render_approval, render_left, render_request, render_state
-from remit.cli.approval_watch import require_terminal, told, watch
-from remit.cli.goal_approvals import goal_named, goal_tree, render_goal, show_goals, tell_decided
+from remit.cli.approval_watch import Asked, require_terminal, told, watch
+from remit.cli.goal_approvals import goal_named, goal_tree, goals_to_ask, render_goal, show_goals, tell_decided
 from remit.cli.offering import complete_question
 from remit.cli.plan_approvals import (
     Yes,
     approve_plan,
     deny_plan,
     plan_named,
+    plans_to_ask,
     show_plan,
     show_plans,
     tell_plan,
@@ -42,9 +43,7 @@ id_argument: Final = click.argument("approval_id", metavar="ID", shell_complete=
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--wait", is_flag=True, help="Stay here, show the browser's questions as they come, and ask: yes, no or later."
-)
+@click.option("--wait", is_flag=True, help="Stay here, show each question as it comes, and ask: yes, no or later.")
 @as_option
 @workspace_option
 @json_option
@@ -62,7 +61,7 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
         who = person_at_terminal(workspace.environ, name)
         if wait:
             require_terminal(as_json=as_json)
-            watch(workspace, who)
+            watch(workspace, who, lambda: _more_to_ask(workspace, who, directory))
         else:
             _list(workspace, who, everything=False, as_json=as_json)
 
@@ -170,6 +169,11 @@ def deny(
             tell_plan(deny_plan(workspace, plan, who, reason), directory, as_json=as_json)
             return
         _decide(workspace, approval_id, tenant, who, reason, directory, approved=False, as_json=as_json)
+
+
+def _more_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
+    yield from goals_to_ask(workspace, who, directory)
+    yield from plans_to_ask(workspace, who, directory)
 
 
 def _decide(  # noqa: PLR0913 - what two commands were given

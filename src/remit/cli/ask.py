@@ -13,8 +13,8 @@ import click
 from remit.agent.standing import Stands, stands
 from remit.approval.language_tags import read_tag
 from remit.approval.people import person_at_terminal
-from remit.cli.acting_as import TOKEN_VARIABLE, agent_by
 from remit.cli.ask_view import REFUSED, Cycle, render_cycle
+from remit.cli.asker import Asker, asker_here
 from remit.cli.direction import shown_words
 from remit.cli.offering import complete_goal
 from remit.cli.shown import json_option, show_json, workspace_option
@@ -22,6 +22,7 @@ from remit.cli.stopping import interrupting
 from remit.cli.suggested import Wheres
 from remit.cli.tenants import choose_tenant, tenant_of_goal, tenant_option
 from remit.contracts.desk import WaitingFor
+from remit.desk.goal_answers import User
 from remit.desk.goal_hints import field_asked_by, hints_of, why_asked
 from remit.desk.goal_states import ENDED
 from remit.errors import Reason, Refused
@@ -88,15 +89,15 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
     with Workspace.open(directory) as workspace:
         if answer is not None:
             person_at_terminal(workspace.environ)  # an agent may ask, and cannot say the user's yes
-        if workspace.environ.get(TOKEN_VARIABLE):
-            user_id, tenant_id = _as_token_says(workspace, user_id, tenant_id)
+        asker = asker_here(workspace, user_id, tenant_id)
+        user_id, tenant_id = asker.user, asker.tenant
         known = next((each for each in (continued, undone, reply_to) if each is not None), None)
         tenant = tenant_of_goal(workspace, tenant_id, known) if known else choose_tenant(workspace, tenant_id)
         can_ask = not as_json and words != STDIN and sys.stdin.isatty() and sys.stderr.isatty()
         # With several tenants two of them may have a goal of the same id: then a command needs the name as well.
         named = tenant if tenant_id is not None or len(workspace.config.tenants) > 1 else None
         wheres = Wheres(directory, named)
-        talk = Talk(workspace, tenant, wheres, answer, can_ask=can_ask, is_told=not as_json)
+        talk = Talk(workspace, asker, tenant, wheres, answer, can_ask=can_ask, is_told=not as_json)
         with interrupting():
             if continued is not None:
                 reply = talk.go_on(continued, user_id)
@@ -104,20 +105,11 @@ def ask(  # noqa: PLR0913, PLR0917 - one for each option
                 speaker = talk.speaker(known, user_id, language)
                 talk.look_back(correlation_id)
                 if undone is not None:
-                    reply = workspace.goals.take_back(
-                        undone,
-                        user=speaker["user"],
-                        tenant=tenant,
-                        language=speaker["language"],
-                        correlation_id=correlation_id,
-                    )
+                    reply = asker.take_back(undone, *speaker, correlation_id=correlation_id)
                 else:
-                    text = _read(words)
-                    reply = workspace.ask(
-                        text, tenant=tenant, **speaker, correlation_id=correlation_id, reply_to=reply_to
-                    )
+                    reply = asker.ask(_read(words), *speaker, correlation_id=correlation_id, reply_to=reply_to)
                     if reply_to is not None:
-                        talk.answered = field_asked_by(workspace, tenant, speaker["user"], reply_to)
+                        talk.answered = field_asked_by(workspace, tenant, speaker[0].user, reply_to)
             cycle = talk.carry_on(reply)
         hints = hints_of(workspace, cycle.reply, talk.answered)
     if as_json:
@@ -133,6 +125,7 @@ class Talk:
     """One user and one thread: answers what can be answered here, and leaves the rest for later."""
 
     workspace: Workspace
+    asker: Asker
     tenant: str
     wheres: Wheres
     answer: str | None
@@ -143,23 +136,21 @@ class Talk:
     ended: str | None = None
     """The event by which the goal had ended before this command."""
 
-    def speaker(self, known: str | None, user_id: str | None, language: str | None) -> dict[str, str]:
+    def speaker(self, known: str | None, user_id: str | None, language: str | None) -> tuple[User, str]:
         """Who speaks, and in which language: as an earlier goal says, if there is one."""
         found = self._stands(known) if known is not None else None
         user = user_id if user_id is not None else found.user_id if found else None
         if user is None:
             raise click.UsageError("Say who asks: --user.")
         spoken = language or (found.language_tag if found else language_of(self.workspace.environ))
-        return {"user": user, "language": spoken}
+        return User(user, self.tenant), spoken
 
     def go_on(self, correlation_id: str, user_id: str | None) -> Reply:
         found = self._stands(correlation_id)
         user = user_id if user_id is not None else found.user_id if found else ""
         self.look_back(correlation_id)
-        goals = self.workspace.goals
-        if found is not None and found.event == "CONFIRMATION_REQUESTED":
-            return goals.answer(correlation_id, self._take_answer(), user=user, tenant=self.tenant)
-        return goals.answer(correlation_id, None, user=user, tenant=self.tenant)
+        is_asked = found is not None and found.event == "CONFIRMATION_REQUESTED"
+        return self.asker.answer(correlation_id, self._take_answer() if is_asked else None, User(user, self.tenant))
 
     def look_back(self, correlation_id: str | None) -> None:
         """What came of it once is told again, and as such."""
@@ -177,17 +168,12 @@ class Talk:
             if said is None:
                 return cycle
             goal = reply.goal
+            speaker = User(goal.user_id, goal.tenant_id)
             if cycle.waiting_for == "confirmation":
-                reply = self.workspace.goals.answer(goal.correlation_id, said, user=goal.user_id, tenant=goal.tenant_id)
+                reply = self.asker.answer(goal.correlation_id, said, speaker)
             else:
                 self.answered = getattr(goal.sim_finder_packet, "field", None)
-                reply = self.workspace.ask(
-                    said,
-                    user=goal.user_id,
-                    tenant=goal.tenant_id,
-                    language=goal.language_tag,
-                    reply_to=goal.correlation_id,
-                )
+                reply = self.asker.ask(said, speaker, goal.language_tag, reply_to=goal.correlation_id)
 
     def _said(self, cycle: Cycle, waiting_for: WaitingFor | None) -> str | None:
         """What a person says to it: as it was given, or typed now. None: nobody says anything."""
@@ -213,24 +199,6 @@ class Talk:
     def _stands(self, correlation_id: str) -> Stands | None:
         with self.workspace.store.reading() as connection:
             return stands(connection, lambda: self.workspace.keyring, self.tenant, correlation_id)
-
-
-def _as_token_says(workspace: Workspace, user_id: str | None, tenant_id: str | None) -> tuple[str, str]:
-    """An agent with a token asks for the user whom that names, and for nobody else."""
-    from remit.desk.goal_answers import speaker  # noqa: PLC0415 - for agents, by whose rules it goes
-    from remit.desk.rights import Right, require  # noqa: PLC0415 - as above
-
-    agent = agent_by(workspace, None)
-    require(agent, Right.ASK)
-    named = speaker(agent)
-    if (user_id or named.user, tenant_id or named.tenant) != (named.user, named.tenant):
-        raise Refused(
-            Reason.CONSTRAINT_VIOLATED,
-            "this token lets its agent ask for another user only",
-            where="--user, --tenant",
-            next_step="Leave them away: the token says for whom.",
-        )
-    return named.user, named.tenant
 
 
 def language_of(environ: Mapping[str, str]) -> str:

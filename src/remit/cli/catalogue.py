@@ -8,6 +8,7 @@ import click
 from remit.approval.people import person_at_terminal
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.tenants import choose_tenant, tenant_option
+from remit.desk.catalogue import line_of, said_of, shown_reason
 from remit.errors import Reason, Refused
 from remit.ids import tenant_flag
 from remit.printable import printable
@@ -150,7 +151,7 @@ def promote(
         who = person_at_terminal(workspace.environ, name)
         tenant = choose_tenant(workspace, tenant_id)
         entry = workspace.promotion.promote(
-            simulation_id, tenant_id=tenant, who=who, reason=_reason(reason), digest=digest
+            simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason), digest=digest
         )
         known = workspace.promotion.catalogue(tenant)
         flag = tenant_flag(tenant, workspace.config.tenants)
@@ -175,7 +176,7 @@ def retire(
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
         tenant = choose_tenant(workspace, tenant_id)
-        said = workspace.promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=_reason(reason))
+        said = workspace.promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason))
     _tell(simulation_id, tenant, "RETIRED", said.digest, as_json=as_json)
 
 
@@ -189,30 +190,13 @@ def _tell(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: 
         click.echo(f"{simulation_id} is {state} for {printable(tenant)} ({digest})")
 
 
-def _reason(given: str | None) -> str | None:
-    return printable(given.strip()) or None if given else None
-
-
 def _short(entry: "CatalogueEntry") -> dict[str, Any]:
-    simulation = entry.simulation
-    return {
-        "simulation_id": simulation.id,
-        "version": simulation.version,
-        "title": simulation.title_in("en"),
-        "state": entry.state,
-        "impact": simulation.impact,
-        "risk": simulation.risk,
-        "access_action": simulation.access_action,
-        "rollback": simulation.rollback,
-        "digest": entry.digest,
-    }
+    tree = line_of(entry).tree()
+    digest = tree.pop("definition_digest")
+    return {**tree, "digest": digest}
 
 
 def _said(state: "PromotedState") -> dict[str, str]:
-    return {
-        "state": state.state,
-        "version": state.version,
-        "digest": state.digest,
-        "by": state.actor,
-        "changed_at": state.changed_at,
-    }
+    tree = said_of(state).tree()
+    digest = tree.pop("definition_digest")
+    return {**tree, "digest": digest}

@@ -11,13 +11,15 @@ from typing import Any, Final
 
 import click
 
+from remit.agent.gates import APPROVAL_LIFE
 from remit.agent.standing import WaitingGoal
 from remit.approval.people import Person
+from remit.cli.approval_watch import Asked
 from remit.cli.direction import shown_words
 from remit.cli.shown import show_json, show_table
 from remit.cli.suggested import Wheres, argument, joined
 from remit.cli.tenants import find_tenant
-from remit.desk.goal_questions import wanted
+from remit.desk.goal_questions import all_waiting, decide_goal, expires_at, wanted
 from remit.errors import Reason, Refused
 from remit.printable import printable
 from remit.workspace import Workspace
@@ -73,11 +75,38 @@ def tell_decided(found: WaitingGoal, who: Person, directory: Path, *, approved: 
     if as_json:
         show_json({"goal": goal_tree(found), "approved": approved, "by": who.signature})
         return
+    click.echo("\n".join(_decided(found, directory, approved=approved)))
+
+
+def _decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator[str]:
     word = "Approved" if approved else "Denied"
-    click.echo(f"{word}: {shown_words(wanted(found))}, asked for by {printable(found.user_id)}")
+    yield f"{word}: {shown_words(wanted(found))}, asked for by {printable(found.user_id)}"
     where = Wheres(directory, found.tenant_id).tenant
     command = joined(("remit", "ask", *where, "--continue", found.correlation_id))
-    click.echo(f"  {'next:' if approved else 'closes:'} {command}")
+    yield f"  {'next:' if approved else 'closes:'} {command}"
+
+
+def goals_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
+    """The goals that wait for somebody's approval, for whoever stays at the terminal."""
+    return (_to_ask(workspace, found, who, directory) for found in all_waiting(workspace))
+
+
+def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Path) -> Asked:
+    tenant, name = found.tenant_id, found.correlation_id
+
+    def decide(approved: bool, reason: str | None) -> str:
+        goal = decide_goal(workspace, tenant, name, approved=approved, who=who, reason=reason)
+        return "\n".join(_decided(goal, directory, approved=approved))
+
+    show = joined(("remit", "approvals", "show", *Wheres(directory, tenant).tenant, *argument(name)))
+    return Asked(
+        found.asked_at,
+        ("goal", tenant, name),
+        lambda: "\n".join(render_goal(found, directory)),
+        "Let it be done?",
+        f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {show}",
+        decide,
+    )
 
 
 def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:

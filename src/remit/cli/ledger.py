@@ -1,7 +1,6 @@
 """`remit ledger`."""
 
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Fault, Verdict
 from remit.ledger.projections import rebuild as rebuild_projection
+from remit.ledger.searching import Wanted, find_entries
 from remit.printable import printable
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
@@ -116,8 +116,9 @@ def show(
     tenant_id: str, correlation_id: str | None, task_id: str | None, limit: int, directory: Path, as_json: bool
 ) -> None:
     """The newest entries, oldest first."""
-    with Workspace.open(directory) as workspace:
-        entries = list(_newest(workspace, tenant_id, correlation_id, task_id, limit))
+    wanted = Wanted(correlation_id=correlation_id, task_id=task_id)
+    with Workspace.open(directory) as workspace, workspace.store.reading() as connection:
+        entries = find_entries(connection, tenant_id, wanted, None, limit).entries[::-1]
     if as_json:
         show_json([_as_document(entry) for entry in entries])
         return
@@ -213,26 +214,6 @@ def _workspace_keyring(directory: Path) -> Keyring:
             where=problem.where,
             next_step="Give the key you trust: --public-key audit.pem",
         ) from None
-
-
-def _newest(
-    workspace: Workspace, tenant_id: str, correlation_id: str | None, task_id: str | None, limit: int
-) -> Iterator[Entry]:
-    where, parameters = ["tenant_id = ?"], [tenant_id]
-    if correlation_id is not None:
-        where.append("correlation_id = ?")
-        parameters.append(correlation_id)
-    if task_id is not None:
-        # Found by its correlation, which is the task itself or what its claim says: so one index serves both, and no
-        # append pays for a second.
-        where.append("task_id = ? AND correlation_id IN (?, (SELECT correlation_id FROM claims")
-        where[-1] += " WHERE tenant_id = ? AND scope = 'task' AND key = ?))"
-        parameters += [task_id, task_id, tenant_id, task_id]
-    query = f"SELECT {COLUMNS} FROM ledger_entries WHERE {' AND '.join(where)} ORDER BY seq DESC LIMIT {limit}"  # noqa: S608 - our own names and a bounded number
-    with workspace.store.reading() as connection:
-        rows = list(connection.rows(query, parameters))
-    for row in reversed(rows):
-        yield Entry(*row)
 
 
 def _as_document(entry: Entry) -> dict[str, Any]:

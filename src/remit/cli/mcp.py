@@ -71,12 +71,12 @@ def _serve_stdio(desk: "Desk", token: Callable[[], str]) -> None:
 
 
 def _serve_http(desk: "Desk", port: int) -> None:
-    from remit.mcp_server.listening import serve_http  # noqa: PLC0415 - a second to load
+    from remit.web.mcp_alone import serve_mcp  # noqa: PLC0415 - a second to load
 
     def tell(address: str) -> None:
         click.echo(f"Serving MCP at {address}; end with Ctrl-C.", err=True)
 
-    serve_http(desk, port, on_listening=tell, elicitation=desk.workspace.config.web.mcp.elicitation)
+    serve_mcp(desk, port, tell)
 
 
 def _token(file: Path | None) -> Callable[[], str]:

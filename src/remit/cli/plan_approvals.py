@@ -14,8 +14,9 @@ import click
 from remit.approval.people import Person
 from remit.cli.allowing import Allowance, require_allowed, require_useful
 from remit.cli.approval_view import render_left
+from remit.cli.approval_watch import Asked
 from remit.cli.plan import NobodyToAsk
-from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, render_preview
+from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, not_allowed, render_preview
 from remit.cli.shown import show_json, show_table
 from remit.cli.suggested import Wheres, joined
 from remit.contracts.desk_plans import ProposalPreview, ProposalView
@@ -128,16 +129,61 @@ def deny_plan(workspace: Workspace, proposal_id: str, who: Person, reason: str |
     return PlanDesk(workspace).decide(_as_admin(who), proposal_id, approved=False, reason=reason)
 
 
+def plans_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
+    """The proposed plans that wait, for whoever stays at the terminal."""
+    return (_to_ask(workspace, view, who, directory) for view in waiting_plans(workspace, who))
+
+
+def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Path) -> Asked:
+    """The yes is to the preview that was shown. One that has to name something is given with its own command."""
+    desk, caller, name = PlanDesk(workspace), _as_admin(who), view.proposal_id
+    nothing = Allowance({}, even_if_it_fails=False)
+    digests: list[str] = []
+
+    def show() -> str | None:
+        shown = desk.look(caller, name)
+        digests[:] = [shown.preview_digest]
+        lines = "\n".join(_lines(workspace, view, shown, directory, nothing, most=DIFF_LINES))
+        if not shown.document.problems and not not_allowed(shown.document, {}):
+            hidden = lines_not_shown(shown.document, DIFF_LINES)
+            unseen = (
+                f"\n  {counted(hidden, 'line')} of its diffs not shown: {_command('show', directory, name, '--full')}"
+            )
+            return lines + (unseen if hidden else "")
+        commands = f"{_command('approve', directory, name)}; or: {_command('deny', directory, name)}"
+        click.echo(f"\n{lines}\n\nIt would fail, or needs a yes by name, so it is not asked here: {commands}")
+        return None
+
+    def decide(approved: bool, reason: str | None) -> str:
+        found = desk.decide(
+            caller, name, approved=approved, preview_digest=digests[0] if approved else None, reason=reason
+        )
+        return "\n".join(_told(found, directory))
+
+    return Asked(
+        view.created_at,
+        ("plan", name),
+        show,
+        "Approve this plan?",
+        f"open until {view.expires_at[:19]}Z: {_command('approve', directory, name)}",
+        decide,
+    )
+
+
 def tell_plan(view: ProposalView, directory: Path, *, as_json: bool) -> None:
     if as_json:
         show_json(view.tree())
         return
+    click.echo("\n".join(_told(view, directory)))
+
+
+def _told(view: ProposalView, directory: Path) -> Iterator[str]:
     word = "Approved" if view.state == "APPROVED" else "Denied"
-    click.echo(f"{word}: {printable(view.title)}, proposed by {printable(view.proposed_by)} ({view.proposal_id})")
+    yield f"{word}: {printable(view.title)}, proposed by {printable(view.proposed_by)} ({view.proposal_id})"
     if view.state == "APPROVED":
         where = Wheres(directory).here
         until = f"until {(view.apply_until or '')[:19]}Z"
-        click.echo(f"  next, {until}: {joined(('remit', 'apply', *where, '--proposal', view.proposal_id))}")
+        yield f"  next, {until}: {joined(('remit', 'apply', *where, '--proposal', view.proposal_id))}"
 
 
 def _require_terminal(proposal_id: str, digest: str, directory: Path, *, as_json: bool) -> None:

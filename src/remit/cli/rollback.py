@@ -70,6 +70,7 @@ def rollback(
                     name,
                     checkpoints=checkpoints,
                     force=force,
+                    drift=standing.bound if force and standing.taken is not None and not standing.has_rows else None,
                     on_refusal=refusals.append,
                     on_stored=lambda: stored.append(True),
                     on_settled=settled,

@@ -36,6 +36,11 @@ class AgentCaller:
     def id(self) -> str:
         return agent_id(self.token.agent_id)
 
+    @property
+    def actor(self) -> str:
+        """For the record. Whether the token counts by then is asked by the doors, in the same transaction."""
+        return self.id
+
 
 @dataclass(frozen=True, slots=True)
 class PersonCaller:
@@ -49,6 +54,11 @@ class PersonCaller:
     @property
     def id(self) -> str:
         return self.person.id
+
+    @property
+    def actor(self) -> str:
+        """For the record. An entry that names him is written only while his session counts."""
+        return self.person.actor
 
 
 Caller = AgentCaller | PersonCaller

@@ -45,7 +45,7 @@ class CatalogueDesk:
         return SimulationView(
             tenant_id=tenant,
             line=line_of(entry),
-            said=_said(said) if said is not None else None,
+            said=said_of(said) if said is not None else None,
             simulation=entry.simulation.tree(),
         )
 
@@ -55,7 +55,7 @@ class CatalogueDesk:
         """Make it ACTIVE, exactly as it was read: the digest says so."""
         who = _person(caller)
         self._room.workspace.promotion.promote(
-            simulation_id, tenant_id=tenant, who=who, reason=_reason(reason), digest=digest
+            simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason), digest=digest
         )
         return self.show(caller, tenant, simulation_id)
 
@@ -63,7 +63,7 @@ class CatalogueDesk:
         """Stop it at once; also one whose file was changed or is gone."""
         who = _person(caller)
         promotion = self._room.workspace.promotion
-        return _said(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=_reason(reason)))
+        return said_of(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason)))
 
 
 def line_of(entry: CatalogueEntry) -> SimulationLine:
@@ -88,7 +88,7 @@ def _person(caller: Caller) -> Person:
     return caller.person
 
 
-def _said(state: PromotedState) -> StateSaid:
+def said_of(state: PromotedState) -> StateSaid:
     return StateSaid(
         state=state.state,
         version=state.version,
@@ -98,5 +98,5 @@ def _said(state: PromotedState) -> StateSaid:
     )
 
 
-def _reason(given: str | None) -> str | None:
+def shown_reason(given: str | None) -> str | None:
     return printable(given.strip()) or None if given else None

@@ -3,8 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from remit.canonical import canonical_bytes, digest_bytes
-from remit.checkpoint.drift import judge, paths_of, see, select
+from remit.checkpoint.drift import drift_digest, drifted_files, judge, paths_of, see, select
 from remit.contracts.change_log import Change
 from remit.desk.runs import KnownRun, list_runs, open_past_runs, project_root
 from remit.doors.rollback_look import Taken
@@ -25,11 +24,18 @@ class Standing(NamedTuple):
 
     @property
     def digest(self) -> str | None:
-        """Of the drifted files as they are, all of them: what a yes to replacing them is a yes to."""
-        if not self.drifted:
-            return None
-        seen = [[path, state and [state.sha256, state.mode]] for path, state in sorted(self.drifted.items())]
-        return digest_bytes(canonical_bytes(seen))
+        """Of the drifted files as they are, all of them; None where there is none."""
+        return self.bound if self.drifted else None
+
+    @property
+    def bound(self) -> str:
+        """The same for the order: that none was changed since is a thing to be held to as well."""
+        return drift_digest(self.drifted)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it changed rows on a server, of which this look knows nothing."""
+        return self.taken is not None and self.taken.manifest.rows is not None
 
     @property
     def is_empty(self) -> bool:
@@ -48,8 +54,7 @@ def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> Sta
         return Standing()
     looks = {one.checkpoint_id: judge(one, states) for one in files}
     as_before = frozenset(checkpoint_id for checkpoint_id, look in looks.items() if look == "before")
-    drifted = paths_of(one for one in files if looks[one.checkpoint_id] == "drifted")
-    return Standing(taken, as_before, {path: states[path] for path in drifted})
+    return Standing(taken, as_before, drifted_files(files, states))
 
 
 def later_run(workspace: Workspace, standing: Standing) -> KnownRun | None:

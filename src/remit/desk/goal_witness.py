@@ -39,12 +39,11 @@ class Witness:
             batch.append(goal_asked(self._caller, self._tenant_id, self._correlation_id))
 
     def heard(self, run: Run) -> Run:
-        """With a refusal of the caller told as that: the core takes it for one of the goal."""
+        """With a refusal of the caller told as that."""
+        return lambda job: self.checked(run(job))
 
-        def heard(job: Job[Reply]) -> Reply:
-            reply = run(job)
-            if self._refusal is not None:
-                raise self._refusal
-            return reply
-
-        return heard
+    def checked(self, reply: Reply) -> Reply:
+        """A refusal of the caller, raised as that: the core takes it for one of the goal."""
+        if self._refusal is not None:
+            raise self._refusal
+        return reply

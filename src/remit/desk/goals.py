@@ -7,7 +7,7 @@ transaction of the goal's first decision: an agent finds its own goals again, an
 from dataclasses import asdict
 from typing import Final, NamedTuple
 
-from remit.agent.standing import Stands, WaitingGoal, unconfirmed_goal
+from remit.agent.standing import WaitingGoal, unconfirmed_goal
 from remit.canonical import digest
 from remit.contracts.base import MAX_TEXT
 from remit.contracts.desk import GoalAnswer
@@ -15,9 +15,10 @@ from remit.contracts.desk_record import GoalLine, ReplayAnswer, Wanted
 from remit.contracts.desk_record import Replayed as ReplayedTold
 from remit.desk.callers import AgentCaller, Caller, PersonCaller
 from remit.desk.goal_answers import GoalAnswers, User, running, speaker
-from remit.desk.goal_questions import require_room, tenants_of
+from remit.desk.goal_questions import tenants_of
 from remit.desk.goal_witness import Run, Witness
-from remit.desk.ownership import GOAL_ASKED, asker_of, is_name, no_such, require_name, require_own
+from remit.desk.own_goals import OwnGoals, is_of
+from remit.desk.ownership import GOAL_ASKED, asker_of, is_name, no_such, require_name
 from remit.desk.rights import Right, require
 from remit.desk.room import Room, require_wait
 from remit.desk.work import Job
@@ -42,6 +43,7 @@ class GoalDesk:
     def __init__(self, room: Room) -> None:
         self._room = room
         self._answers = GoalAnswers(room)
+        self._own = OwnGoals(room.workspace)
 
     def ask(
         self,
@@ -57,7 +59,7 @@ class GoalDesk:
         require_wait(wait)
         user = speaker(caller)
         if reply_to is not None:
-            self._require_own(caller, user, reply_to)
+            self._own.require(caller, user, reply_to)
         correlation = correlation_id if correlation_id is not None else uuid7(self._room.workspace.clock())
         if len(utterance) > MAX_TEXT or not is_name(correlation):
             raise Refused(
@@ -66,10 +68,8 @@ class GoalDesk:
                 where="utterance, correlation_id",
                 next_step="Say it in fewer words; leave the id away, and one is made.",
             )
-        self._require_free(caller, user, correlation)
-        if isinstance(caller, AgentCaller) and self._answers.stands(user.tenant, correlation) is None:
-            under_way = sum(job.owner == caller.id and job.key.startswith("goal:") for job in self._room.work.jobs())
-            require_room(self._room.workspace, user.tenant, caller.id, under_way)
+        under_way = sum(job.owner == caller.id and job.key.startswith("goal:") for job in self._room.work.jobs())
+        self._own.require_new(caller, user.tenant, correlation, under_way)
         witness = Witness(caller, user.tenant, correlation)
         key = f"goal:{digest([caller.id, user.user, user.tenant, correlation, utterance, language, reply_to])}"
 
@@ -91,7 +91,7 @@ class GoalDesk:
         require(caller, Right.ASK)
         require_wait(wait)
         user = speaker(caller)
-        self._require_own(caller, user, correlation_id)
+        self._own.require(caller, user, correlation_id)
         return self._answered(caller, user, correlation_id, None, wait)
 
     def answer(self, caller: Caller, correlation_id: str, answer: str, wait: float = 30.0) -> GoalAnswer:
@@ -109,7 +109,7 @@ class GoalDesk:
         require(caller, Right.ASK)
         require_wait(wait)
         user = speaker(caller)
-        now = self._require_own(caller, user, correlation_id)
+        now = self._own.require(caller, user, correlation_id)
         own = uuid7(self._room.workspace.clock())
         witness = Witness(caller, user.tenant, own)
 
@@ -132,11 +132,11 @@ class GoalDesk:
         require_wait(wait)
         require_name("goal", tenant, correlation_id)
         job = self._room.work.about(_subject(tenant, correlation_id))
-        if job is not None and job.owner == caller.id and self._is_of(caller, tenant):
+        if job is not None and job.owner == caller.id and is_of(caller, tenant):
             job.wait(wait)  # nobody's yet, before its first decision; and whoever has it done may know that
             if job.is_running and self._answers.stands(tenant, correlation_id) is None:
                 return running(tenant, correlation_id, None)
-        self._require_visible(caller, tenant, correlation_id)
+        self._own.require_visible(caller, tenant, correlation_id)
         if job is not None and not job.wait(wait):
             return running(tenant, correlation_id, self._answers.stands(tenant, correlation_id))
         now = self._answers.settled(tenant, correlation_id)
@@ -211,20 +211,6 @@ class GoalDesk:
 
     # --- inside -------------------------------------------------------------------------------------------------------
 
-    def _require_free(self, caller: Caller, user: User, correlation_id: str) -> None:
-        """To an agent, an id that stands for a goal must stand for its own: else it would be told what came of it."""
-        if not isinstance(caller, AgentCaller) or self._answers.stands(user.tenant, correlation_id) is None:
-            return
-        with self._room.workspace.store.glancing() as connection:
-            asker = asker_of(connection, user.tenant, correlation_id, GOAL_ASKED)
-        if asker != caller.id:
-            raise Refused(
-                Reason.GOAL_CONFLICT,
-                "this correlation id stands for another goal",
-                where=f"correlation {correlation_id}",
-                next_step="Leave it away, and one is made.",
-            )
-
     def _answered(self, caller: Caller, user: User, correlation_id: str, answer: str | None, wait: float) -> GoalAnswer:
         witness = Witness(caller, user.tenant, correlation_id)
 
@@ -241,33 +227,9 @@ class GoalDesk:
         if not job.wait(wait):
             return running(user.tenant, correlation, None, user.user)
         reply = job.result()
-        self._require_free(caller, user, correlation)  # of two who asked for it at once, it is one's
+        self._own.require_free(caller, user.tenant, correlation)  # of two who asked for it at once, it is one's
         self._room.workspace.approvals.bell.ring()  # a question may wait in somebody's inbox now
         return self._answers.told(caller, reply)
-
-    def _require_own(self, caller: Caller, user: User, correlation_id: str) -> Stands:
-        """Of the same user; and to an agent, one that it asked for itself."""
-        now = self._answers.stands(user.tenant, correlation_id)
-        missing = no_such("goal", correlation_id)
-        if now is None or now.user_id != user.user:
-            raise missing
-        self._require_visible(caller, user.tenant, correlation_id)
-        return now
-
-    def _require_visible(self, caller: Caller, tenant: str, correlation_id: str) -> None:
-        if isinstance(caller, AgentCaller):
-            missing = no_such("goal", correlation_id)
-            if not self._is_of(caller, tenant):
-                raise missing
-            now = self._answers.stands(tenant, correlation_id)
-            if now is None or now.user_id != caller.token.constraints.user:
-                raise missing
-            with self._room.workspace.store.glancing() as connection:
-                require_own(caller, asker_of(connection, tenant, correlation_id, GOAL_ASKED), missing)
-
-    def _is_of(self, caller: Caller, tenant: str) -> bool:
-        """An agent has nothing to look for with other tenants than its token's."""
-        return not isinstance(caller, AgentCaller) or tenant == caller.token.constraints.tenant
 
 
 def _subject(tenant: str, correlation_id: str) -> str:

@@ -41,11 +41,11 @@ def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: 
 
 
 def task_asked(caller: Caller, task_id: str, capability_id: str) -> Event:
-    return Event(DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.id)
+    return Event(DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.actor)
 
 
 def goal_asked(caller: Caller, tenant_id: str, correlation_id: str) -> Event:
-    return Event(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.id)
+    return Event(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.actor)
 
 
 def authority_of(caller: Caller) -> dict[str, str]:

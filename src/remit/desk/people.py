@@ -33,9 +33,9 @@ class PeopleDesk:
         require(caller, Right.INVITE)
         people = self._room.workspace.people
         tenant = tenant_of_user(self._room.workspace, user, tenant)
-        return people.invite(name, role, actor=caller.id, user=user, tenant=tenant, life=life)
+        return people.invite(name, role, actor=caller.actor, user=user, tenant=tenant, life=life)
 
     def remove(self, caller: Caller, name: str) -> str:
         """The id of whom it was."""
         require(caller, Right.INVITE)
-        return self._room.workspace.people.remove(name, actor=caller.id)
+        return self._room.workspace.people.remove(name, actor=caller.actor)

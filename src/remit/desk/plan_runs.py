@@ -13,6 +13,7 @@ from remit.desk.drift import Standing, later_run, look_around
 from remit.desk.plan_views import Views, cursor_of, place_of, undo_told
 from remit.desk.rights import Right, may, require
 from remit.desk.runs import AFTER_ALL, full_name, known_run, list_runs, open_past_runs
+from remit.doors.rollback_look import not_as_looked_at
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.store.claims import Done
 from remit.store.proposals import ProposalRow
@@ -89,22 +90,27 @@ class PlanRuns:
         """Take back a run, by the id of its proposal or envelope, or by whatever else it is called.
 
         Where files were changed since, nothing is touched, and they are named; `force` is for a person, who has looked
-        at them, and says so with the digest of that look: what stands there is kept aside.
+        at them, and says so with the digest of that look: what stands there is kept aside. The signed order carries it,
+        so whatever is changed until then is looked at anew.
         """
         envelope_id = self.undoable(caller, name, force=force)
         standing = look_around(self._workspace, envelope_id, checkpoints)
         if standing.is_empty:
             return UndoAnswer(status="NOTHING", envelope_id=envelope_id)
         if force and standing.drifted and drift_digest != standing.digest:
-            return self._drift_told(envelope_id, standing, _not_looked_at(envelope_id, is_new=drift_digest is None))
+            what = "it is not said which look at them this is a yes to"
+            problem = not_as_looked_at(envelope_id, what) if drift_digest is None else not_as_looked_at(envelope_id)
+            return self._drift_told(envelope_id, standing, problem)
         stored: list[bool] = []
         refusals: list[Refused] = []
         outcome = self._workspace.rollback(
             envelope_id,
             checkpoints=checkpoints,
             force=force,
+            drift=standing.bound if force else None,
             on_refusal=refusals.append,
             on_stored=lambda: stored.append(True),
+            actor=caller.actor,
         )
         self._workspace.proposals.bell.ring()
         if outcome.status == "REFUSED" and refusals and not stored:
@@ -175,16 +181,6 @@ class PlanRuns:
             DriftedFile(path=path, exists=state is not None, changed_by=by)
             for path, state in list(standing.drifted.items())[:1_000]
         )
-
-
-def _not_looked_at(envelope_id: str, *, is_new: bool) -> Refused:
-    what = "it is not said which look at them this is a yes to" if is_new else "they are not as they were looked at"
-    return Refused(
-        Reason.DRIFTED,
-        f"files were changed since the run, and {what}; nothing was touched",
-        where=f"envelope {envelope_id}",
-        next_step="Look at what was changed since, and give the drift_digest of that look.",
-    )
 
 
 def _told(outcome: RollbackOutcome, *, stored: bool) -> UndoAnswer:

@@ -77,7 +77,7 @@ class PlanDesk(PlanRuns):
             proposed.plan_id,
             seen.summary,
             seen.document.risk,
-            caller.id,
+            caller.actor,
             token_jti=token.jti if token is not None else None,
             note=note,
             key=key,
@@ -122,9 +122,7 @@ class PlanDesk(PlanRuns):
 
     def look(self, caller: Caller, proposal_id: str) -> ProposalPreview:
         """What it would do to the files as they are now. A yes is to this, by its digest."""
-        require(caller, Right.SEE_OWN)
-        if isinstance(caller, AgentCaller):
-            require(caller, Right.PREVIEW)
+        require(caller, Right.LOOK)
         row = self._row(caller, proposal_id)
         seen = self._workspace.preview(self._workspace.proposals.plan_of(row))
         return ProposalPreview(proposal_id=row.proposal_id, preview_digest=seen.digest, document=seen.document)
@@ -196,12 +194,12 @@ class PlanDesk(PlanRuns):
 
         Whoever may propose may, and whoever may approve; an agent, what is its own.
         """
-        if not may(caller, Right.DECIDE):
-            require(caller, Right.PROPOSE)
+        require(caller, Right.CANCEL)
         row = self._row(caller, proposal_id)
         run = known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
         if run is None or row.envelope_id is None:
-            by = caller.id if isinstance(caller, AgentCaller) else caller.person.signature
+            who = None if isinstance(caller, AgentCaller) else caller.person
+            by = caller.actor if who is None else who.acting_as(who.signature)
             return self._view(self._workspace.proposals.withdraw(row.proposal_id, by, reason))
         if run.status not in {"RUNNING", "UNFINISHED"}:
             raise Refused(
@@ -213,7 +211,7 @@ class PlanDesk(PlanRuns):
         if (job := self._job(row)) is not None:
             job.cancel()  # heard at once; what is recorded next is heard by whichever process runs it
         try:
-            self._workspace.plans.cancel(row.envelope_id, caller.id, patience=0)
+            self._workspace.plans.cancel(row.envelope_id, caller.actor, patience=0)
         except RemitError as problem:
             if problem.reason is not Reason.IN_PROGRESS:  # it ends soon, and the view will say so
                 raise
@@ -237,7 +235,10 @@ class PlanDesk(PlanRuns):
             envelope = self._workspace.proposals.envelope_of(row)
             subject = _subject(row)
             job = self._work.begin(
-                f"apply:{subject}", lambda job: self._carry_out(job, envelope), subject=subject, owner=caller.id
+                f"apply:{subject}",
+                lambda job: self._carry_out(job, envelope, caller.actor),
+                subject=subject,
+                owner=caller.id,
             )
         if job.wait(wait) and (refused := outcome_or_refusal(job)) is not None:
             raise refused
@@ -248,13 +249,14 @@ class PlanDesk(PlanRuns):
         require(caller, Right.APPLY)
         return self._workspace.proposals.envelope_of(self._row(caller, proposal_id))
 
-    def _carry_out(self, job: Job[Ended], envelope: bytes) -> Ended:
+    def _carry_out(self, job: Job[Ended], envelope: bytes, actor: str) -> Ended:
         refusals: list[Refused] = []
         outcome = self._workspace.apply(
             envelope,
             on_refusal=refusals.append,
             on_status=lambda update: job.say(update.phase, update.done, update.total),
             is_cancelled=lambda: job.is_cancelled,
+            actor=actor,
         )
         self._workspace.proposals.bell.ring()
         return outcome, refusals

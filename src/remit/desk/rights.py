@@ -17,8 +17,10 @@ class Right(StrEnum):
     SEE = "see"
     SEE_OWN = "see_own"
     PREVIEW = "preview"
+    LOOK = "look"
     PROPOSE = "propose"
     DECIDE = "decide"
+    CANCEL = "cancel"
     APPLY = "apply"
     UNDO = "undo"
     LEASE = "lease"
@@ -51,8 +53,10 @@ RULES: Final[dict[Right, Rule]] = {
     Right.SEE: Rule(_ALL, None, "see what others did"),
     Right.SEE_OWN: Rule(_ALL, None, "see what became of what it asked for", any_token=True),
     Right.PREVIEW: Rule(_OPERATING, "plan.propose", "see what a plan would do"),
+    Right.LOOK: Rule(_ALL, "plan.propose", "see what a proposed plan would do"),
     Right.PROPOSE: Rule(_OPERATING, "plan.propose", "propose a plan"),
     Right.DECIDE: Rule(_DECIDING, None, "approve or deny"),
+    Right.CANCEL: Rule(_DECIDING | _OPERATING, "plan.propose", "withdraw or stop a plan"),
     Right.APPLY: Rule(_OPERATING, "plan.apply", "apply an approved plan"),
     Right.UNDO: Rule(_OPERATING, "plan.undo", "take a plan back"),
     Right.LEASE: Rule(_ADMIN, None, "have a lease signed"),

@@ -81,7 +81,7 @@ def find_served(state: StateDirectory) -> Served | None:
 
 def console_address(workspace: "Workspace") -> str | None:
     """Where people find the console, for links in the answers of other processes than the server itself."""
-    if (public := workspace.config.web.public_url) is not None:
+    if (public := workspace.opened_with.web.public_url) is not None:
         return public
     served = find_served(workspace.state)
     return served.url if served is not None else None

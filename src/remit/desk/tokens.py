@@ -31,7 +31,7 @@ class TokenDesk:
         begins = parse_time(wanted.not_before) if wanted.not_before is not None else None
         life = timedelta(seconds=wanted.life_seconds)
         asked = Wish(wanted.sub, tuple(wanted.caps), wanted.constraints, life, begins)
-        issued = self._room.workspace.tokens.issue(asked, actor=caller.id)
+        issued = self._room.workspace.tokens.issue(asked, actor=caller.actor)
         return TokenIssued(
             jti=issued.claims.jti,
             sub=issued.claims.sub,
@@ -44,7 +44,7 @@ class TokenDesk:
         """From now on it counts nowhere, and what waits for a person on its behalf is void. The whole id."""
         require(caller, Right.REVOKE_TOKEN)
         require_name("token", jti)
-        return self._room.workspace.tokens.revoke(jti, actor=caller.id, reason=reason)
+        return self._room.workspace.tokens.revoke(jti, actor=caller.actor, reason=reason)
 
     def listed(self, caller: Caller, cursor: str | None = None, limit: int = 50) -> Page[TokenView]:
         """Those issued here, the newest first; to an agent, its own."""

@@ -4,6 +4,8 @@ Nothing rests on what is remembered here. What was done is in the ledger; what i
 it is, ends with this process.
 """
 
+import asyncio
+import contextlib
 import contextvars
 import threading
 import time
@@ -46,6 +48,7 @@ class Job(Generic[T]):
     _wake: threading.Event = field(default_factory=threading.Event, repr=False)
     """For whoever waits: it has ended, or nobody is to wait any longer."""
     _cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
+    _wakes: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     @property
     def is_running(self) -> bool:
@@ -69,12 +72,37 @@ class Job(Generic[T]):
         self._wake.wait(max(seconds, 0.0))
         return self._ended.is_set()
 
+    async def wait_in_loop(self, seconds: float) -> bool:
+        """The same for an event loop, which goes on meanwhile: no thread waits."""
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+
+        def end() -> None:
+            if not over.done():
+                over.set_result(None)
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(end)
+
+        timer = loop.call_later(max(seconds, 0.0), end)
+        self._wakes.append(wake)
+        try:
+            if not self._wake.is_set():  # from here on, whoever sets it calls `wake`
+                await over
+        finally:
+            timer.cancel()
+            self._wakes.remove(wake)
+        return self._ended.is_set()
+
     def wait_until_ended(self, seconds: float) -> bool:
         return self._ended.wait(max(seconds, 0.0))
 
     def let_go(self) -> None:
         """Of whoever waits for it. The work itself goes on."""
         self._wake.set()
+        for wake in tuple(self._wakes):
+            wake()
 
     def result(self) -> T:
         """Of work that has ended; raises what it raised."""
@@ -86,7 +114,7 @@ class Job(Generic[T]):
         """It was never begun."""
         self._problem = problem
         self._ended.set()
-        self._wake.set()
+        self.let_go()
 
     def run(self) -> None:
         try:
@@ -96,7 +124,7 @@ class Job(Generic[T]):
         finally:
             self.ended_at = time.monotonic()
             self._ended.set()
-            self._wake.set()
+            self.let_go()
 
 
 class Work:

@@ -17,7 +17,7 @@ from remit.authority.tokens import claimed_agent, require_in_time
 from remit.canonical import digest
 from remit.contracts.browser import Approval
 from remit.contracts.call import CallError, CallResult
-from remit.doors.call_asking import ask_about_call
+from remit.doors.call_asking import WaitsForPerson, WaitsWithin, ask_about_call, can_wait
 from remit.doors.call_function import Function, Invoker, NotDone, named
 from remit.doors.call_papers import (
     HIDDEN,
@@ -163,6 +163,8 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             begun.fate.effect = "none"
             raise failed_with(problem, begun, "It changed nothing, as it says itself.") from None
         except BaseException as problem:  # noqa: BLE001 - whatever it throws, it may have done something
+            if isinstance(problem, WaitsForPerson) and can_wait(function):
+                raise WaitsWithin(problem) from None
             self._clear_away(begun, problem)
             raise failed_with(problem, begun, "") from None
         try:

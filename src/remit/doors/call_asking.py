@@ -4,23 +4,54 @@ from collections.abc import Callable
 
 from remit.approval.approvals import Approvals, Question
 from remit.contracts.browser import Approval
-from remit.doors.call_function import QUESTION_LIFE
+from remit.contracts.call import CallWaiting
+from remit.doors.call_function import QUESTION_LIFE, Function
 from remit.doors.call_papers import GrantedCall, ShownCall
 from remit.errors import Reason, Refused, RemitError
 from remit.faultpoints import reach
+from remit.road import Unsettled
 
 
 class AwaitsPerson(RemitError):
     """Neither a refusal nor a failure, and so not recorded as one: the question is, and it waits."""
 
     def __init__(self, approval: Approval) -> None:
-        self.approval = approval
-        super().__init__(
-            Reason.APPROVAL_PENDING,
-            f"a person has to say yes first: {approval.preview.estimated_effect}",
-            where=f"question {approval.approval_id}",
-            next_step=f"remit approvals show {approval.approval_id}; then make the same call again, with the same key.",
+        self.waiting = CallWaiting(
+            approval_id=approval.approval_id, expires=approval.expires, what=approval.preview.estimated_effect
         )
+        super().__init__(Reason.APPROVAL_PENDING, **_said_of(self.waiting))
+
+
+class WaitsForPerson(Refused):
+    """A plain call that waits. Where it is made within another call, that one waits with it, if it can."""
+
+    def __init__(self, waiting: CallWaiting) -> None:
+        self.waiting = waiting
+        super().__init__(Reason.APPROVAL_PENDING, **_said_of(waiting))
+
+
+class WaitsWithin(Unsettled):
+    """A call that was begun waits for the person whom a call within it waits for. Made again, it begins anew."""
+
+    def __init__(self, problem: WaitsForPerson) -> None:
+        self.waiting = problem.waiting
+        super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+
+
+def _said_of(waiting: CallWaiting) -> dict[str, str]:
+    return {
+        "what": f"a person has to say yes first: {waiting.what}",
+        "where": f"question {waiting.approval_id}",
+        "next_step": f"remit approvals show {waiting.approval_id}; then make the same call again, with the same key.",
+    }
+
+
+def can_wait(function: Function) -> bool:
+    """Whether it may be called from the start after an answer: calls within it are not made twice, but the rest of it
+    is. With an undo that would be called first, and might take back what those calls did. And recovery closes what
+    only reads, so that could not be gone on with.
+    """
+    return function.idempotent and function.undo is None and not function.read_only
 
 
 def ask_about_call(

@@ -24,7 +24,7 @@ from remit.doors.checkpoint_text import read_checkpoint
 from remit.errors import Reason, Refused, RemitError, render_line
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.entry import Event
-from remit.masking import mask_json, mask_text
+from remit.masking import mask_json, mask_shown, mask_text
 from remit.road import Preview
 from remit.store.connection import Connection
 from remit.untrusted import parse_json
@@ -144,7 +144,7 @@ def render_call(function: Function, arguments: Mapping[str, Any], sentence: str)
     """What a person reads. Refuses what does not fit before his eyes: half a call is no call to say yes to."""
     shown: dict[str, str] = {}
     for name, value in arguments.items():
-        masked = HIDDEN if name in function.private else mask_json(value, name=name)
+        masked = HIDDEN if name in function.private else mask_json(value, name=name, words=mask_shown)
         text = masked if isinstance(masked, str) else json.dumps(masked, ensure_ascii=False)
         if len(text) > MAX_TEXT:
             raise Refused(

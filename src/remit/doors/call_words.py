@@ -3,6 +3,7 @@
 from typing import Final
 
 from remit.contracts.call import CallArguments
+from remit.doors.call_asking import WaitsForPerson
 from remit.doors.call_papers import BegunCall, CallRequest
 from remit.doors.call_private import hide_private
 from remit.errors import EnvironmentFailed, Reason
@@ -33,6 +34,9 @@ def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseExce
     reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
     advice = LOOK if begun.fate.effect == "unknown" else "Call it again under another key, once that is mended."
     why = hide_private(str(problem), begun.request)
+    if isinstance(problem, WaitsForPerson):
+        why += ". Within this call nobody can wait for that: have it called before, give `acting` a `wait`, or declare"
+        why += " this function idempotent, without undo, and it waits as well"
     what = f"the function failed with {type(problem).__name__}: {why}. {ended}"
     return EnvironmentFailed(reason, what, where=place_of_call(begun.request), next_step=advice)
 

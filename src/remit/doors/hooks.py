@@ -37,6 +37,8 @@ class PlanHooks:
     """Called after `on_stored`, if the run whose outcome it is does not stand any more."""
     on_settled: Callable[[Sequence["Recovered[Any]"]], None] = _ignore
     """Called first, if a crash had left something: what came of each, or why it could not be settled."""
+    actor: str | None = None
+    """Who asks for it: the intent names him, and is not written if he does not count by then."""
 
 
 NO_HOOKS: Final = PlanHooks()

@@ -48,6 +48,7 @@ from remit.doors.rollback_look import (
     AskRows,
     RollbackPreview,
     Taken,
+    forces_rows,
     keep_what_is_there,
     kept_folders,
     look_back,
@@ -198,7 +199,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         seconds = float(self.setting.rules.config().timeouts.task)
         with ReportFolder.open(begun.root, begun.folder) as folder, closing(open_rows(folder, rows)) as images:
             self._held.begin_undo(
-                begun.order.order_id, rows.connection, images, force=begun.order.force, seconds=seconds
+                begun.order.order_id, rows.connection, images, force=forces_rows(begun.order), seconds=seconds
             )
 
     def _back_in_doubt(self, begun: BegunRollback, reached: Waves, note: Note, problem: BaseException) -> None:

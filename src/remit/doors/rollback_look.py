@@ -9,7 +9,16 @@ from typing import Final
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.backups import backup_name, keep_drifted, kept_databases, require_space, verify_backups
-from remit.checkpoint.drift import judge, paths_of, rows_due, see, see_databases, select
+from remit.checkpoint.drift import (
+    drift_digest,
+    drifted_files,
+    judge,
+    paths_of,
+    rows_due,
+    see,
+    see_databases,
+    select,
+)
 from remit.checkpoint.manifest import inverse_steps, made_folders, say_as_before, say_other_owner
 from remit.checkpoint.outputs import DRIFTED, ReportFolder
 from remit.checkpoint.pruning import in_use
@@ -64,17 +73,19 @@ AskRows = Callable[[RowsCheckpoint, int], Sequence[Drift]]
 
 def look_back(order: RollbackOrder, taken: Taken, root: str, ask: AskRows) -> RollbackPreview:
     """Refuses where a backup that is needed is damaged, a database is in use or its server cannot be asked, or a file
-    or a row was changed since and `force` was not given. No limit of today counts: what was kept has the sizes that the
-    manifest says.
+    or a row was changed since and `force` was not given, or not for the files as they are now. No limit of today
+    counts: what was kept has the sizes that the manifest says.
     """
     checkpoints = select(taken.manifest, order.checkpoints)
     states = see(root, paths_of(checkpoints))
+    if order.drift is not None and drift_digest(drifted_files(checkpoints, states)) != order.drift:
+        raise not_as_looked_at(order.envelope_id)
     due = [one for one in _files(checkpoints) if judge(one, states) != "before"]
     with ReportFolder.open(root, taken.folder) as folder:
         verify_backups(folder, due)  # what is as before already needs none
         databases = see_databases(root, paths_of(due)) | kept_databases(folder, due)
         if (rows := rows_due(taken.manifest, order.checkpoints)) is not None:
-            _require_rows_as_left(rows, folder, ask, force=order.force, has_files=bool(taken.manifest.checkpoints))
+            _require_rows_as_left(rows, folder, ask, order, has_files=bool(taken.manifest.checkpoints))
     steps = inverse_steps(taken.manifest, order.checkpoints, states, secrets.token_hex(10), force=order.force)
     steps = _marked(steps, databases)
     places = {number: locate_below(root, path) for number, path in enumerate(steps.paths)}
@@ -97,12 +108,26 @@ def look_back(order: RollbackOrder, taken: Taken, root: str, ask: AskRows) -> Ro
     )
 
 
+def not_as_looked_at(envelope_id: str, what: str = "they are not as they were looked at") -> Refused:
+    return Refused(
+        Reason.DRIFTED,
+        f"files were changed since the run, and {what}; nothing was touched",
+        where=f"envelope {envelope_id}",
+        next_step="Look at what was changed since, and say once more that it is to be replaced.",
+    )
+
+
+def forces_rows(order: RollbackOrder) -> bool:
+    """A yes to files that somebody looked at is none to rows: nobody showed him those, and no copy of them is kept."""
+    return order.force and order.drift is None
+
+
 def _require_rows_as_left(
-    rows: RowsCheckpoint, folder: ReportFolder, ask: AskRows, *, force: bool, has_files: bool
+    rows: RowsCheckpoint, folder: ReportFolder, ask: AskRows, order: RollbackOrder, *, has_files: bool
 ) -> None:
     with closing(open_rows(folder, rows)) as images:
         drifted = ask(rows, images)
-    if drifted and not force:
+    if drifted and not forces_rows(order):
         named = ", ".join(f"{one.table} ({one.rows:,} {'row' if one.rows == 1 else 'rows'})" for one in drifted[:20])
         raise Refused(
             Reason.DRIFTED,

@@ -52,6 +52,8 @@ class BegunRollback:
 def digest_of_order(order: RollbackOrder) -> str:
     """What is asked for, whoever signed it when: a second order for the same is the same request."""
     said = {"order_id": order.order_id, "checkpoints": list(order.checkpoints), "force": order.force}
+    if order.drift is not None:
+        said["drift"] = order.drift
     return digest_bytes(canonical_bytes({**said, "envelope_id": order.envelope_id, "manifest_id": order.manifest_id}))
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from remit.contracts.change_log import DiffSummary
 from remit.effects.plan_steps import State
 from remit.errors import EnvironmentFailed, Reason, render_line
-from remit.masking import is_hidden, mask_diff, mask_text
+from remit.masking import is_hidden, mask_diff, mask_shown, mask_sql
 from remit.printable import printable
 from remit.reports.diff_lines import hunk_starts, parse_diff
 
@@ -101,8 +101,23 @@ def error_of(error: Mapping[str, str]) -> dict[str, str]:
 
 
 def show_text(text: str) -> str:
-    """Masked as a whole, since a key may have many lines; then made printable, line by line. Tabs stay."""
-    return _printable_lines(mask_text(text))
+    """Masked, and made printable line by line. Tabs stay, and no line is lost."""
+    return _printable_lines(mask_shown(text))
+
+
+def show_sql(text: str, most: int) -> str:
+    """A statement: masked, then cut where it is long. Where something is hidden, a last line says in which lines."""
+    masked = mask_sql(text, most)
+    lines = zip(text.split("\n"), masked.split("\n"), strict=False)  # no more of it may be masked than is shown
+    hidden = [f"{at}" for at, (line, shown) in enumerate(lines, start=1) if not _is_seen(line, shown)]
+    shown = _printable_lines(masked)
+    shown = shown if len(shown) <= most else shown[:most] + "..."
+    return f"{shown}\n-- masked in this statement: {_listed(hidden)}" if hidden else shown
+
+
+def _is_seen(line: str, shown: str) -> bool:
+    """The last one that was masked may end before its line does."""
+    return line.startswith(shown) or not is_hidden(line, shown)
 
 
 def show_diff(text: str) -> ShownDiff:
@@ -131,10 +146,13 @@ def _hidden(lines: Sequence[int], found: Sequence[FoundIn]) -> Iterator[FoundIn]
     left = [f"{line}" for line in lines if f"line {line}" not in told]
     if not left:
         return
-    listed = ", ".join(left[:MAX_LINES]) + (f" and {len(left) - MAX_LINES:,} more" if len(left) > MAX_LINES else "")
     hold = "this line holds" if len(left) == 1 else f"these {len(left):,} lines hold"
-    where = f"line{'' if len(left) == 1 else 's'} {listed}"
-    yield FoundIn(_CREDENTIAL, where, f"{hold} something that is masked: what it says is not shown here")
+    yield FoundIn(_CREDENTIAL, _listed(left), f"{hold} something that is masked: what it says is not shown here")
+
+
+def _listed(lines: Sequence[str]) -> str:
+    more = f" and {len(lines) - MAX_LINES:,} more" if len(lines) > MAX_LINES else ""
+    return f"line{'' if len(lines) == 1 else 's'} {', '.join(lines[:MAX_LINES])}{more}"
 
 
 def _printable_lines(masked: str) -> str:

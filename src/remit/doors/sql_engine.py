@@ -21,7 +21,7 @@ from remit.contracts.sql_told import (
     ToldColumn,
     ToldStatement,
 )
-from remit.doors.seen import FoundIn, not_as_agreed, read_findings, read_remarks, show_text
+from remit.doors.seen import FoundIn, not_as_agreed, read_findings, read_remarks, show_sql
 from remit.effects.handlers import NEW_FILE
 from remit.effects.registry import PathUse
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, render_line
@@ -249,11 +249,9 @@ def _read(output: Mapping[str, Any]) -> Answer:
 
 
 def _shown_text(text: Any) -> str:
-    """Masked before it is cut."""
     if not isinstance(text, str):
         raise TypeError("no text")
-    shown = show_text(text)
-    return shown if len(shown) <= _LONGEST_TEXT else shown[:_LONGEST_TEXT] + "..."
+    return show_sql(text, _LONGEST_TEXT)
 
 
 def _statement(one: Mapping[str, Any]) -> ToldStatement:

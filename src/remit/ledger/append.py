@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -13,7 +14,7 @@ from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import Clock, parse_time, render_time, uuid7
 from remit.ledger.continuity import Continuity, Tip
-from remit.ledger.entry import COLUMNS, GENESIS, Entry, Event
+from remit.ledger.entry import COLUMNS, GENESIS, Actor, Entry, Event
 from remit.ledger.heads import Anchors, sign_head
 from remit.store.connection import Conflict, Connection, Guarded, Store
 from remit.store.group import GroupCommit
@@ -30,6 +31,7 @@ _KIND: Final = re.compile(r"[a-z][a-z0-9_.-]{0,99}")
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{16}")
 _INSERT = f"INSERT INTO ledger_entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_HEAD = "INSERT INTO ledger_heads (tenant_id, seq, hash, signed_at, key_id, signature) VALUES (?, ?, ?, ?, ?, ?)"
+_AT = "SELECT hash FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
 _TIP = "SELECT seq, hash, created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 
 
@@ -62,6 +64,9 @@ class Batch:
 
     def append_for_row(self, event: Event) -> Entry:
         """The same, for an entry whose row in an agent table the caller writes in this very transaction."""
+        if isinstance(event.actor, Actor):
+            event.actor.require_still(self.time_in(event.tenant_id))
+            event = replace(event, actor=str(event.actor))
         payload = canonical_bytes(event.payload)
         if len(payload) > MAX_PAYLOAD:
             raise Refused(
@@ -126,6 +131,12 @@ class Batch:
                 _INSERT_HEAD, (head.tenant_id, head.seq, head.hash, head.signed_at, head.key_id, head.signature)
             )
         reach("append.signed")
+
+    def is_found(self, connection: Connection) -> bool | None:
+        """By the last entry of each chain. What wrote none left nothing that only it can have written."""
+        if not self._written:
+            return None
+        return all(connection.one(_AT, (tenant, tip.seq)) == (tip.hash,) for tenant, tip in self._written.items())
 
     def committed(self) -> None:
         for head in self._heads:

@@ -1,15 +1,41 @@
 """An entry and its hash. Pure: the same columns give the same hash on any machine, for ever."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Self
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.errors import Reason, Refused
 
 GENESIS: Final = "sha256:" + "0" * 64
 _DOMAIN: Final = b"remit.ledger.entry.v1\0"
+
+
+class Actor(str):
+    """Somebody who is known by what can end while he waits, such as a session.
+
+    No entry that names him is written unless that counts in the very transaction: one rule for whatever is asked of
+    Remit, since every durable step is recorded. It raises, and takes no lock.
+    """
+
+    __slots__ = ("_require_still",)
+    _require_still: Callable[[datetime], None]
+
+    def __new__(cls, name: str, require_still: Callable[[datetime], None]) -> Self:
+        made = super().__new__(cls, name)
+        made._require_still = require_still
+        return made
+
+    def require_still(self, now: datetime) -> None:
+        self._require_still(now)
+
+
+def require_still(actor: str | None, now: datetime) -> None:
+    """Of whoever may be one: all others count as long as they are asked for."""
+    if isinstance(actor, Actor):
+        actor.require_still(now)
 
 
 @dataclass(frozen=True, slots=True)

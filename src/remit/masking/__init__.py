@@ -6,14 +6,17 @@
     API key      sk_...xxxx
     e-mail       j***@example.com
 
-`mask_text` is for free text, `mask_diff` for a diff that somebody is to judge, `mask_field` for a value whose field is
-known, `mask_json` for a tree; `find_secrets` says where a text has a credential. The lowest layer: it knows nothing of
-the rest of Remit, and compiles no pattern before the first text comes.
+`mask_text` is for free text that is kept. For what somebody says yes or no to there are `mask_diff`, `mask_sql`, and
+`mask_shown` for all else: they hide values, and never what stands around them. `mask_field` is for a value whose field
+is known, `mask_json` for a tree; `find_secrets` says where a text has a credential. The lowest layer: it knows nothing
+of the rest of Remit, and compiles no pattern before the first text comes.
 """
 
 from remit.masking.diffs import is_hidden, mask_diff
 from remit.masking.finding import Secret, find_secrets
 from remit.masking.names import is_secret_name
+from remit.masking.shown import mask_shaped, mask_shown
+from remit.masking.sql import mask_sql
 from remit.masking.text import mask_field, mask_text
 from remit.masking.tree import Json, JsonLike, mask_json
 
@@ -27,5 +30,8 @@ __all__ = [
     "mask_diff",
     "mask_field",
     "mask_json",
+    "mask_shaped",
+    "mask_shown",
+    "mask_sql",
     "mask_text",
 ]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from remit.masking.patterns import EDGE, RUN_EDGE, pattern
 from remit.masking.table import MASK, PUBLIC_PREFIX, key_mask, shape_mask
 
-_PEM_BEGIN = r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
-_PEM_END = r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+PEM_BEGIN = r"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+PEM_END = r"-----END (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
 
 _KEY = EDGE + "(?:" + "|".join((
     r"(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9_]{6,}+",
@@ -48,8 +48,8 @@ def mask_private_keys(text: str, hide: Callable[[str], str] = lambda _: MASK) ->
     if "PRIVATE KEY" not in text:
         return text
     out, done = [], 0
-    while begin := pattern(_PEM_BEGIN).search(text, done):
-        end = pattern(_PEM_END).search(text, begin.end())
+    while begin := pattern(PEM_BEGIN).search(text, done):
+        end = pattern(PEM_END).search(text, begin.end())
         last = end.start() if end else len(text)
         out += [text[done : begin.end()], hide(text[begin.end() : last])]
         done = last

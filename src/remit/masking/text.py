@@ -80,7 +80,7 @@ def _remember(plain: str) -> None:
         _seen_plain.add(plain)
 
 
-def mask_field(name: str, value: str) -> str:
-    """The value of a named field, masked whole if the name says it is a secret, else by what is found in it."""
+def mask_field(name: str, value: str, words: Mask = mask_text) -> str:
+    """The value of a named field, masked whole if the name says it is a secret, else by what `words` finds in it."""
     kind = kind_of_name(name)
-    return named_mask(kind, value) if kind else mask_text(value)
+    return named_mask(kind, value) if kind else words(value)

@@ -8,7 +8,7 @@ from remit.masking.names import Kind, counts_tokens, kind_of_name
 from remit.masking.numbers import is_card
 from remit.masking.patterns import pattern, vocabulary
 from remit.masking.table import MASK, card_mask, named_mask
-from remit.masking.text import mask_text
+from remit.masking.text import Mask, mask_text
 
 JsonLike: TypeAlias = "Mapping[str, JsonLike] | Sequence[JsonLike] | str | int | float | bool | None"
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -91,11 +91,11 @@ def _mask_number(value: float, hint: _Hint) -> Json:
     return card_mask(str(value)) if isinstance(value, int) and is_card(str(value)) else value
 
 
-def _mask_string(value: str, hint: _Hint) -> str:
+def _mask_string(value: str, hint: _Hint, words: Mask) -> str:
     if hint.kind:
         return named_mask(hint.kind, value)
     # A digest alone is no secret, and every record has several.
-    return value if pattern(_DIGEST).fullmatch(value) else mask_text(value)
+    return value if pattern(_DIGEST).fullmatch(value) else words(value)
 
 
 def _mask_scalar(value: object, hint: _Hint) -> Json:
@@ -117,7 +117,7 @@ def _unused(key: str, taken: dict[str, Any], last: dict[str, int]) -> str:
     return f"{key}#{number}"
 
 
-def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int) -> dict[str, Json]:
+def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, words: Mask) -> dict[str, Json]:
     keys = [_judged(str(key)) for key in members]
     kinds = (_label_kind(label) for key, label in zip(keys, members.values(), strict=True) if key.names)
     named = next((_Hint(kind) for kind in kinds if kind), None)
@@ -129,27 +129,29 @@ def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int) -> dict[
         hint = judged.hint or (named if judged.named else None) or inherited
         if is_jwk and judged.hint is None and str(key) in _PRIVATE_JWK_MEMBERS:
             hint = _Hint(Kind.PASSWORD)
-        masked[_unused(judged.shown, masked, numbers)] = _mask(value, hint, depth)
+        masked[_unused(judged.shown, masked, numbers)] = _mask(value, hint, depth, words)
     return masked
 
 
-def _mask(value: object, hint: _Hint, depth: int) -> Json:
+def _mask(value: object, hint: _Hint, depth: int, words: Mask) -> Json:
     """`depth` is how many containers deep it may still be."""
     if isinstance(value, str):
-        return _mask_string(value, hint)
+        return _mask_string(value, hint, words)
     if isinstance(value, Mapping | list | tuple):
         if depth <= 0:
             return MASK
         if isinstance(value, Mapping):
-            return _mask_members(value, hint, depth - 1)
-        return [_mask(item, known, depth - 1) for item, known in zip(value, _item_hints(value, hint), strict=True)]
+            return _mask_members(value, hint, depth - 1, words)
+        hints = _item_hints(value, hint)
+        return [_mask(item, known, depth - 1, words) for item, known in zip(value, hints, strict=True)]
     return _mask_scalar(value, hint)
 
 
-def mask_json(value: JsonLike, *, name: str = "", max_depth: int = MAX_DEPTH) -> Json:
+def mask_json(value: JsonLike, *, name: str = "", max_depth: int = MAX_DEPTH, words: Mask = mask_text) -> Json:
     """A copy with every secret masked, by member name, by sibling name and by shape; keys are masked like any text.
 
-    `name` is the field the value itself stands in. Containers nested deeper than `max_depth` become `********`, so any
-    depth is safe. The value must be a tree: shared parts are copied each time they appear.
+    `name` is the field the value itself stands in; `words` masks texts that no name says anything of. Containers nested
+    deeper than `max_depth` become `********`, so any depth is safe. The value must be a tree: shared parts are copied
+    each time they appear.
     """
-    return _mask(value, _Hint(kind_of_name(name), counts_tokens(name)), max_depth)
+    return _mask(value, _Hint(kind_of_name(name), counts_tokens(name)), max_depth, words)

@@ -1,4 +1,4 @@
-"""The server over streamable HTTP: an ASGI application that another one serves, or a small server of its own.
+"""The server over streamable HTTP: an ASGI application that another one serves, behind a guard of its own.
 
 Every request brings its own bearer token, which is verified before its body is read. A cookie is never looked at, and a
 session of this protocol can only be used with the token that began it. Host and Origin are checked by the SDK, against

@@ -10,11 +10,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, NamedTuple, TypeVar
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
-from remit.contracts.base import Contract, Count, Digest, Identifier, Timestamp, VersionOne
+from remit.contracts.base import Contract, Count, Digest, Identifier, Timestamp, Uuid, VersionOne
 from remit.durable import make_private_directory, write_durably
 from remit.people.roles import Role
 from remit.state import require_private
@@ -66,6 +66,16 @@ class KeptSession(Contract):
     idle_seconds: Count
 
 
+class KeptEnding(Contract):
+    """In force, and not known to be in the ledger yet."""
+
+    step_id: Uuid
+    kind: Literal["person.logged_out", "person.removed"]
+    person_id: Identifier
+    sessions: Count
+    actor: Identifier
+
+
 class Kept(Contract):
     bounds: ClassVar[Bounds] = Bounds(max_bytes=8 << 20, max_items=200_000)
 
@@ -73,6 +83,7 @@ class Kept(Contract):
     people: Annotated[tuple[KeptPerson, ...], Field(strict=False, max_length=MAX_PEOPLE)] = ()
     invitations: Annotated[tuple[KeptInvitation, ...], Field(strict=False, max_length=MAX_INVITATIONS)] = ()
     sessions: Annotated[tuple[KeptSession, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
+    unrecorded: Annotated[tuple[KeptEnding, ...], Field(strict=False, max_length=MAX_SESSIONS)] = ()
 
 
 class _Held(NamedTuple):

@@ -1,6 +1,7 @@
 """People of one workspace: invited by a link that works once, known by a session until it ends.
 
-Every step is recorded in the ledger before anybody profits from it. A session ends by its time, by going unused, by
+Every step is recorded in the ledger before anybody profits from it; what takes something away is in force first
+(`endings`). A session ends by its time, by going unused, by
 logging out, by the removal of its person, and as soon as that person is somebody else: another role, user or tenant.
 """
 
@@ -17,10 +18,11 @@ from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.ledger.append import Ledger
 from remit.ledger.entry import Event
 from remit.ledger.seeking import not_before_newest
+from remit.people.endings import Endings
 from remit.people.found import Invitation, Listed, LoggedIn, Session
 from remit.people.kept import Kept, KeptFile, KeptInvitation, KeptPerson, KeptSession, Standing
 from remit.people.roles import Role
-from remit.people.roll import changed, cleared, counts, find, known, named, placed, without
+from remit.people.roll import changed, cleared, counts, find, known, named, placed, without, without_sessions
 from remit.people.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
 
 LINK_LIFE: Final = timedelta(minutes=15)
@@ -40,6 +42,7 @@ class People:
         self, folder: Path, ledger: Callable[[], Ledger], clock: Clock, tenant_id: str = DEFAULT_TENANT
     ) -> None:
         self._file = KeptFile(folder)
+        self._endings = Endings(self._file, ledger, self._now, tenant_id)
         self._ledger = ledger
         self._clock = clock
         self._tenant_id = tenant_id
@@ -137,57 +140,48 @@ class People:
             return False
         digest = secret_digest(cookie)
 
-        def work(kept: Kept) -> tuple[Kept, str | None]:
-            found = next((one for one in kept.sessions if one.cookie_digest == digest), None)
-            rest = tuple(one for one in kept.sessions if one is not found)
-            return changed(kept, sessions=rest), found.person_id if found else None
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+            return without_sessions(kept, lambda one: one.cookie_digest == digest)
 
-        person_id = self._file.change(work)
-        if person_id is not None:
-            self._record("person.logged_out", person_id, {"person": person_id, "sessions": 1}, person_id)
-        return person_id is not None
+        return bool(self._endings.end("person.logged_out", None, work))
 
     def end_all(self, name: str, *, actor: str) -> int:
         """End every session of a person, who may log in again with a new link. How many there were."""
 
-        def work(kept: Kept) -> tuple[Kept, tuple[str, int]]:
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
             person = named(kept, name)
-            rest = tuple(one for one in kept.sessions if one.person_id != person.id)
-            return changed(kept, sessions=rest), (person.id, len(kept.sessions) - len(rest))
+            rest, ended = without_sessions(kept, lambda one: one.person_id == person.id)
+            return rest, Counter({person.id: ended.total()})
 
-        person_id, ended = self._file.change(work)
-        self._record("person.logged_out", person_id, {"person": person_id, "sessions": ended}, actor)
-        return ended
+        return self._endings.end("person.logged_out", actor, work).total()
 
     def remove(self, name: str, *, actor: str) -> str:
         """Forget a person: links and sessions end at once. What he did stays in the ledger. The id."""
 
-        def work(kept: Kept) -> tuple[Kept, tuple[str, int]]:
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
             person = named(kept, name)
             ended = sum(one.person_id == person.id for one in kept.sessions)
-            return without(kept, person.id), (person.id, ended)
+            return without(kept, person.id), Counter({person.id: ended})
 
-        person_id, ended = self._file.change(work)
-        self._record("person.removed", person_id, {"person": person_id, "sessions": ended}, actor)
-        return person_id
+        return next(iter(self._endings.end("person.removed", actor, work)))
 
     def end_other_basis(self, kind: str, basis: str) -> int:
         """End the sessions of `kind:` people whose standing came from another table than this one. How many."""
 
         def work(kept: Kept) -> tuple[Kept, Counter[str]]:
-            rest = tuple(one for one in kept.sessions if not one.person_id.startswith(f"{kind}:") or one.basis == basis)
-            ended = Counter(one.person_id for one in kept.sessions) - Counter(one.person_id for one in rest)
-            return changed(kept, sessions=rest), ended
+            return without_sessions(kept, lambda one: one.person_id.startswith(f"{kind}:") and one.basis != basis)
 
         if not self._file.read().sessions:
             return 0
-        ended = self._file.change(work)
-        for person_id, sessions in ended.items():
-            self._record("person.logged_out", person_id, {"person": person_id, "sessions": sessions}, "remit")
-        return ended.total()
+        return self._endings.end("person.logged_out", "remit", work).total()
+
+    def settle(self) -> int:
+        """Record what a process that died had ended and not recorded. How many steps that were."""
+        return self._endings.settle()
 
     def listed(self) -> list[Listed]:
         """By their ids."""
+        self.settle()
         kept, now = self._file.read(), self._now()
         return [
             Listed(
@@ -224,7 +218,7 @@ class People:
                 created_at=render_time(now),
                 expires_at=render_time(expires),
             )
-            made = placed(changed(kept, invitations=links), person, standing, render_time(now), actor)
+            made = placed(changed(kept, invitations=links), person, standing, render_time(now), str(actor))
             made = cleared(changed(made, invitations=(*made.invitations, link)), now)
             payload = {"person": person.id, **standing.tree(), "expires_at": render_time(expires)}
             self._record("person.invited", person.id, payload, actor)

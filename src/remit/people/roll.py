@@ -1,5 +1,7 @@
 """What is kept of people, as pure functions: who is in it, what counts, what it is after a change."""
 
+from collections import Counter
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from remit.approval.people import Person
@@ -45,6 +47,12 @@ def without(kept: Kept, person_id: str) -> Kept:
         invitations=tuple(one for one in kept.invitations if one.person_id != person_id),
         sessions=tuple(one for one in kept.sessions if one.person_id != person_id),
     )
+
+
+def without_sessions(kept: Kept, is_over: Callable[[KeptSession], bool]) -> tuple[Kept, Counter[str]]:
+    """And how many of whom there were."""
+    over = Counter(one.person_id for one in kept.sessions if is_over(one))
+    return changed(kept, sessions=tuple(one for one in kept.sessions if not is_over(one))), over
 
 
 def changed(kept: Kept, **fields: object) -> Kept:

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.faultpoints import reach
-from remit.store.connection import Connection, DatabaseFailed, Store
+from remit.store.connection import Busy, Connection, DatabaseFailed, Store
 from remit.tally import COMMITS
 from remit.turns import aside
 
@@ -38,6 +38,9 @@ class Session(Protocol):
 
     def seal(self) -> None:
         """Last writes of the transaction, just before the commit."""
+
+    def is_found(self, connection: Connection) -> bool | None:
+        """Whether what this transaction wrote is there, for another session to see; None if that cannot be told."""
 
     def committed(self) -> None:
         """The transaction is durable. Too late to fail: nobody may be told that it did not happen."""
@@ -169,8 +172,7 @@ class GroupCommit(Generic[S]):
         committing = False
         began = time.monotonic()
         try:
-            connection = self._connection = self._connection or self._store.connect()
-            connection.begin(write=True)
+            connection = self._begun()
             reach("append.begun")
             session = self._open_session(connection)
             for unit in group:
@@ -192,17 +194,53 @@ class GroupCommit(Generic[S]):
                 raise
             fate.durable = False
             self._abandon()
-            for unit in group:
-                _settle(unit, _failure(problem, committing=committing))
-            if not isinstance(problem, Exception):
-                raise
-            return
+            is_lost = committing and isinstance(problem, DatabaseFailed)
+            is_written = self._look_again(session) if is_lost and session is not None else None
+            if not is_written:
+                for unit in group:
+                    _settle(unit, _failure(problem, committing=committing and is_written is None))
+                if not isinstance(problem, Exception):
+                    raise
+                return
+            fate.durable = True
         try:
             for unit in group:
                 unit.settled = True
         finally:
             if session is not None:
                 self._conclude(session, began)
+
+    def _begun(self) -> Connection:
+        """A connection in a writing transaction. One kept from earlier may have died meanwhile: then a new one."""
+        if self._connection is not None:
+            try:
+                self._connection.begin(write=True)
+            except Busy:
+                raise
+            except DatabaseFailed:
+                self._abandon()
+            else:
+                return self._connection
+        self._connection = self._store.connect()
+        self._connection.begin(write=True)
+        return self._connection
+
+    def _look_again(self, session: S) -> bool | None:
+        """Whether a commit whose answer was lost has happened; None if that cannot be found out.
+
+        Only a server outlives the session, and says the truth: whoever may write there waits until it has let go of the
+        transaction before. What is seen in a file after a failed commit may be in no disk yet.
+        """
+        if self._store.dialect != "postgresql":
+            return None
+        try:
+            connection = self._begun()
+            found = session.is_found(connection)
+            connection.rollback()
+        except RemitError:
+            self._abandon()
+            return None
+        return found
 
     def _conclude(self, session: S, began: float) -> None:
         self.groups += 1

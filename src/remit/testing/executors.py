@@ -37,6 +37,7 @@ FORBIDDEN: Final = (
     "remit.kernel",
     "remit.ledger",
     "remit.store",
+    "remit.rooms",
     "remit.workspace",
     "cryptography",
     "pydantic",

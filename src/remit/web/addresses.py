@@ -4,6 +4,7 @@ A page of another site can have the browser ask 127.0.0.1 under a name of its ow
 of ours, and is refused before anything else is looked at.
 """
 
+import functools
 import ipaddress
 from dataclasses import dataclass
 from typing import Final, Self
@@ -37,6 +38,7 @@ def split_host(text: str) -> tuple[str, str] | None:
     return f"[{name}]" if ":" in name else name.rstrip("."), "" if port is None else str(port)
 
 
+@functools.lru_cache(1_024)
 def counted_as(text: str) -> str | None:
     """What an address is counted as. Of IPv6 its network: whoever has one address there has them all."""
     try:

@@ -26,6 +26,7 @@ from remit.web.login import login_router
 from remit.web.mcp_part import McpPart
 from remit.web.metrics_route import metrics_router
 from remit.web.openapi import rendered
+from remit.web.parameters import handle_parameters
 from remit.web.problems import handle_errors, show_pages
 from remit.web.settings import WebSettings
 from remit.web.settings_read import SettingsRead
@@ -61,6 +62,7 @@ def build_app(desk: Desk, settings: WebSettings) -> FastAPI:
     app.state.waiting = waiting_places()
     app.state.listening = listening_places(settings.config.limits.listeners)
     handle_errors(app)
+    handle_parameters(app)
     for router in api_routers():
         app.router.routes.extend(router.routes)  # themselves, not a router around them: one look less each time
     _add_specification(app)

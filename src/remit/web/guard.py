@@ -156,6 +156,8 @@ class Guard:
             credential = shown_credential(headers, self.addresses.session_cookie)
             if credential is None:
                 return None, None
+            if credential.kind == "token" and self._workspace.tokens.is_quick(credential.text):
+                return credential, look_up(self._workspace, credential, read=self._settings_read)
             return credential, await asyncio.to_thread(look_up, self._workspace, credential, read=self._settings_read)
         except Answered:
             _require_room(self._bad_tokens.take(address), "tokens from this address that do not count")

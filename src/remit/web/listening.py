@@ -69,6 +69,10 @@ def open_socket(settings: WebSettings) -> socket.socket:
     return opened
 
 
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
 def server_config(app: Any, settings: WebSettings) -> uvicorn.Config:
     """uvicorn, with its own logs of addresses off: they would hold whatever stands in a query."""
     tls = settings.config.tls

@@ -51,7 +51,7 @@ class McpPart:
 
     async def _run(self, loaded: "asyncio.Future[McpApp]") -> None:
         try:
-            app = await asyncio.to_thread(self._load)
+            app = await asyncio.to_thread(loaded_app, self._desk, self._settings)
             async with app.running():
                 loaded.set_result(app)
                 await self._stop.wait()
@@ -60,16 +60,17 @@ class McpPart:
                 raise
             loaded.set_exception(problem)  # told to whoever asks; the rest of the server goes on
 
-    def _load(self) -> "McpApp":
-        from remit.mcp_server.http import mcp_app  # noqa: PLC0415 - heavy, and optional
 
-        # The guard around it knows every name of this server, and lets no other in.
-        names = Addresses.of(self._settings).names
-        return mcp_app(
-            self._desk,
-            allowed_hosts=[f"{name}:{port or '*'}" for name, port in names]
-            + [name for name, port in names if not port],
-            allowed_origins=[self._settings.url],
-            max_body_bytes=self._settings.config.limits.body_bytes,
-            elicitation=self._settings.config.mcp.elicitation,
-        )
+def loaded_app(desk: Desk, settings: WebSettings) -> "McpApp":
+    """Takes a second or more: the library is loaded here."""
+    from remit.mcp_server.http import mcp_app  # noqa: PLC0415 - heavy, and optional
+
+    # The guard around it knows every name of this server, and lets no other in.
+    names = Addresses.of(settings).names
+    return mcp_app(
+        desk,
+        allowed_hosts=[f"{name}:{port or '*'}" for name, port in names] + [name for name, port in names if not port],
+        allowed_origins=[settings.url],
+        max_body_bytes=settings.config.limits.body_bytes,
+        elicitation=settings.config.mcp.elicitation,
+    )

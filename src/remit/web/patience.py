@@ -15,6 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from remit.contracts.web_config import WebLimits
 from remit.web.addresses import counted_as
 from remit.web.framing import StrictConnection
+from remit.web.gathering import Gathering
 
 
 class PatientProtocol(H11Protocol):
@@ -36,7 +37,7 @@ class PatientProtocol(H11Protocol):
             self._is_one_too_many = True
             transport.abort()  # an answer to each of them would cost more than the connection
             return
-        super().connection_made(transport)
+        super().connection_made(Gathering(transport, self.loop))  # type: ignore[arg-type]  # one by its ways
         self.address = counted_as(self.client[0]) if self.client else None
         self._await_request()
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -177,7 +176,7 @@ def respond(
     return Response(problem_body(error, code, request_id, **more), code, given, MEDIA_TYPE)
 
 
-def show_pages(app: FastAPI, page: ErrorPage, wants_page: Callable[[Request], bool]) -> None:
+def show_pages(app: Starlette, page: ErrorPage, wants_page: Callable[[Request], bool]) -> None:
     """Errors for people: a page, where their browser asks for one."""
     app.state.error_page = (page, wants_page)
 
@@ -212,12 +211,11 @@ class Answered(Exception):
         self.more = more
 
 
-def handle_errors(app: FastAPI) -> None:
+def handle_errors(app: Starlette) -> None:
     """Whatever a route or the router raises leaves as a problem document."""
     app.add_exception_handler(RemitError, _of_remit)
     app.add_exception_handler(Answered, _of_answered)
     app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(RequestValidationError, _of_parameters)
     app.add_exception_handler(Exception, _of_anything)
 
 
@@ -233,20 +231,6 @@ async def _of_answered(request: Request, problem: Exception) -> Response:
 async def _of_http(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, HTTPException)  # noqa: S101 - registered for nothing else
     return respond(request, of_http(problem.status_code), problem.status_code, problem.headers)
-
-
-async def _of_parameters(request: Request, problem: Exception) -> Response:
-    """A parameter of the path or the query that is not as documented. Its value is not repeated."""
-    assert isinstance(problem, RequestValidationError)  # noqa: S101 - registered for nothing else
-    first = problem.errors()[0]
-    where = ".".join(str(part) for part in first.get("loc", ()))
-    error = Refused(
-        Reason.MALFORMED,
-        f"a parameter is not as it must be: {first.get('msg', '')}",
-        where=where,
-        next_step="See /v1/openapi.json for what can be asked.",
-    )
-    return respond(request, error, 400)
 
 
 async def _of_anything(request: Request, problem: Exception) -> Response:

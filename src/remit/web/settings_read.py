@@ -1,7 +1,9 @@
-"""Whether remit.yaml can be read now. A server lives long, and somebody edits the file meanwhile.
+"""Whether remit.yaml can be read now, and what of it is not taken up yet. A server lives long, and somebody edits the
+file meanwhile. Tenants and rules count as soon as they stand there; what the server itself was made with, when it is
+started again.
 
-While it cannot, no token is believed, since what it may do is said there too. That is not the fault of whoever shows
-it: so he is told to come again, and not where the file lies; people are told all of it, and so is standard error.
+While it cannot be read, no token is believed, since what it may do is said there too. That is not the fault of whoever
+shows it: so he is told to come again, and not where the file lies; people are told all of it, and so is standard error.
 """
 
 import os
@@ -13,6 +15,7 @@ from remit.contracts.config import CONFIG_NAME
 from remit.errors import EnvironmentFailed, Reason, RemitError
 from remit.observe.check import Check, Topic
 from remit.opening import read_config
+from remit.rooms import READ_ONCE
 from remit.workspace import Workspace
 
 SETTINGS: Final = Topic("settings", "all that remit.yaml decides")
@@ -23,19 +26,31 @@ class SettingsRead:
 
     def __init__(self, workspace: Workspace) -> None:
         self._root = workspace.root
+        self._began_with = workspace.opened_with
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
         self._problem: RemitError | None = None
+        self._left: tuple[str, ...] = ()
 
     def problem(self) -> RemitError | None:
         """What is wrong with it now. Told on standard error too, once for each change."""
+        return self._look()[0]
+
+    def left_for_a_restart(self) -> tuple[str, ...]:
+        """The settings that were changed since this server began, and that it does not go by yet."""
+        return self._look()[1]
+
+    def _look(self) -> tuple[RemitError | None, tuple[str, ...]]:
         stamp = self._now()
         with self._lock:
             if stamp != self._stamp:
-                before, self._problem = self._problem, self._read()
+                before, left = self._problem, self._left
+                self._problem = self._read()
                 self._stamp = stamp
                 _tell(before, self._problem)
-            return self._problem
+                if self._left != left:
+                    _tell_left(self._left)
+            return self._problem, self._left
 
     def require(self) -> None:
         """For whoever is no person of this workspace: without a path."""
@@ -65,7 +80,7 @@ class SettingsRead:
 
     def _read(self) -> RemitError | None:
         try:
-            read_config(self._root)
+            now = read_config(self._root)
         except RemitError as problem:
             return problem
         except OSError as problem:
@@ -75,6 +90,7 @@ class SettingsRead:
                 where=str(self._root / CONFIG_NAME),
                 next_step="Make the file readable for whoever runs the server.",
             )
+        self._left = tuple(name for name in READ_ONCE if getattr(now, name) != getattr(self._began_with, name))
         return None
 
 
@@ -83,4 +99,12 @@ def _tell(before: RemitError | None, now: RemitError | None) -> None:
         sys.stderr.write(f"Agents are turned away, for {CONFIG_NAME} cannot be read: {now}\n")
     elif before is not None:
         sys.stderr.write(f"{CONFIG_NAME} can be read again.\n")
+    sys.stderr.flush()
+
+
+def _tell_left(left: tuple[str, ...]) -> None:
+    if left:
+        sys.stderr.write(f"{CONFIG_NAME} was changed: restart the server to take up: {', '.join(left)}.\n")
+    else:
+        sys.stderr.write(f"{CONFIG_NAME} is again as the server began with it.\n")
     sys.stderr.flush()

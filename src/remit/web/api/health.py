@@ -70,7 +70,7 @@ def look(workspace: Workspace, settings: SettingsRead, kernel: "_Kernel") -> Rea
         checks.KEYRING.ask(lambda: checks.check_keyring(workspace.state.keys)),
         *_store(workspace),
         disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(workspace.state.path))),
-        CONFINEMENT.ask(lambda: kernel.check(workspace.config.sandbox)),
+        CONFINEMENT.ask(lambda: kernel.check(workspace.opened_with.sandbox)),
     ]
     ready = all(check.status != "fail" for check in found)
     return Readiness(

@@ -78,7 +78,7 @@ def get_plan(call: Asked, proposal_id: PathId) -> Response:
     **operation(
         "lookAtPlan",
         "What it would do to the files as they are now; a yes is to this, by its digest",
-        right=Right.SEE_OWN,
+        right=Right.LOOK,
         answers={200: ProposalPreview},
     ),
 )
@@ -132,7 +132,7 @@ def apply_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
     **operation(
         "cancelPlan",
         "Withdraw a proposal, void an approval that was not used, or stop what runs",
-        right=Right.PROPOSE,
+        right=Right.CANCEL,
         body=Withdrawal,
         answers={200: ProposalView},
     ),

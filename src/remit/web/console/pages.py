@@ -149,6 +149,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         "said": SAID.get(request.query_params.get("said", "")),
         "problem": None,
         "settings_problem": _settings_problem(request),
+        "settings_left": _settings_left(request),
         "confirms": WORDS,
     }
     text = environment().get_template(template).render({**known, **context})
@@ -161,6 +162,15 @@ def _settings_problem(request: Request) -> RemitError | None:
     if read is None or getattr(request.state, "viewer", None) is None:
         return None
     found: RemitError | None = read.problem()
+    return found
+
+
+def _settings_left(request: Request) -> tuple[str, ...]:
+    """For people who are in: what they changed, and the server does not go by yet."""
+    read = getattr(request.app.state, "settings_read", None)
+    if read is None or getattr(request.state, "viewer", None) is None:
+        return ()
+    found: tuple[str, ...] = read.left_for_a_restart()
     return found
 
 

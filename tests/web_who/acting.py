@@ -1,0 +1,15 @@
+"""An admin in a process of his own, who may be killed at it: acting.py ROOT {remove NAME, end COOKIE}"""
+
+import sys
+
+from remit.testing.children import acknowledge
+from remit.workspace import Workspace
+
+if __name__ == "__main__":
+    root, what, whom = sys.argv[1:]
+    with Workspace.open(root) as workspace:
+        if what == "remove":
+            workspace.people.remove(whom, actor="os:test")
+        else:
+            workspace.people.end(whom)
+        acknowledge(what)

@@ -1,0 +1,82 @@
+"""Whoever was removed or logged out is so at once and for good, and the record says so once, whoever died meanwhile."""
+
+from pathlib import Path
+
+import pytest
+
+from remit.approval.people import Person
+from remit.errors import Reason, Refused
+from remit.faultpoints import FaultInjected
+from remit.people.found import LoggedIn
+from remit.testing.children import Fault, run_child
+from tests import warm
+from tests.web_who.place import Place
+
+ACTING = Path(__file__).with_name("acting.py")
+ADMIN = "os:test"
+# Of the two changes of the file, the second one begins with its own writing.
+POINTS = ("people.ended", "append.before_commit", "append.committed", "people.recorded", "durable.renamed:2")
+
+
+def logged_in(place: Place, name: str, role: str = "viewer") -> str:
+    people = place.workspace.people
+    return people.redeem(people.invite(name, role, actor=ADMIN).code).cookie  # type: ignore[arg-type]
+
+
+def of(place: Place, name: str) -> LoggedIn:
+    found = place.workspace.people.session(logged_in(place, name, "admin"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("what, kind", [("remove", "person.removed"), ("end", "person.logged_out")])
+def test_killed_at_any_step_it_is_in_force_and_is_recorded_once(place: Place, what: str, kind: str) -> None:
+    people = place.workspace.people
+    for number, point in enumerate(POINTS):
+        name = f"{what}{number}"
+        cookie = logged_in(place, name)
+        said, _, count = point.partition(":")
+        command = [warm.python(), str(ACTING), str(place.workspace.root), what, name if what == "remove" else cookie]
+        ended = run_child(command, fault=Fault(said, int(count or 1)), environment=place.environ)
+        assert ended.killed, f"{point}: {ended.output}"
+        assert people.session(cookie) is None, point
+        place.workspace.recover()
+        people.listed()
+        assert [each[0] for each in place.entries(kind)].count(f"link:{name}") == 1, point
+        assert place.workspace.people.settle() == 0
+        assert (f"link:{name}" in [each.id for each in people.listed()]) == (what == "end"), point
+
+
+def test_what_is_ended_stays_so_where_nothing_can_be_recorded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    people, cookie = place.workspace.people, logged_in(place, "full")
+    ledger = place.workspace.ledger
+    with monkeypatch.context() as broken:
+
+        def refuse(_work: object) -> None:
+            raise FaultInjected(28, "no space")
+
+        broken.setattr(ledger, "transact", refuse)
+        with pytest.raises(OSError, match="no space"):
+            people.remove("full", actor=ADMIN)
+        assert people.session(cookie) is None
+    assert people.settle() == 1
+    assert [each[0] for each in place.entries("person.removed")].count("link:full") == 1
+
+
+def test_whoever_was_removed_while_he_asks_removes_and_invites_nobody(place: Place) -> None:
+    people, ada = place.workspace.people, of(place, "ada")
+    victim = logged_in(place, "victim")
+    actor = ada.person.actor
+    assert (actor, ada.person.id) == ("link:ada", "link:ada")
+    people.remove("ada", actor=ADMIN)
+    for ask in (
+        lambda: people.remove("victim", actor=actor),
+        lambda: people.end_all("victim", actor=actor),
+        lambda: people.invite("friend", "admin", actor=actor),
+    ):
+        with pytest.raises(Refused) as refused:
+            ask()
+        assert refused.value.reason is Reason.REVOKED
+    assert people.session(victim) is not None
+    assert "link:friend" not in [each.id for each in people.listed()]
+    assert Person("os:test").actor == "os:test"
