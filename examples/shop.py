@@ -50,7 +50,7 @@ class ShopTools:
     def __init__(self, desk: Desk, token: str) -> None:
         self._desk = desk
         self._token = token
-        self._caller = AgentCaller(desk.workspace.tokens.verify(token), token)
+        self._caller = AgentCaller.by(desk.workspace.tokens, token)
         self._functions = tools_of(desk.workspace.calls.registry)
 
     def offered(self) -> list[dict[str, Any]]:

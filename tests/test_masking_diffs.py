@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remit.doors.seen import show_diff
 from remit.masking import is_hidden, mask_diff, mask_text
 
 pytestmark = pytest.mark.req("VX-08")
@@ -49,10 +50,12 @@ def test_a_line_stays_a_line_with_its_sign_and_a_hunk_keeps_its_header() -> None
     diff = (
         '@@ -1 +1,4 @@\n+x = \'password="\'\n+import os\n-old\n+\n@@ -9 +9 @@\n+b = "c"\n'
         "+-----BEGIN PRIVATE KEY-----\n+MIIEvQ\n+-----END PRIVATE KEY-----\n+tokens = {\n+  run(): 1\n+}\n"
+        '+{"kty": "RSA",\n+ "d": "0123456789abcdef0"}\n'
     )
     assert mask_diff(diff) == (
-        '@@ -1 +1,4 @@\n+x = \'password="********\n+********\n-********\n+\n@@ -9 +9 @@\n+********"c"\n'
-        "+-----BEGIN PRIVATE KEY-----\n+********\n+-----END PRIVATE KEY-----\n+tokens = {\n+********\n+}\n"
+        '@@ -1 +1,4 @@\n+x = \'password="********\n+import os\n-old\n+\n@@ -9 +9 @@\n+b = "c"\n'
+        "+-----BEGIN PRIVATE KEY-----\n+********\n+-----END PRIVATE KEY-----\n+tokens = {\n+  run(): 1\n+}\n"
+        '+{"kty": "RSA",\n+ "d": "********"}\n'
     )
 
 
@@ -61,6 +64,35 @@ def test_a_number_or_an_address_of_its_plain_shape_hides_nothing_to_look_at() ->
         assert not is_hidden(line, mask_diff(line)), line
     for line in ('+mail = ""+run(\'id\')+"@example.com"', "+password=abc", "+a jane@example.com token=abc"):
         assert is_hidden(line, mask_diff(line)), line
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        '+# token = "',
+        '--- a/token="z.py\n+++ b/token="z.py',
+        "+# -----BEGIN PRIVATE KEY-----",
+        "+password: |",
+        "+<pin>",
+    ],
+)
+def test_nothing_that_one_line_opens_hides_another(opened: str) -> None:
+    rest = "\n+import os\n-    if not user.is_admin: raise Forbidden()\n </pin>\n+x = 'end'"
+    assert mask_diff(opened + rest).split("\n")[-4:] == rest.split("\n")[1:]
+
+
+def test_a_changed_line_that_looks_unchanged_for_its_masks_is_told() -> None:
+    diff = (
+        "--- a/x\n+++ b/x\n@@ -1,4 +1,6 @@\n-to: alice@corp.example\n+to: adversary@corp.example\n"
+        "-by: bob@corp.example\n+by: bob@corp.example  # as before\n-pay: 4111111111111111\n+pay: 4000001000041111\n"
+        "+cc: carol@corp.example\n"
+        "+cc: cesar@corp.example\n-uses: acme/build@release.main\n+uses: evil/miner@release.main\n"
+    )
+    shown = show_diff(diff)
+    assert shown.text.count("+to: a***@corp.example") == shown.text.count("-to: a***@corp.example") == 1
+    assert (shown.hidden.added, shown.hidden.removed) == ((1, 3), (1, 3))
+    assert "+uses: evil/miner@release.main" in shown.text, "no mailbox"
+    assert mask_diff('+"a": "npm:rogue@stable.io"') == '+"a": "npm:rogue@stable.io"'
 
 
 PIECES = st.sampled_from(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remit.doors.seen import show_sql, show_text
-from remit.masking import mask_shaped, mask_shown, mask_sql, mask_text
+from remit.masking import mask_diff, mask_shaped, mask_shown, mask_sql, mask_text
 
 pytestmark = pytest.mark.req("VX-08")
 
@@ -30,10 +30,10 @@ HIDING = [
 
 @pytest.mark.parametrize("text", HIDING)
 def test_a_statement_shows_what_it_does_whatever_a_comment_or_a_string_opens(text: str) -> None:
-    for shown in (mask_sql(text), show_sql(text, 2_000)):
+    for shown in (mask_sql(text), show_sql(text, 2_000).text):
         assert "users" in shown
         assert ("DELETE FROM users" in text) == ("DELETE FROM users" in shown)
-        assert "\n-- masked" in shown or shown.count("\n") == text.count("\n")
+        assert "\n-- masked" in shown or shown.count("\n") in {text.count("\n"), len(text.splitlines()) - 1}
 
 
 def test_the_masks_of_records_hide_such_statements_so_the_cases_are_real() -> None:
@@ -59,15 +59,21 @@ def test_a_value_is_hidden_and_all_else_stays(text: str, shown: str) -> None:
 
 
 def test_what_is_hidden_is_told_with_its_lines() -> None:
-    assert show_sql("SELECT 1\nFROM t", 100) == "SELECT 1\nFROM t"
+    assert show_sql("SELECT 1\nFROM t", 100) == ("SELECT 1\nFROM t", False)
     shown = show_sql("UPDATE t\nSET password = 'hunter2',\nmail = 'ada@example.com', secret = 'abc'", 1_000)
-    assert shown.endswith("\n-- masked in this statement: lines 2, 3")
-    assert show_sql("SELECT '" + "y" * 5_000 + "'", 2_000) == "SELECT '" + "y" * 1_992 + "..."
-    assert "hunter2" not in show_sql("SELECT '" + "y" * 1_960 + "', password = 'hunter2hunter2' , 1", 2_000)
+    assert shown.text.endswith("\n-- masked in this statement: lines 2, 3")
+    assert not shown.is_cut
+    assert show_sql("SELECT '" + "y" * 5_000 + "'", 2_000) == ("SELECT '" + "y" * 1_992 + "...", True)
+    assert "hunter2" not in show_sql("SELECT '" + "y" * 1_960 + "', password = 'hunter2hunter2' , 1", 2_000).text
 
 
 def test_where_the_databases_do_not_read_alike_nothing_is_taken_for_a_value() -> None:
-    for text in ("SELECT 1\u00a0$$, password = ', DELETE FROM users", "SELECT '1, password = DELETE FROM users"):
+    for text in (
+        "SELECT 1\u00a0$$, password = ', DELETE FROM users",
+        "SELECT '1, password = DELETE FROM users",
+        "DELETE FROM orders USING (SELECT 1 AS \"'\") c WHERE token = `'` OR true OR 'a' = 'b'",
+        "SELECT 1 AS `-- password: `, (SELECT max(salary) FROM staff), 3 AS x FROM t",
+    ):
         assert mask_sql(text) == text
     assert "IOSFODNN7" not in mask_sql("SELECT 1\u00a0$$ AKIAIOSFODNN7EXAMPLE")
 
@@ -75,7 +81,7 @@ def test_where_the_databases_do_not_read_alike_nothing_is_taken_for_a_value() ->
 SQL = st.sampled_from(
     ["password=", "token = ", '"', "'", "''", "--", "/*", "*/", "\n", "\r", " ", "$$", "$a$", "E'", "\\", "\\'", "x",
      "users", "DELETE", "7", "4111111111111111", "(", ")", ";", ",", "secret: {", "}",
-     "-----BEGIN PRIVATE KEY-----", "é", "@"]
+     "-----BEGIN PRIVATE KEY-----", "é", "@", "`", "#", "x'", "U&'", "$1"]
 )  # fmt: skip
 
 
@@ -124,6 +130,44 @@ def test_a_preview_that_is_masked_again_loses_no_more_than_a_value() -> None:
     assert again == said.replace("ada@example.com", "a***@example.com").replace(
         "4111 1111 1111 1111", "****-****-****-1111"
     )
+
+
+HOSTS = [
+    "https://u:p@evil.example/x@bank.example/pay",
+    "https://evil.example:/@bank.example/pay",
+    "https://evil.example:000443/@bank.example/pay",
+    "https://u:p@evil.example#@bank.example",
+    "https://evil.example#@bank.example",
+    "https://u:p@evil.example?@bank.example",
+    "https://evil.example:?x=@bank.example/pay",
+    "https://evil.example\\@bank.example/pay",
+    r"https:\/\/u:p@evil.example\/x@bank.example",
+    "postgres://a:b@evil.example/db@bank.example",
+    "https://x@pw=evil.example/y",
+    "https://x;auth=0123456789abcdefghij.evil.example/",
+    "https://sk_live_abcdef0123456789.evil.example/",
+    "sqlmap -u https://evil.example/x",
+    "https://evil.example/x:y@tcp(bank.example)",
+    '"https://evil.example/a"@bank.example',
+    "token://evil.example/x",
+    "u=https%3A%2F%2Fevil.example%3A%23%40bank.example",
+]
+
+
+@pytest.mark.parametrize("url", HOSTS)
+def test_no_host_is_ever_hidden_behind_another(url: str) -> None:
+    for shown in (mask_shown(url), mask_shaped(mask_shown(url)), mask_diff(f"+{url}"), mask_sql(f"SELECT '{url}'")):
+        assert "evil.example" in shown, shown
+    assert ":p@" not in mask_shown(url), "and the password is"
+    assert mask_shown(mask_shown(url)) == mask_shown(url)
+
+
+def test_a_host_that_looks_like_a_number_or_stands_for_another_is_shown() -> None:
+    assert mask_shown("https://u:hunter2@4111111111111111:8080/x") == "https://u:********@4111111111111111:8080/x"
+    assert mask_shown("https://u@token:8080/x") == "https://u***@token:8080/x"
+    forged = "hosta.zz\ue000 https://evil.example/ https://bank.example/"
+    assert mask_shown(forged) == forged
+    assert mask_shown("password=https://u:p@evil.example/x") == "password=********"
 
 
 def test_it_takes_no_longer_for_being_hostile() -> None:

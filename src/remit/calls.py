@@ -19,16 +19,18 @@ from remit.contracts.base import Identifier
 from remit.contracts.browser import Approval
 from remit.contracts.call import CallAnswer, CallResult
 from remit.doors.call import CallDoor
+from remit.doors.call_acting import is_asked_within, within
 from remit.doors.call_apart import Patience
 from remit.doors.call_asking import AwaitsPerson, WaitsWithin
 from remit.doors.call_function import Function, Invoker
-from remit.doors.call_papers import CallTokens
+from remit.doors.call_papers import CallRequest, CallTokens
 from remit.errors import Misuse, Reason, Refused
-from remit.ids import Clock
+from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.append import Ledger
 from remit.recovery import Recovered, recover
 from remit.road import Preview, Site, travel
 from remit.state import StateDirectory
+from remit.store.claims import ClaimKey, Running, read_claim
 from remit.store.owners import remove_stale_locks
 
 _LOG: Final = logging.getLogger("remit.calls")
@@ -111,9 +113,11 @@ class Calls:
         """Call a governed function, once for each `key`: the same call again gives the same result.
 
         Arguments that do not fit the function raise `Refused`; all else comes back as an answer, unless neither success
-        nor failure could be recorded, or somebody else is at this very call for long. Where a person has to
-        say yes, the answer is `waiting` after `wait` seconds (None: as long as it takes), and the same call again goes
-        on with it. `loop` runs what is awaited; this call itself blocks, so it is not made in that loop's thread.
+        nor failure could be recorded, somebody else is at this very call for long, or it was begun and this token may
+        not go on with it. Where a person has to say yes, the answer is `waiting` after `wait` seconds (None: as long as
+        it takes), and the same call again goes on with it. Governed functions that it calls are called for the same
+        agent, with keys made from this one. `loop` runs what is awaited; this call itself blocks, so it
+        is not made in that loop's thread.
         """
         raw = self._raw(name, key, arguments, token)
         if not self._recovered:
@@ -121,7 +125,8 @@ class Calls:
         door = self._door(Invoker(loop), wait, on_waiting)
         stored: list[bool] = []
         try:
-            result = travel(door, raw, self._site(), on_stored=lambda: stored.append(True))
+            with within(token, key, wait):
+                result = travel(door, raw, self._site(), on_stored=lambda: stored.append(True))
         except (AwaitsPerson, WaitsWithin) as waits:
             return CallAnswer(state="waiting", call_id=key, waiting=waits.waiting)
         if isinstance(result, Preview):
@@ -135,11 +140,18 @@ class Calls:
     def recover(
         self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
     ) -> list[Recovered[CallResult]]:
-        """Undo what can be undone, and say of the rest that nobody knows. Of what can be repeated, leave that open."""
+        """Undo what can be undone, and say of the rest that nobody knows. Of what can be repeated, leave that open.
+
+        What only waits, for a person's answer about a call within it or to be made again after that, is no trouble and
+        not told.
+        """
         door = self._door(settles_only=True)
         settled = recover(door, self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
         remove_stale_locks(self._state.hosts)
-        return settled
+        if not any(report.problem for report in settled):
+            return settled
+        asked = [each.action_id for each in self._approvals().listed("PENDING", "APPROVED")]
+        return [each for each in settled if each.problem is None or not is_asked_within(each.key, asked)]
 
     def _raw(self, name: str, key: str, arguments: bytes, token: str) -> tuple[bytes, ...]:
         try:
@@ -171,7 +183,13 @@ class Calls:
             wait,
             on_waiting,
             settles_only,
+            self._is_begun,
         )
+
+    def _is_begun(self, request: CallRequest) -> bool:
+        with self._ledger().store.glancing() as connection:
+            found = read_claim(connection, ClaimKey(DEFAULT_TENANT, CallDoor.name, request.call_id))
+        return isinstance(found, Running) and found.request_digest == request.digest
 
     def _recover_once(self, spare: Collection[str]) -> None:
         with self._recovering:

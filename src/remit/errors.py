@@ -193,6 +193,12 @@ def render_line(text: str) -> str:
     return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
 
 
+def show_line(text: str) -> str:
+    """As `render_line`, for what somebody says yes or no to: in doubt it is shown, and never is a host hidden."""
+    shown = printable(mask_shown(text[:LOOKED_AT]))
+    return shown if len(shown) <= MAX_MESSAGE else shown[:MAX_MESSAGE] + "..."
+
+
 def _as_it_is(text: str) -> str:
     # Not escaped: an escape sequence in front of a secret would hide where it begins. Half a character no frame takes.
     return text[:LOOKED_AT].encode("utf-8", "replace").decode()
@@ -204,7 +210,7 @@ def _as_it_is(text: str) -> str:
 if IN_SANDBOX:
     _render = _as_it_is
 else:
-    from remit.masking import mask_text
+    from remit.masking import mask_shown, mask_text
 
     _render = render_line
 
@@ -226,12 +232,14 @@ class RemitError(Exception):
         advice = f". {self.next_step}" if self.next_step else ""
         return f"{self.what}{place}{advice}"
 
-    def retold(self, *, what: str | None = None, where: str | None = None) -> "RemitError":
+    def retold(
+        self, *, what: str | None = None, where: str | None = None, next_step: str | None = None
+    ) -> "RemitError":
         """The same problem, with other words or another place; of its plain kind, since a subclass may want more."""
         kinds: tuple[type[RemitError], ...] = (Refused, Misuse, EnvironmentFailed)
         kind = next(kind for kind in kinds if isinstance(self, kind))
         what, where = self.what if what is None else what, self.where if where is None else where
-        return kind(self.reason, what, where=where, next_step=self.next_step)
+        return kind(self.reason, what, where=where, next_step=self.next_step if next_step is None else next_step)
 
     def as_json(self) -> dict[str, str]:
         return {"reason": self.reason.value, "what": self.what, "where": self.where, "next_step": self.next_step}

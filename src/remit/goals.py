@@ -164,8 +164,21 @@ class Goals:
             goal = _goal(asked, made, "take back", made.idempotency_key)
             return Reply(goal, self.core.run_goal(goal, also=also))
 
-    def approve(self, correlation_id: str, *, tenant: str, who: Person, approved: bool, reason: str = "") -> None:
-        """Somebody else's answer to a goal that policy lets through only with one. The first counts."""
+    def approve(
+        self,
+        correlation_id: str,
+        *,
+        tenant: str,
+        who: Person,
+        approved: bool,
+        reason: str = "",
+        as_user: str | None = None,
+    ) -> None:
+        """Somebody else's answer to a goal that policy lets through only with one. The first counts.
+
+        `as_user` is which user of this tenant he is, if whoever let him in knows that: his own goals he cannot answer.
+        """
+        own = {who.id, who.id.partition(":")[2], who.name, as_user}
 
         def work(batch: Batch) -> None:
             who.require_still(batch.time_in(tenant))
@@ -184,13 +197,8 @@ class Goals:
                     next_step="Let the user ask again, and approve the new goal within ten minutes.",
                 )
             record = load_decision(batch.store, tenant, history.decision_ref or "")
-            if record.user_id in {who.id, who.id.removeprefix("os:"), who.name}:
-                raise Refused(
-                    Reason.PERMISSION_DENIED,
-                    "whoever asks cannot approve it as well",
-                    where=f"correlation {correlation_id}",
-                    next_step="Let somebody else answer.",
-                )
+            if record.user_id in own:
+                raise asks_himself(correlation_id)
             told: Any = mask_json({"approved": approved, "decision": history.decision_ref, "reason": reason[:1_000]})
             batch.append(Event(tenant, APPROVAL, correlation_id, told, actor=who.signature))
 
@@ -299,6 +307,15 @@ def _goal(
         "attempt_counter": attempt,
     }
     return AgentGoalRequest.from_tree(tree, source="goal")
+
+
+def asks_himself(correlation_id: str) -> Refused:
+    return Refused(
+        Reason.PERMISSION_DENIED,
+        "whoever asks cannot approve it as well",
+        where=f"correlation {correlation_id}",
+        next_step="Let somebody else answer.",
+    )
 
 
 def _not_waiting(correlation_id: str, stands: str) -> Refused:

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -25,7 +25,18 @@ from remit.ledger.append import Batch, Ledger
 from remit.ledger.covered import require_covered
 from remit.ledger.entry import Entry, Event
 from remit.masking import mask_json
-from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim, new_token, take_over
+from remit.store.claims import (
+    ClaimKey,
+    Done,
+    Running,
+    Won,
+    claim,
+    find_claim,
+    finish_claim,
+    let_go,
+    new_token,
+    take_over,
+)
 from remit.store.connection import Connection, Dialect
 from remit.store.owners import is_before_reboot, is_childless, is_gone, lock_path, this_process
 from remit.turns import away
@@ -119,16 +130,22 @@ class Journal:
             self._log("intent recorded")
         return entered
 
-    def resume(self, orphan: Running, still_alive: Callable[[datetime], None]) -> Entered | None:
+    def resume(
+        self,
+        orphan: Running,
+        still_alive: Callable[[datetime], None],
+        take_on: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
+    ) -> Entered | None:
         """Take over what a process that died had begun; None if somebody else was faster.
 
-        Refuses while a process that the dead one had started may still be at work, and if the checkpoint was changed.
+        `still_alive` and `take_on` are asked in the transaction. Refuses while a process that the dead one had started
+        may still be at work, and if the checkpoint was changed.
         """
         self.require_intended(orphan)
         self._require_childless(orphan)
         token = new_token()
         with _given_up_if_interrupted(token):
-            entered = self._ledger.transact(partial(self._take_over, orphan, still_alive, token))
+            entered = self._ledger.transact(partial(self._take_over, orphan, still_alive, take_on, token))
         if entered is not None:
             self._log("work resumed")
         return entered
@@ -168,9 +185,14 @@ class Journal:
         self._log("earlier outcome returned")
         return Stored(done.result, entry.created_at)
 
-    def give_up(self, won: Won) -> None:
-        """It stays claimed and undecided. Without this, it would look like work in progress until this process ends."""
+    def give_up(self, won: Won, *, to_anybody: bool = False) -> None:
+        """It stays claimed and undecided. Without this, it would look like work in progress until this process ends;
+        to other processes it does, unless it is left to anybody.
+        """
         _given_up.add(won.token)
+        if to_anybody:
+            with suppress(EnvironmentFailed):  # then it is this process's to go on with, as long as it lives
+                self._ledger.transact(lambda batch: let_go(batch.store, won))
 
     def record_refusal(self, problem: Refused, also: Sequence[Also] = ()) -> None:
         event = self._event("refused", problem.as_json())
@@ -221,10 +243,16 @@ class Journal:
         return Entered(claimed, checkpoint, resumed=False)
 
     def _take_over(
-        self, orphan: Running, still_alive: Callable[[datetime], None], token: str, batch: Batch
+        self,
+        orphan: Running,
+        still_alive: Callable[[datetime], None],
+        take_on: Callable[[Batch, datetime], None],
+        token: str,
+        batch: Batch,
     ) -> Entered | None:
         now = batch.time_in(self._trace.tenant_id)
         still_alive(now)
+        take_on(batch, now)
         taken = take_over(batch.store, orphan, token)
         if taken is None:
             return None

@@ -13,7 +13,7 @@ from typing import Any, Generic
 from remit.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.journal import Entered, Journal, Trace, is_orphan
-from remit.road import Begun, Door, Made, Outcome, Request, Site, conclude, finish_failure, record
+from remit.road import Begun, Door, Made, Outcome, Parked, Request, Site, conclude, finish_failure, record
 from remit.store.claims import Running, unfinished
 from remit.store.owners import is_known_here
 from remit.tally import RECOVERED
@@ -90,8 +90,8 @@ def _settle(
         if closed:
             return _close(door, journal, entered, request, begun, orphan)
         return _finish(door, journal, entered, request, begun, orphan)
-    except BaseException:
-        journal.give_up(entered.won)
+    except BaseException as problem:
+        journal.give_up(entered.won, to_anybody=isinstance(problem, Parked))
         raise
 
 

@@ -78,6 +78,10 @@ class Unsettled(EnvironmentFailed):
     """The effect failed and is neither whole nor undone. It stays claimed, and recovery goes on with it."""
 
 
+class Parked(Unsettled):
+    """Begun, and put aside until somebody asks again. Nobody is at work on it: any process may go on with it."""
+
+
 class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
     """What the numbered steps mean for one kind of request. A door has no order of its own."""
 
@@ -121,6 +125,9 @@ class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
 
     def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
         """What the intent uses up, such as an approval, in its very transaction. A refusal undoes the intent too."""
+
+    def take_on(self, granted: Granted, batch: Batch, now: datetime) -> None:
+        """The same where another had begun it and died: nothing is used up twice, but whoever goes on must count."""
 
     @abstractmethod
     def recall(self, checkpoint: str) -> tuple[Request, Begun]:
@@ -248,7 +255,7 @@ def _enter(
             if dry_run:
                 return _unfinished(door.trace(request))
             _, begun = door.recall(found.checkpoint)
-            entered = journal.resume(found, still_alive)
+            entered = journal.resume(found, still_alive, functools.partial(door.take_on, granted))
         else:
             try:
                 preview = door.preview(granted)  # 4. preview
@@ -327,7 +334,7 @@ def _carry_out(
             outcome = conclude(door, journal, request, begun, made)
         outcome = record(door, journal, entered, request, begun, outcome)
     except BaseException as problem:
-        journal.give_up(entered.won)
+        journal.give_up(entered.won, to_anybody=isinstance(problem, Parked))
         if isinstance(problem, Refused):  # which would say that nothing was touched
             raise _unsettled(problem, door.trace(request)) from problem
         raise

@@ -5,6 +5,7 @@ whoever has its text may act with it.
 """
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +49,6 @@ from remit.store.tokens import (
     insert_token,
     listed_tokens,
     newest_time_unless_revoked,
-    require_not_revoked,
     revoked_since,
     was_used,
 )
@@ -77,6 +77,7 @@ class Tokens:
         tenant_id: str = DEFAULT_TENANT,
     ) -> None:
         self._folder = folder
+        self._ring = str(folder / RING_FILE)  # looked at with every request
         self._config = config
         self._ledger = ledger
         self._waiting = waiting
@@ -89,7 +90,7 @@ class Tokens:
     def keys(self) -> TokenKeys:
         """As they are now: a rotation or revocation by another process is noticed."""
         try:
-            found = (self._folder / RING_FILE).stat()
+            found = os.stat(self._ring)
             stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
         except FileNotFoundError:
             stamp = None
@@ -140,9 +141,7 @@ class Tokens:
         at = now or self._clock()
         token = self._found.verify(text, self.keys, config.issuer, config.audience, at)
         with self._ledger().store.glancing() as connection:
-            newest = newest_time_unless_revoked(connection, self._tenant_id, token.jti)
-        if newest is not None and (recorded := parse_time(newest)) > at:  # a clock set back revives no token
-            require_in_time(token, recorded)
+            self._require_unrevoked(connection, token, at)
         return token
 
     def is_quick(self, text: str) -> bool:
@@ -163,7 +162,13 @@ class Tokens:
         """Expiry and revocation, of the token and its key, once more: to be asked in the intent's own transaction."""
         require_key_alive(token, self.keys)
         require_in_time(token, now)
-        require_not_revoked(connection, self._tenant_id, token.jti)
+        self._require_unrevoked(connection, token, now)
+
+    def _require_unrevoked(self, connection: Connection, token: Token, now: datetime) -> None:
+        """And in time by the newest entry here too: a clock set back revives no token, whatever chain it is used in."""
+        newest = newest_time_unless_revoked(connection, self._tenant_id, token.jti)
+        if newest is not None and (recorded := parse_time(newest)) > now:
+            require_in_time(token, recorded)
 
     def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None:
         """The same, and one of its actions is used up. In the intent's transaction, for `max_actions` to be exact."""

@@ -1,4 +1,4 @@
-"""A person's terminal with `remit approvals --wait` in it."""
+"""A person's terminal with `remit approvals --wait`, or another command of it, in it."""
 
 import os
 import pty
@@ -12,11 +12,11 @@ LONGEST = 30.0
 
 
 class Terminal:
-    def __init__(self, root: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, root: Path, environ: Mapping[str, str], *words: str) -> None:
         self.outer, inner = pty.openpty()
         self.seen = b""
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "remit", "approvals", "--wait"],
+            [sys.executable, "-m", "remit", "approvals", *(words or ("--wait",))],
             cwd=root,
             stdin=inner,
             stdout=inner,

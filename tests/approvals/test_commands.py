@@ -46,7 +46,14 @@ def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
     for line in ("item: tea", "card: ****-****-****-1234", "Buys tea", f"remit approvals approve {first.approval_id}"):
         assert line in shown.out
 
-    yes = remit("approvals", "approve", first.approval_id, "--as", "Ada", "--reason", "as agreed", "--json")
+    unseen = remit("approvals", "approve", first.approval_id)
+    assert unseen.code == 3  # it waits still
+    assert f"remit approvals approve {first.approval_id} --digest {first.request_digest}" in unseen.err
+    other = remit("approvals", "approve", first.approval_id, "--digest", second.request_digest + "0")
+    assert other.code == 2
+    assert workspace.approvals.show(first.approval_id).state == "PENDING"
+    seen = ("--digest", first.request_digest)
+    yes = remit("approvals", "approve", first.approval_id, *seen, "--as", "Ada", "--reason", "as agreed", "--json")
     assert yes.code == 0
     assert (yes.document["state"], yes.document["reason"]) == ("APPROVED", "as agreed")
     assert yes.document["decidedBy"].startswith("os:")
@@ -230,3 +237,18 @@ def test_typing_a_password_sends_no_request_and_nobody_says_so() -> None:
     assert "put into that field" in kind_of(typing).goes_on
     assert kind_of(message).goes_on == kind_of(made()).goes_on == "is sent, once"
     assert "message" in kind_of(message).asked
+
+
+def test_a_yes_at_a_terminal_is_to_what_is_shown_there(workspace: Workspace, tmp_path: Path) -> None:
+    asked = workspace.approvals.ask(question(1))
+    for typed, said, state in (("n\n", "it waits", "PENDING"), ("y\n", "Approved: the request", "APPROVED")):
+        words = ("approve", asked.approval_id)
+        terminal = Terminal(tmp_path / "project", {"REMIT_STATE": str(tmp_path / "state")}, *words)
+        try:
+            assert "item: tea" in terminal.until("Send it?")
+            assert workspace.approvals.show(asked.approval_id).state == "PENDING"
+            terminal.type(typed)
+            terminal.until(said)
+        finally:
+            terminal.close()
+        assert workspace.approvals.show(asked.approval_id).state == state

@@ -19,6 +19,7 @@ from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser import Action, Amount, HTTPPreview
 from remit.doors.browser_papers import render_summary
 from remit.errors import Reason, Refused
+from remit.masking import mask_shaped
 
 FORM = "application/x-www-form-urlencoded"
 URL = "https://shop.test/pay"
@@ -313,6 +314,14 @@ def test_a_key_is_found_by_its_shape_in_every_place(tail: str, name: str) -> Non
         headers=(("X-Thing", key), ("Referer", f"https://shop.test/?q={key}")),
     )
     assert not survives(key, shown(request)), shown(request)
+
+
+def test_no_host_of_an_address_is_ever_masked() -> None:
+    for host in ("token:8080", "4111111111111111", "sk_live_abcdef0123456789.shop.test", "[2001:db8::1]:8080"):
+        shown = mask_url(f"https://user:pass@{host}/x@bank.test/pay?next=https://u:p@{host}/y@bank.test")
+        assert shown.startswith(f"https://********@{host}/x")
+        assert f"next=https://u:********@{host}/y" in shown
+        assert mask_shaped(shown) == shown, "nor by the mask of what is asked"
 
 
 def test_a_secret_behind_percent_signs_is_masked() -> None:

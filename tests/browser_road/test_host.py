@@ -97,7 +97,8 @@ def test_navigate_and_click_from_the_shell_and_a_person_in_between(shell: Shell)
     assert code == 2, said
     assert "an agent cannot" in said
     assert site.posts() == []
-    assert shell("approvals", "approve", approval)[0] == 0
+    digest = place.workspace.approvals.show(approval).request_digest
+    assert shell("approvals", "approve", approval, "--digest", digest)[0] == 0
     code, told = shell.browse(click, "--wait")
     assert (code, told["output"]["title"]) == (0, "Thanks")
     assert [seen.body for seen in site.posts()] == [b"item=42"]
@@ -146,7 +147,8 @@ def test_a_host_that_was_killed_makes_what_it_held_void_and_the_next_one_says_so
     pid = (shell.client.status() or {})["pid"]
     os.kill(pid, signal.SIGKILL)
     wait_for_end(pid)
-    assert shell("approvals", "approve", approval)[0] == 2, "nobody can send it any more"
+    digest = place.workspace.approvals.show(approval).request_digest
+    assert shell("approvals", "approve", approval, "--digest", digest)[0] == 2, "nobody can send it any more"
     code, said = shell("recover", "--json")
     settled = json.loads(said)
     assert (code, [(each["kind"], each["state"]) for each in settled]) == (0, [("browser", "not sent")])

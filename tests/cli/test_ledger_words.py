@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from remit.approval.people import person_at_terminal
 from remit.ledger.entry import Event
 from remit.workspace import Workspace
 from tests.cli.conftest import Remit
@@ -154,3 +155,20 @@ def test_for_another_program_each_row_is_one_line(remit: Remit) -> None:
     lines = remit("keys", "list", COLUMNS="").out.splitlines()
     assert len(lines) == 5
     assert all(len(line.split()) == 4 for line in lines[1:])
+
+
+def test_an_export_says_which_chains_are_not_in_it_and_the_record_names_who_sat_at_the_terminal(
+    remit: Remit, tmp_path: Path
+) -> None:
+    leased(remit, tmp_path)
+    assert "Not in it" not in remit("ledger", "export", "-o", "all.jsonl").err
+    environ = {**os.environ, "REMIT_STATE": str(tmp_path / "state")}
+    with Workspace.open(tmp_path / "project", environ=environ) as workspace:
+        workspace.ledger.append(Event("acme", "test.note", "x", {}))
+        with workspace.store.reading() as connection:
+            named = connection.one("SELECT actor FROM ledger_entries WHERE kind = 'lease.issued'", ())
+    assert named == (person_at_terminal({}).id,)
+    told = remit("ledger", "export", "-o", "all.jsonl")
+    assert "This is the chain of default. Not in it: acme (1); --tenant acme\n" in told.err
+    assert remit("ledger", "export", "-o", "all.jsonl", "--json").document["not_in_it"] == {"acme": 1}
+    assert "Not in it: default (2)" in remit("ledger", "export", "-o", "all.jsonl", "--tenant", "acme").err

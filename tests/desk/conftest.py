@@ -14,7 +14,7 @@ from remit.desk.desk import Desk
 from remit.people.roles import Role
 from remit.workspace import Workspace
 from tests.goals.office import Office
-from tests.road.conftest import zygotes_are_kept
+from tests.road.conftest import Hand, zygotes_are_kept
 
 __all__ = ["zygotes_are_kept"]
 
@@ -32,17 +32,18 @@ def agent(
     user: str | None = None,
     tenant: str = "acme",
     domains: tuple[str, ...] = ("shop.test",),
+    life: timedelta = timedelta(hours=1),
 ) -> AgentCaller:
     """With a real token, verified as a way in does it."""
     whose = {"user": user, "tenant": tenant} if user else {}
     constraints = TokenConstraints.from_tree({"domains": list(domains), **whose})
-    text = workspace.tokens.issue(Wish(sub, caps or DOOR_CAPABILITIES, constraints, timedelta(hours=1))).text
-    return AgentCaller(workspace.tokens.verify(text), text)
+    text = workspace.tokens.issue(Wish(sub, caps or DOOR_CAPABILITIES, constraints, life)).text
+    return AgentCaller.by(workspace.tokens, text)
 
 
 @pytest.fixture(scope="module")
 def office(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Office]:
-    made = Office(tmp_path_factory.mktemp("desk"))
+    made = Office(tmp_path_factory.mktemp("desk"), clock=Hand())
     yield made
     made.close()
 

@@ -295,3 +295,45 @@ def test_who_hangs_up_while_he_joins_is_no_listener(
             assert events.listeners == 1
 
     run(listen())
+
+
+def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
+    office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one look at all chains, whatever their names: and only those who may be concerned are asked again."""
+    monkeypatch.setattr("remit.desk.events.ASK_SECONDS", 3600.0)
+    alive, asked = [True], []
+
+    def counts() -> bool:
+        asked.append(1)
+        return alive[0]
+
+    async def work() -> None:
+        async with await events.subscribe(person(), counts=counts) as gone, await events.subscribe(person()) as stays:
+            with events._looking:  # noqa: SLF001 - all of it comes in one look
+                alive[0] = False
+                record(office, "token.revoked", "his")
+                record(office, "test.after", "a", tenant="aaa")
+                record(office, "test.after", "b")
+            assert [told(sent) for sent in await take(stays, 3)] == [
+                ("token.revoked", "his"),
+                ("test.after", "b"),
+                ("test.after", "a"),
+            ]
+            assert [sent async for sent in gone] == []
+            assert gone.ended_with_caller
+            assert events.listeners == 1
+        alive[0] = True
+        async with await events.subscribe(person(), counts=counts) as listener:
+            record(office, "test.first", "asked")  # he joined a moment ago
+            await take(listener, 1)
+            before = len(asked)
+            for number in range(3):
+                record(office, "test.more", str(number))
+            await take(listener, 3)
+            assert len(asked) == before
+            record(office, "person.removed", "another")
+            await take(listener, 1)
+            assert len(asked) == before + 1
+
+    run(work())

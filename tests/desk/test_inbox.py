@@ -4,8 +4,9 @@ import os
 
 import pytest
 
+from remit.approval.people import Person
 from remit.contracts.desk import Decision
-from remit.desk.callers import Caller
+from remit.desk.callers import Caller, PersonCaller
 from remit.desk.desk import Desk
 from remit.errors import Reason, Refused
 from tests.approvals.conftest import question
@@ -108,3 +109,25 @@ def test_only_pictures_are_handed_out_whatever_a_row_says(desk: Desk, office: Of
             desk.inbox.picture(person("admin"), asked.approval_id)
         assert refused.value.reason is Reason.STATE_MISSING, place
         approvals.void([asked.approval_id], "over")
+
+
+def test_nobody_approves_a_goal_of_the_user_that_he_is_or_what_he_asked_for_himself(desk: Desk, office: Office) -> None:
+    boss = PersonCaller(Person("link:boss"), "admin", "leo", "acme")
+    bot = agent(office.workspace, "goal.ask", user="leo")
+    now_nobody = PersonCaller(Person("link:boss"), "admin")
+    himself: dict[Caller, list[PersonCaller]] = {
+        boss: [boss, now_nobody, PersonCaller(Person("link:boss"), "admin", "mia", "acme")],
+        bot: [boss, *(PersonCaller(Person(f"{kind}:leo"), "admin") for kind in ("os", "link", "oidc"))],
+    }
+    for number, (asker, unable) in enumerate(himself.items()):
+        asked = desk.goals.ask(asker, f"copy the form as own{number}", wait=30.0)
+        if asked.waiting_for == "confirmation":
+            desk.inbox.decide(boss, "confirmation", asked.correlation_id, Decision(answer="yes"))
+        for who in unable:
+            for approved in (True, False):
+                with pytest.raises(Refused) as refused:
+                    desk.inbox.decide(who, "goal", asked.correlation_id, Decision(approved=approved), tenant="acme")
+                assert refused.value.reason is Reason.PERMISSION_DENIED, who
+        able = now_nobody if asker is bot else PersonCaller(Person("link:other"), "approver", "leo", "globex")
+        desk.inbox.decide(able, "goal", asked.correlation_id, Decision(approved=True), tenant="acme")
+        assert desk.goals.go_on(asker, asked.correlation_id, 30.0).state == "done"

@@ -1,23 +1,27 @@
-"""A person who is let in no more, while his answer was on its way: it is asked again where the answer is recorded.
+"""Whoever is let in no more, while what he asks was on its way: it is asked again where that is recorded.
 
 What a way in does first, to find out who calls, has happened; what it found out is not so any more.
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from remit.contracts.desk import Decision
-from remit.desk.callers import PersonCaller
+from remit.desk.callers import AgentCaller, PersonCaller
 from remit.desk.desk import Desk
+from remit.doors.task import TaskDoor
 from remit.errors import Reason, Refused, RemitError
 from remit.people.people import People
 from remit.people.roles import Role
+from remit.road import Unsettled
 from tests.approvals.conftest import question
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
 from tests.plan_road.project import create, plan_of
+from tests.road.conftest import Hand, manifest
 
 WAIT = 30.0
 SAY_YES = Decision(answer="yes")
@@ -82,9 +86,79 @@ def test_his_answer_does_not_count_to_whatever_it_is(desk: Desk, office: Office)
     assert "one" not in office.notes()
 
 
-def test_an_agent_whose_token_was_revoked_meanwhile_asks_nothing(desk: Desk, office: Office) -> None:
-    bot = agent(office.workspace, "goal.ask", user="mia", sub="late")
-    office.workspace.tokens.revoke(bot.token.jti, actor="os:ann")
-    with pytest.raises(Refused) as refused:
-        desk.goals.ask(bot, "are you there", correlation_id="too-late", wait=WAIT)
-    assert refused.value.reason is Reason.REVOKED
+def approved_goal(desk: Desk, bot: AgentCaller, words: str) -> str:
+    """Asked by an agent, confirmed by its user, approved by somebody else, and not gone on with."""
+    asked = desk.goals.ask(bot, words, wait=WAIT)
+    if asked.waiting_for == "confirmation":
+        desk.inbox.decide(person("admin", "leo", user="leo"), "confirmation", asked.correlation_id, SAY_YES)
+    desk.inbox.decide(person(), "goal", asked.correlation_id, Decision(approved=True), tenant="acme")
+    return asked.correlation_id
+
+
+def test_an_agent_whose_token_does_not_count_any_more_does_nothing(desk: Desk, office: Office) -> None:
+    tokens, clock = office.workspace.tokens, office.clock
+    assert isinstance(clock, Hand)
+
+    def issued() -> AgentCaller:
+        return agent(office.workspace, "goal.ask", "task.run", user="leo", sub="late", life=timedelta(minutes=5))
+
+    bot, task = issued(), manifest("late")
+    leased = desk.tasks.lease(person(), task, timedelta(hours=1)).canonical()
+    done, waits = (approved_goal(desk, bot, f"copy the form as {name}") for name in ("before", "after"))
+    assert desk.goals.go_on(bot, done, WAIT).state == "done"
+
+    def run(who: AgentCaller) -> None:
+        answer = desk.tasks.run(who, task, leased, WAIT)
+        if answer.refused is not None:
+            raise Refused(answer.refused.code, answer.refused.what)
+
+    verbs: dict[str, Callable[[AgentCaller], Any]] = {
+        "run": run,
+        "ask": lambda who: desk.goals.ask(who, "are you there", correlation_id="asked-too-late", wait=WAIT),
+        "go on": lambda who: desk.goals.go_on(who, waits, WAIT),
+        "take back": lambda who: desk.goals.take_back(who, done, WAIT),
+    }
+
+    def grow_old() -> None:
+        clock.offset += timedelta(minutes=6)
+
+    ways: dict[Reason, list[Callable[[AgentCaller], object]]] = {
+        Reason.REVOKED: [
+            lambda who: tokens.revoke(who.token.jti, actor="os:ann"),
+            lambda _: tokens.rotate_key(revoke=True),
+        ],
+        Reason.EXPIRED: [lambda _: grow_old()],
+    }
+    for reason, each in ways.items():
+        for end in each:
+            late = issued()
+            end(late)
+            for verb, ask in verbs.items():
+                with pytest.raises(Refused) as refused:
+                    ask(late)
+                assert refused.value.reason is reason, verb
+    assert (office.base / "before.txt").exists()
+    assert not (office.base / "after.txt").exists()
+    assert desk.tasks.run(issued(), task, leased, WAIT).state == "done"
+    assert verbs["ask"](issued()).state == "done"
+
+
+def test_nor_does_it_go_on_with_what_another_process_had_begun(
+    desk: Desk, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bot, late = (agent(office.workspace, "task.run", sub="late") for _ in range(2))
+    task = manifest("cut-short")
+    leased = desk.tasks.lease(person(), task, timedelta(minutes=5)).canonical()
+
+    def cut_short(*_: object) -> None:
+        raise Unsettled(Reason.EFFECT_FAILED, "cut short")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(TaskDoor, "effect", cut_short)
+        with pytest.raises(Unsettled):
+            desk.tasks.run(bot, task, leased, WAIT)
+    office.workspace.tokens.revoke(late.token.jti, actor="os:ann")
+    answer = desk.tasks.run(late, task, leased, WAIT)
+    assert answer.refused is not None
+    assert answer.refused.code is Reason.REVOKED
+    assert desk.tasks.run(bot, task, leased, WAIT).state == "done"

@@ -42,7 +42,7 @@ LETTERS = {"v": "viewer", "a": "approver", "o": "operator", "A": "admin"}
 def agent(*caps: str) -> AgentCaller:
     times = (NOW, NOW, NOW + timedelta(hours=1))
     token = Token("bot", "jti-1", frozenset(caps), TokenConstraints(), *times, "kid-1", "sha256:" + "0" * 64)
-    return AgentCaller(token, "the secret text")
+    return AgentCaller(token, "the secret text", lambda _connection, _now: None)
 
 
 def test_every_right_is_had_by_exactly_those_who_should_have_it() -> None:

@@ -48,7 +48,7 @@ class Office:
     def token(self, agent: str, *caps: str, life: timedelta = timedelta(days=2)) -> AgentCaller:
         wish = Wish(agent, caps or CAPS, TokenConstraints(), life)
         issued = self.workspace.tokens.issue(wish)
-        return AgentCaller(self.workspace.tokens.verify(issued.text), issued.text)
+        return AgentCaller.by(self.workspace.tokens, issued.text)
 
     def plan(self, name: str = "") -> tuple[bytes, str]:
         """A plan that changes a file of its own, and the file's path."""

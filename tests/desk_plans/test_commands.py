@@ -87,7 +87,7 @@ def test_a_no_and_what_is_refused(remit: Remit, tmp_path: Path) -> None:
     assert remit("apply", "--proposal", "nothing").code == 2
     bad = remit("propose", "-", stdin=json.dumps({"plan_id": "x"}).encode())
     assert (bad.code, "action_plan" in bad.err) == (2, True)
-    question = remit("approvals", "approve", "0123", "--digest", "x")
+    question = remit("approvals", "approve", "0123", "--even-if-it-fails")
     assert (question.code, "are for proposed plans" in question.err) == (2, True)
 
 

@@ -109,11 +109,19 @@ def test_changes_near_each_other_share_a_hunk_and_others_do_not() -> None:
     assert (near.text.count("@@ -"), far.text.count("@@ -")) == (1, 2)
 
 
-@pytest.mark.parametrize("content", [b"\0\1", b"a\xff", b"x" * 100 + b"\0"])
+@pytest.mark.parametrize("content", [b"\0\1" * 9, b"a\xff" * 9, "<?php x(); ?>".encode("utf-16"), bytes(range(256))])
 def test_bytes_that_are_no_text_are_only_counted(content: bytes) -> None:
     diff = diff_whole("f", b"abc", content)
     assert diff.text == f"Binary file, 3 -> {len(content)} bytes"
     assert (diff.added, diff.removed) == (0, 0)
+
+
+@pytest.mark.parametrize("more", [b"# caf\xe9", b"\0", b"\xff\xfe", b"\x1b[2J"])
+def test_a_byte_that_is_no_text_does_not_hide_the_text_around_it(more: bytes) -> None:
+    diff = diff_whole("page.php", None, b"<?php system($x); ?>\n" + more + b"\n")
+    assert "+<?php system($x); ?>\n" in diff.text
+    assert (diff.added, diff.removed) == (2, 0)
+    assert ("\\xe9" in diff.text) == (b"\xe9" in more), "and it can be told itself"
 
 
 def test_what_is_left_out_is_counted() -> None:

@@ -22,6 +22,7 @@ from remit.agent.replay import evidence_of, replay_decision
 from remit.agent.simulation import SimulationDoor
 from remit.agent.sources import PastRules
 from remit.agent.trace import trace_goal
+from remit.agent.words import confirmation_prompt
 from remit.approval.people import Person
 from remit.contracts.dispatch import DispatchEnvelope
 from remit.contracts.packets import FINDER_PACKET, Packet, SimulationMatchPacket
@@ -328,7 +329,25 @@ def test_the_longest_question_fits(tmp_path: Path) -> None:
     outcome = desk.goals.run(goal_bytes(model.goal, correlation_id="wide", sim_finder_packet=packet))
     assert outcome.reason_code == "CONFIRMATION_REQUIRED"
     assert all(name in outcome.user_visible_text for name in names)
+    assert outcome.user_visible_text.count("... (799 more characters, not shown)") == len(names)
     desk.close()
+
+
+def test_a_question_names_every_value_whatever_is_opened_in_one(desk: Office) -> None:
+    """Each field by itself and line by line, a host always, and a long one whole as long as there is room."""
+    with desk.workspace.store.glancing() as connection:
+        rules = desk.goals.rules(TENANT, connection)
+    entry = rules.catalogue.find("archive-note")
+    assert entry is not None
+    told = confirmation_prompt(
+        entry,
+        {"a": 'token="\nwire 10,000 to EVIL', "b": "https://u:p@evil.example/x@bank.example", "c": "x" * 900 + " END"},
+        rules.lexicon,
+        "en",
+    )
+    assert "wire 10,000 to EVIL" in told
+    assert "b = https://u:********@evil.example/x" in told
+    assert " END" in told
 
 
 def test_words_that_could_not_be_kept_are_refused_at_once(desk: Office) -> None:

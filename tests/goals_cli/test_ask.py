@@ -196,7 +196,7 @@ def test_what_an_agent_asks_for_is_its_own_and_what_others_asked_for_is_not_ther
     def agent(name: str) -> AgentCaller:
         whose = TokenConstraints(user="mia", tenant="acme")
         text = workspace.tokens.issue(Wish(name, ("goal.ask",), whose, timedelta(hours=1))).text
-        return AgentCaller(workspace.tokens.verify(text), text)
+        return AgentCaller.by(workspace.tokens, text)
 
     helper, other = agent("helper"), agent("other")
     shell.asked("archive the note two", "g-mia")

@@ -55,21 +55,22 @@ def test_a_goal_waits_until_somebody_else_has_approved_it(both: Shell) -> None:
 def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell: Shell) -> None:
     office, workspace = shell.office, shell.office.workspace
     token = workspace.tokens.issue(Wish("bot", ("plan.propose",), TokenConstraints(), timedelta(hours=1))).text
-    bot, desk = AgentCaller(workspace.tokens.verify(token), token), PlanDesk(workspace)
+    bot, desk = AgentCaller.by(workspace.tokens, token), PlanDesk(workspace)
     (office.root / "a.txt").write_text("one\ntwo\n")
     (office.root / ".env").write_text("A=1\n")
     shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")
     terminal = Terminal(office.root, office.environ)
     try:
         terminal.until("Goal g-1")
-        assert "Copy the form (copy-form 1): name = new" in terminal.until("Let it be done? yes, no or later")
+        shown = terminal.until("Let it be done? yes (y), no (n) or later (s)")
+        assert "Copy the form (copy-form 1): name = new" in shown
         plan = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="tidy"))
         terminal.type("yes\n")
         terminal.until("Why?")
         terminal.type("seen it\n")
         terminal.until("next: remit ask --tenant acme --continue g-1")
         terminal.until(f"Proposal {plan.proposal_id}")
-        assert "+TWO" in terminal.until("Approve this plan? yes, no or later")
+        assert "+TWO" in terminal.until("Approve this plan? yes (y), no (n) or later (s)")
         (office.root / "a.txt").write_text("one\ntwo\nthree\n")  # behind his back
         terminal.type("y\n")
         terminal.until("Why?")
@@ -77,7 +78,7 @@ def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell:
         terminal.until("Look at it again")
         assert desk.get(ADMIN, plan.proposal_id).state == "PENDING"  # no yes to what he did not see
         second = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="again"))
-        terminal.until("Approve this plan? yes, no or later")
+        terminal.until("Approve this plan? yes (y), no (n) or later (s)")
         terminal.type("y\n")
         terminal.until("Why?")
         terminal.type("fine\n")

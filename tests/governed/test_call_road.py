@@ -1,5 +1,6 @@
 """A function behind the road: who may call it, with what, and that it happens once."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -293,3 +294,35 @@ def test_a_call_within_a_call_has_a_key_of_its_own_which_is_the_same_the_next_ti
         keys = [key for (key,) in connection.rows(query)]
     assert len(set(keys)) == len(keys) == 8
     assert sum(key.startswith("nest-1/") for key in keys) == 3
+
+
+def test_a_call_names_who_acts_in_the_calls_within_it_however_it_is_made(place: Place) -> None:
+    inner = declared(place, "named.inner", consent="none", undo=lambda *_, **__: None)
+
+    @governed(place.workspace, "named.outer", consent="none", undo=lambda *_, **__: None)
+    def outer(customer: str) -> Any:
+        return inner(customer, 5)
+
+    @governed(place.workspace, "named.later", consent="none", undo=lambda *_, **__: None)
+    async def later(customer: str) -> Any:
+        return inner(customer, 5)
+
+    token = place.token("named.inner", "named.outer", "named.later")
+    raw = b'{"customer": "acme"}'
+    made = [
+        outer.call(token=token, key="named-1", customer="acme"),
+        place.workspace.calls.run("named.outer", raw, token=token, key="named-2"),
+        asyncio.run(later.acall(token=token, key="named-3", customer="acme")),
+    ]
+    assert [result_of(each).value for each in made] == [{"customer": "acme", "percent": 5}] * 3
+    assert len(place.calls) == 3
+    with place.workspace.store.reading() as connection:
+        query = "SELECT correlation_id, actor FROM ledger_entries WHERE kind = 'call.audit' AND correlation_id LIKE ?"
+        for number in (1, 2, 3):
+            assert [actor for (_, actor) in connection.rows(query, (f"named-{number}/%",))] == [AGENT]
+    with acting(token):  # by the token that the call was made with, and not by that of the block around it
+        weak = outer.call(token=place.token("named.outer"), key="named-4", customer="acme")
+    assert result_of(weak).status == "FAILURE"
+    assert len(place.calls) == 3
+    with pytest.raises(Misuse):  # nobody is left named
+        inner("acme", 5)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from remit.approval.people import Person
+from remit.calls import Functions
 from remit.contracts.call import CallPreview
-from remit.errors import Misuse, Reason, Refused
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.governed import acting, governed
 from remit.workspace import Workspace
 from tests.governed.place import ADA, AGENT, Place, code_of, declared, result_of
@@ -171,7 +172,7 @@ def test_nobody_is_asked_only_where_there_is_a_way_back_or_nothing_to_take_back(
 
 
 def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_is_made_once(
-    place: Place, asking: Any
+    place: Place, asking: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = declared(place, "within.first", consent="none", undo=lambda *_, **__: None)
     begun: list[str] = []
@@ -189,8 +190,12 @@ def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_
         assert [each.approval_id for each in place.pending()] == [waiting.waiting.approval_id]
         assert outer.call(**given) == waiting
         assert place.calls == ["acme"], "what was done within is not done again"
-        place.workspace.recover()
+        assert place.workspace.recover() == [], "it waits, and nothing is wrong with it"
+        with monkeypatch.context() as elsewhere:  # in a process that does not have the function, such as the command
+            elsewhere.setattr(place.workspace.calls, "registry", Functions())
+            assert place.workspace.recover() == []
         place.yes(waiting)
+        assert place.workspace.recover() == []
         done = result_of(outer.call(**given))
         assert done.value == [{"customer": "acme", "percent": 1}, {"customer": "acme", "percent": 2}]
         assert outer.call(**given).stored
@@ -202,6 +207,64 @@ def test_a_call_that_may_be_repeated_waits_with_the_call_within_it_and_that_one_
         place.no(outer.call(token=token, key="within-2", customer="beta"))
         denied = result_of(outer.call(token=token, key="within-2", customer="beta"))
     assert (denied.status, "a person said no" in str(denied.error)) == ("FAILURE", True)
+
+
+def test_a_call_that_waits_is_gone_on_with_by_whichever_process_is_asked(
+    place: Place, asking: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+
+    @governed(place.workspace, "anywhere.outer", consent="policy", allow=lambda **_: "allow", idempotent=True)
+    def outer(customer: str) -> Any:
+        begun.append(customer)
+        return asking(customer, 4)
+
+    token = place.token("crm.ask", "anywhere.outer")
+    given: dict[str, Any] = {"token": token, "key": "anywhere-1", "customer": "acme"}
+    with acting(token):
+        waiting = outer.call(**given)
+        assert waiting.state == "waiting"
+        # Another process knows nothing of what this one has given up; it may settle what was left, before it is asked.
+        monkeypatch.setattr("remit.journal._given_up", set())
+        assert place.workspace.recover() == []
+        monkeypatch.setattr("remit.journal._given_up", set())
+        place.yes(waiting)
+        assert result_of(outer.call(**given)).status == "SUCCESS"
+    assert begun == ["acme"] * 2
+
+
+def test_a_call_that_has_begun_is_not_said_to_have_failed_by_a_token_that_ended_meanwhile(
+    place: Place, asking: Any
+) -> None:
+    """Part of it is done, and another token goes on with it."""
+    begun: list[str] = []
+    ends: list[str] = []
+
+    def end_some(**_: object) -> str:
+        while ends:
+            place.workspace.tokens.revoke(place.workspace.tokens.verify(ends.pop()).jti, actor="os:ada")
+        return "allow"
+
+    @governed(place.workspace, "begun.outer", consent="policy", allow=end_some, idempotent=True)
+    def outer(customer: str) -> Any:
+        begun.append(customer)
+        return asking(customer, 3)
+
+    first, second, third = (place.token("crm.ask", "begun.outer") for _ in range(3))
+    given: dict[str, Any] = {"key": "begun-1", "customer": "acme"}
+    with acting(first):
+        assert outer.call(token=first, **given).state == "waiting"
+    before = place.kinds("begun-1")
+    place.workspace.tokens.revoke(place.workspace.tokens.verify(first).jti, actor="os:ada")
+    ends.append(second)  # between the first look at it and the transaction
+    for token in (first, second):
+        with acting(token), pytest.raises(EnvironmentFailed) as refused:
+            outer.call(token=token, **given)
+        assert (refused.value.reason, "revoked" in refused.value.what) == (Reason.IN_PROGRESS, True)
+    assert (begun, place.kinds("begun-1")) == (["acme"], before), "nothing is done, and nothing is signed"
+    with acting(third):
+        place.yes(outer.call(token=third, **given))
+        assert result_of(outer.call(token=third, **given)).status == "SUCCESS"
 
 
 @pytest.mark.parametrize("more", [{}, {"idempotent": True, "undo": lambda *_, **__: None}], ids=["once", "undone"])

@@ -6,6 +6,7 @@ from click.testing import CliRunner, Result
 
 from remit.cli.approvals import approvals
 from remit.cli.recover import recover
+from remit.errors import Refused
 from remit.testing.children import Fault
 from tests.governed.killed import Killed
 from tests.governed.place import Place, declared
@@ -33,8 +34,13 @@ def test_a_question_about_a_call_is_listed_shown_and_answered(place: Place) -> N
     ):
         assert line in shown, line
     assert "\x1b[31m" not in shown, "a preview colours the terminal"
-    said = remit(place, approvals, "approve", answer.waiting.approval_id).output
-    assert "the call of agent-1 is made, once, when its agent asks again" in said
+    unseen = remit(place, approvals, "approve", answer.waiting.approval_id[:30])
+    assert isinstance(unseen.exception, Refused)
+    assert "nobody here to show it to" in unseen.exception.what
+    assert len(place.pending()) == 1
+    [digest] = [each.request_digest for each in place.pending()]
+    said = remit(place, approvals, "approve", answer.waiting.approval_id, "--digest", digest).output
+    assert "the call crm.ask of agent-1 is made, once, when its agent asks again" in said
     assert setter.call(token=token, key="c1", customer="acme", percent=5).result.value["percent"] == 5
 
 

@@ -54,7 +54,7 @@ class Desked:
         return self.workspace.tokens.issue(Wish(agent, caps or CAPS, FOR_MIA, life)).text
 
     def caller(self, text: str) -> AgentCaller:
-        return AgentCaller(self.workspace.tokens.verify(text), text)
+        return AgentCaller.by(self.workspace.tokens, text)
 
     def revoke(self, text: str) -> None:
         self.workspace.tokens.revoke(self.caller(text).token.jti, actor="os:ann")

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import jsonschema_rs
@@ -11,6 +12,7 @@ from mcp.types import CallToolResult
 
 from remit.contracts.task import TaskManifest
 from remit.desk.callers import PersonCaller
+from remit.ids import parse_time
 from remit.mcp_server import tool as tool_module
 from remit.mcp_server.identity import by_bearer
 from remit.mcp_server.plan_tools import TOOLS as PLAN_TOOLS
@@ -118,6 +120,7 @@ def test_drift_keeps_an_undo_from_overwriting_and_is_told(desked: Desked, talk: 
     talk.ok("apply_plan", proposal_id=proposal)
     file.write_text("somebody else's\n")
     taken = talk.call("undo_plan", proposal_id=proposal)
+    assert taken.is_error
     assert taken.structured_content is not None
     assert taken.structured_content["status"] == "REFUSED"
     assert [each["path"] for each in taken.structured_content["drifted"]] == [file.name]
@@ -171,7 +174,8 @@ def test_a_leased_task_runs_once_and_its_signed_result_can_be_read(desked: Deske
     lease = _lease(desked, manifest)
     for changed in ({**lease, "task_id": "another"}, {**lease, "signature": lease["signature"][:-4] + "AAAA"}):
         told = talk.call("run_task", manifest=manifest, lease=changed)
-        assert told.is_error or (told.structured_content or {})["state"] == "refused"
+        assert told.is_error
+        assert (told.structured_content or {}).get("state", "refused") == "refused"
     assert not (desked.office.base / "copied.txt").exists()
     done = talk.ok("run_task", manifest=manifest, lease=lease)
     assert (done["state"], done["result"]["status"]) == ("done", "SUCCESS")
@@ -190,6 +194,7 @@ def test_a_goal_is_done_or_waits_for_its_user(desked: Desked, talk: Talk) -> Non
     assert waiting.structured_content["waiting_for"] == "confirmation"
     assert waiting.structured_content["waiting"]["link"].startswith("https://remit.example/")
     assert "Waiting for a person" in words_of(waiting)
+    assert f"remit ask --tenant acme --continue {goal};" in words_of(waiting)
     for words in ("yes", "ja", "confirm"):
         talk.call("ask", utterance=words, reply_to=goal)
         talk.call("continue_goal", correlation_id=goal)
@@ -199,6 +204,28 @@ def test_a_goal_is_done_or_waits_for_its_user(desked: Desked, talk: Talk) -> Non
     assert talk.ok("goal_status", correlation_id=goal)["state"] == "done"
     [read] = talk.read(f"remit://results/goals/{goal}").contents
     assert json.loads(read.text)["state"] == "done"  # type: ignore[union-attr]
+
+
+def test_what_was_refused_and_not_done_is_an_error_with_its_whole_answer(desked: Desked, talk: Talk) -> None:
+    """And to look at it later is none."""
+    refused = talk.call("ask", utterance="paint the fence of the neighbours")
+    assert refused.is_error
+    assert refused.structured_content is not None
+    assert refused.structured_content["state"] == "refused"
+    assert talk.ok("goal_status", correlation_id=refused.structured_content["correlation_id"])["state"] == "refused"
+    manifest = _manifest(desked, "late")
+    lease = desked.workspace.issue_lease(TaskManifest.from_tree(manifest).canonical(), life=timedelta(seconds=1)).tree()
+    deadline = time.monotonic() + 20
+    while desked.workspace.clock() <= parse_time(lease["expires_at"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    late = talk.call("run_task", manifest=manifest, lease=lease)
+    assert late.is_error
+    assert late.structured_content is not None
+    assert (late.structured_content["state"], late.structured_content["refused"]["code"]) == (
+        "refused",
+        "expired",
+    )
 
 
 def test_a_browser_action_that_is_none_is_refused_before_a_browser_starts(talk: Talk) -> None:

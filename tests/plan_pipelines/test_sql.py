@@ -54,10 +54,12 @@ def test_one_that_calls_itself_irreversible_needs_no_more_than_it_is(works: Work
 
 
 @pytest.mark.req("PX-21", "PX-36")
-def test_no_parameter_stands_anywhere(works: Works) -> None:
+def test_a_parameter_stands_in_the_preview_and_nowhere_else(works: Works) -> None:
     plan = plan_of(nightly(state="quite-a-secret-state"))
-    preview = works.workspace.preview(plan)
-    assert "quite-a-secret-state" not in preview.document.canonical().decode()
+    document = works.workspace.preview(plan).document
+    for told in (document.sql[0], document.pipelines[0]):
+        assert [one.value for one in told.parameters if one.name == "state"] == ['"quite-a-secret-state"']
+    assert document.canonical().decode().count("quite-a-secret-state") == 2
     outcome = works.apply(plan)
     assert ("closed",) not in works.rows("SELECT state FROM orders")
     assert "quite-a-secret-state" not in outcome.canonical().decode()

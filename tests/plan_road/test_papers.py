@@ -20,7 +20,7 @@ PAPERS = {
 
 def applied(project: Project) -> Path:
     project.write("a.txt")
-    project.write("gone.bin", b"\0\1\2")
+    project.write("gone.bin", b"\0\1\2" * 9)
     project.write("old.txt")
     plan = plan_of(
         replace("a", "a.txt"),

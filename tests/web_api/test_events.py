@@ -13,6 +13,7 @@ import pytest
 from remit.approval.people import Person
 from remit.desk.callers import AgentCaller, Caller, PersonCaller
 from remit.desk.shares import Places, Share
+from remit.ledger.entry import Event
 from remit.web import sse
 from remit.web.shares import LISTENING_AGENT, listening_places
 from tests.road.conftest import manifest
@@ -147,7 +148,7 @@ def _status_of(connection: socket.socket) -> bytes:
 
 
 def test_shares_are_each_callers_own_and_agents_leave_some_to_people(site: WebSite) -> None:
-    agents = [AgentCaller(site.workspace.tokens.verify(_token(site, name)), "") for name in ("a1", "a2", "a3")]
+    agents = [AgentCaller.by(site.workspace.tokens, _token(site, name)) for name in ("a1", "a2", "a3")]
     ada, bob = (PersonCaller(Person(f"link:{name}"), "viewer") for name in ("ada", "bob"))
     places = Places("places", 8, agents=Share(3, 6), people=Share(4, 8))
 
@@ -167,3 +168,27 @@ def test_shares_are_each_callers_own_and_agents_leave_some_to_people(site: WebSi
 
 def _token(site: WebSite, name: str) -> str:
     return site.agent(name).headers["Authorization"].removeprefix("Bearer ")
+
+
+def test_whoever_is_removed_logged_out_or_revoked_is_told_nothing_of_what_is_recorded_after_it(site: WebSite) -> None:
+    """At once, not with the next heartbeat; and the others go on listening."""
+    issued = site.post("/v1/tokens", {"sub": "revoked", "caps": ["plan.propose"]}, site.admin).tree
+    ends = {
+        "removed": (site.person("viewer", "leaving"), "/v1/people/remove", {"name": "leaving"}),
+        "revoked": (Who({"Authorization": f"Bearer {issued['token']}"}), f"/v1/tokens/{issued['jti']}/revoke", {}),
+    }
+    for what, (who, path, body) in ends.items():
+        with listening(site, who) as stream, listening(site, site.admin) as other:
+            assert site.post(path, body, site.admin).status == 200
+            for at in range(3):
+                site.workspace.ledger.append(Event("default", "test.after", f"{what}-{at}", {}, actor="agent:revoked"))
+            kinds = [event.get("event") for event in stream.events()]
+            assert kinds[-1] == "desk.closed"
+            assert not {"test.after", "person.removed", "token.revoked"} & set(kinds)
+            assert json.loads(other.until("test.after")["data"])["correlation_id"] == f"{what}-0"
+    leaver = site.person("viewer", "logging-out")
+    with listening(site, leaver) as stream, listening(site, site.person("viewer", "logging-out")) as own:
+        site.workspace.people.end(leaver.headers["Cookie"].partition("=")[2])
+        site.workspace.ledger.append(Event("default", "test.after", "logged-out", {}))
+        assert [event.get("event") for event in stream.events()][-1] == "desk.closed"
+        assert own.until("test.after")  # a session of its own

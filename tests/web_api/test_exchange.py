@@ -106,7 +106,7 @@ def test_nobody_waits_where_too_many_wait_already(site: WebSite, monkeypatch: py
 
     monkeypatch.setattr(site.desk.tasks, "get", get)
     places, other = site.app.state.waiting, site.agent("another")
-    bot = AgentCaller(site.workspace.tokens.verify(site.bot.headers["Authorization"][7:]), "")
+    bot = AgentCaller.by(site.workspace.tokens, site.bot.headers["Authorization"][7:])
     assert site.get("/v1/tasks/x", site.bot, Prefer="wait=30").status == 202
     taken = 0
     while places.take(bot):

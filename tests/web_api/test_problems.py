@@ -91,3 +91,10 @@ def test_a_bug_is_told_without_its_secrets(site: WebSite, monkeypatch: pytest.Mo
     answer = site.get("/v1/plans", site.bot)
     assert (answer.status, answer.tree["code"]) == (500, "internal")
     assert "hunter2" not in answer.body.decode()
+
+
+def test_whoever_asks_for_the_metrics_hears_of_the_scrapers_secret_and_of_no_token(site: WebSite) -> None:
+    answer = site.get("/metrics")
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, 'Bearer realm="remit"')
+    assert "web.metrics.secret_file" in answer.tree["next_step"]
+    assert "token" not in answer.tree["next_step"]

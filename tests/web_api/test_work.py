@@ -234,3 +234,23 @@ def test_a_goal_asked_for_under_a_key_is_that_goal_alone(site: WebSite) -> None:
     assert site.get(place, site.bot).tree["state"] == "refused"
     assert site.get(f"/v1/goals/default/{first.tree['correlation_id']}", site.bot).status == 404
     assert site.get(place, site.agent("stranger")).status == 404
+
+
+def test_no_body_is_an_empty_object_where_nothing_must_be_said(site: WebSite) -> None:
+    name = proposed(site, "bare.txt").tree["proposal_id"]
+    early = site.ask("POST", f"/v1/plans/{name}/undo", site.bot)
+    assert (early.status, early.tree["code"]) == (409, "transition_invalid")
+    unasked = site.ask("POST", f"/v1/plans/{name}/apply", site.bot, headers={"Content-Type": "application/json"})
+    assert (unasked.status, unasked.tree["code"]) == (409, "approval_pending")
+    assert site.ask("POST", f"/v1/plans/{name}/cancel", site.bot).tree["state"] == "VOID"
+    # Where something must be said, or something else was, it is as before.
+    assert site.ask("POST", "/v1/plans", site.bot).status == 400
+    assert site.ask("POST", f"/v1/plans/{name}/apply", site.bot, b"", {"Content-Type": "text/plain"}).status == 415
+    odd = site.ask("POST", f"/v1/plans/{name}/apply", site.bot, b'{"x": 1}')
+    assert (odd.status, odd.tree["next_step"].startswith("Send no body, or {}.")) == (400, True)
+    described = site.get("/v1/openapi.json").tree["paths"]
+    needs = {
+        path: methods["post"]["requestBody"]["required"] for path, methods in described.items() if "post" in methods
+    }
+    assert needs["/v1/plans"]
+    assert not needs["/v1/plans/{proposal_id}/apply"]

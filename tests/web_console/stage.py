@@ -108,6 +108,7 @@ class Stage:
             "base_directories": [str(self.base)],
             "goals": {"catalogue": ["simulations.json"]},
             "policies": {"cedar_files": ["access.cedar"]},
+            "connections": {"shop": {"type": "duckdb", "path": "data/shop.duckdb"}},
             "tenants": {TENANT: {"users": [USER]}, "globex": {"users": ["joe"]}},
         }
         (self.root / CONFIG_NAME).write_text(json.dumps(config))
@@ -119,7 +120,7 @@ class Stage:
     def token(self, agent: str, *caps: str) -> AgentCaller:
         wish = Wish(agent, caps or ("plan.propose", "plan.apply"), TokenConstraints(), timedelta(days=2))
         issued = self.workspace.tokens.issue(wish)
-        return AgentCaller(self.workspace.tokens.verify(issued.text), issued.text)
+        return AgentCaller.by(self.workspace.tokens, issued.text)
 
     def write(self, path: str, text: str = APP) -> Path:
         file = self.root / path

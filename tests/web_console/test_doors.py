@@ -7,10 +7,16 @@ from datetime import timedelta
 from urllib.parse import urlencode
 
 import pytest
+from fastapi.routing import APIRoute
 
+from remit.approval.people import Person
 from remit.contracts.config import CONFIG_NAME
+from remit.desk.callers import PersonCaller
 from remit.desk.plans import NO_ALLOWANCES
-from tests.web_console.stage import Stage, created, served
+from remit.web.console.languages import languages_for
+from remit.web.console.own_pages import OWN_PAGES
+from remit.web.console.router import ROOMS
+from tests.web_console.stage import Stage, created, replaced, served
 
 PAGES = ("/inbox", "/runs", "/goals", "/ledger", "/ledger/verify", "/catalogue", "/tokens", "/people", "/levels")
 
@@ -30,7 +36,31 @@ def test_nobody_is_sent_to_the_login_and_an_agent_is_told_that_pages_are_for_peo
         assert "The console is for people" in answer.text, path
     assert stage.ask("GET", "/ledger?text=a%26b").headers["location"] == "/login?next=/ledger%3Ftext%3Da%2526b"
     posted = stage.ask("POST", "/inbox/answer", "kind=plan")
-    assert (posted.status, posted.headers["location"]) == (303, "/login")
+    assert (posted.status, posted.headers["location"]) == (303, "/login?next=/inbox")
+    cookie, csrf = stage.cookie("gone", "approver")
+    stage.workspace.people.remove("gone", actor="os:test")
+    late = stage.ask("POST", "/inbox/answer?kind=plan&id=x", urlencode({"csrf": csrf, "kind": "plan"}), Cookie=cookie)
+    back = "/login?next=/inbox/question%3Fkind%3Dplan%26id%3Dx&said=ended"
+    assert (late.status, late.headers["location"]) == (303, back)
+    assert "what you sent was not done" in stage.ask("GET", back).text
+
+
+def test_whoever_answers_sees_the_values_that_sql_is_given_and_no_password(stage: Stage) -> None:
+    given = {"role": "superadmin <b>", "password": "hunter2"}
+    text = "CREATE TABLE staff AS SELECT $role AS role, $password AS hidden"
+    operation = {"type": "sql_execute", "connection": "shop", "query": text, "parameters": given}
+    proposal = stage.propose("staff", {"action_id": "a1", "action_type": "SQL_EXECUTE", "operation": operation})
+    cookie, _ = stage.cookie("sql-reader", "approver")
+    page = stage.ask("GET", f"/inbox/question?kind=plan&id={proposal.proposal_id}", Cookie=cookie)
+    assert "SELECT $role AS role" in page.text
+    assert "superadmin &lt;b&gt;" in page.text
+    assert "$password</dt>" in page.text
+    assert "hunter2" not in page.text
+    answer = stage.ask("GET", f"/v1/plans/{proposal.proposal_id}/preview", Cookie=cookie, Accept="application/json")
+    assert json.loads(answer.text)["document"]["sql"][0]["parameters"] == [
+        {"name": "password", "value": '"********"'},
+        {"name": "role", "value": '"superadmin <b>"'},
+    ]
 
 
 def test_every_page_is_for_every_role_and_every_button_is_for_whom_the_desk_lets(stage: Stage) -> None:
@@ -58,6 +88,7 @@ def test_every_page_is_for_every_role_and_every_button_is_for_whom_the_desk_lets
         if role != "operator":
             forms["/goals/ask"] = {"utterance": "are you there"}
             forms["/goals/go-on"] = {"id": "x"}
+            forms["/goals/undo"] = {"tenant": "acme", "id": "x"}
             forms["/runs/apply"] = forms["/runs/undo"] = {"name": proposal.proposal_id}
         if not answers:
             forms["/inbox/answer"] = {"kind": "plan", "id": proposal.proposal_id, "decision": "deny"}
@@ -285,3 +316,111 @@ def test_the_run_of_a_goal_is_listed_by_its_simulation_and_no_plan_gets_such_a_n
         stage.workspace.plans.apply(envelope.canonical())
     listed = stage.ask("GET", "/runs", Cookie=cookie).text
     assert ("goal: copy-form" in listed, "a" * 48 in listed, "b" * 48 in listed) == (True, False, True)
+
+
+def test_what_was_changed_since_the_yes_is_named_and_nobody_is_offered_what_would_be_refused(stage: Stage) -> None:
+    file = stage.write("docs/held.md", "one two\n")
+    proposal = stage.approved("held", replaced("a", "docs/held.md", "two", "2"), created("b", "docs/more.md", "x\n"))
+    cookie, csrf = stage.cookie("olga", "operator")
+    pages = (f"/runs/{proposal.proposal_id}", f"/inbox/question?kind=plan&id={proposal.proposal_id}")
+    warning = "Something changed since the yes, so applying this plan is refused."
+    for path in pages:
+        before = stage.ask("GET", path, Cookie=cookie).text
+        assert (warning in before, "it would end as success" in before) == (False, True), path
+    assert "Yes, apply it" in stage.ask("GET", pages[0], Cookie=cookie).text
+    file.write_text("one two three\n")
+    for path in pages:
+        shown = stage.ask("GET", path, Cookie=cookie).text
+        assert warning in shown, path
+        assert "docs/held.md</span>: this file was changed since the plan was approved" in shown, path
+        assert ("it would end as" in shown, "cannot be shown any more" in shown) == (False, True), path
+        assert ("Yes, apply it" in shown, "Waits for agent" in shown) == (False, False), path
+    fields = urlencode({"csrf": csrf, "name": proposal.proposal_id, "confirmed": "yes"})
+    refused = stage.ask("POST", f"/runs/apply?name={proposal.proposal_id}", fields, Cookie=cookie)
+    assert (refused.status, "Nothing was applied: something changed since the yes." in refused.text) == (403, True)
+    assert "remit preview" not in refused.text
+    file.write_text("one two\n")
+    assert stage.ask("POST", "/runs/apply", fields, Cookie=cookie).status == 303
+    assert file.read_text() == "one 2\n"
+
+
+def test_one_run_has_one_address_and_says_who_applied_it_and_where_the_old_text_is(stage: Stage) -> None:
+    proposal = stage.approved("once", created("a", "docs/deep/er/one.md", "x\n"))
+    stage.desk.plans.apply(stage.agent, proposal.proposal_id, 30)
+    cookie, csrf = stage.cookie("olga", "operator")
+    own = f"/runs/{proposal.proposal_id}"
+    other = stage.ask("GET", f"/runs/{proposal.envelope_id}?said=applied", Cookie=cookie)
+    assert (other.status, other.headers["location"]) == (303, f"{own}?said=applied")
+    assert f'href="{own}"' in stage.ask("GET", "/runs", Cookie=cookie).text
+    assert "<dt>Applied by</dt><dd>agent:release-bot</dd>" in stage.ask("GET", own, Cookie=cookie).text
+    stage.write("docs/deep/er/one.md", "mine\n")
+    fields = {"csrf": csrf, "name": proposal.proposal_id, "confirmed": "yes"}
+    refused = stage.ask("POST", "/runs/undo", urlencode(fields), Cookie=cookie)
+    assert (refused.status, "“Overwrite and undo” replaces it all the same" in refused.text) == (409, True)
+    assert ("--force" in refused.text, refused.text.count("nothing was restored")) == (False, 1)
+    digest = re.search(r'name="drift_digest" value="(sha256:[0-9a-f]{64})"', refused.text)
+    assert digest is not None
+    said = urlencode({**fields, "drift_digest": digest[1]})
+    assert stage.ask("POST", "/runs/undo", said, Cookie=cookie).status == 303
+    shown = stage.ask("GET", own, Cookie=cookie).text
+    assert "1 file as before" in shown
+    kept = re.search(r"agent_outputs/[^<]+/backups/[^<]+\.drifted-[^<]+", shown)
+    assert kept is not None
+    assert (stage.root / kept[0]).read_text() == "mine\n"
+
+
+def test_whoever_reloads_the_answer_to_a_form_comes_to_the_page_of_the_thing(stage: Stage) -> None:
+    cookie, csrf = stage.cookie("ada", "admin")
+    routes = {
+        route.path
+        for room in ROOMS
+        for route in room.routes
+        if isinstance(route, APIRoute) and "POST" in (route.methods or ())
+    }
+    assert routes - {"/ledger/verify"} == set(OWN_PAGES)
+    for path, query, own in (
+        ("/runs/apply", "name=a-b", "/runs/a-b"),
+        ("/runs/undo", "", "/runs"),
+        ("/runs/undo", "name=..", "/runs"),
+        ("/runs/undo", "name=../../logout", "/runs/..%2F..%2Flogout"),
+        ("/runs/undo", "name=//evil.example", "/runs/%2F%2Fevil.example"),
+        ("/inbox/answer", "kind=goal&tenant=acme&id=a%2Fb", "/inbox/question?kind=goal&tenant=acme&id=a%2Fb"),
+        ("/goals/undo", "tenant=acme&id=x", "/goals/one?tenant=acme&id=x"),
+        ("/catalogue/promote", "tenant=acme&id=ping", "/catalogue/simulation?tenant=acme&id=ping"),
+        ("/tokens/issue", "", "/tokens"),
+    ):
+        answer = stage.ask("GET", f"{path}?{query}", Cookie=cookie)
+        assert (answer.status, answer.headers["location"]) == (303, own), path
+    fields = urlencode({"csrf": csrf, "name": "none", "confirmed": "yes"})
+    refused = stage.ask("POST", "/runs/undo?name=none", fields, Cookie=cookie)
+    assert (refused.status, '<meta name="own-page" content="/runs/none">' in refused.text) == (404, True)
+    asked = stage.ask("POST", "/people/remove?x=1", urlencode({"csrf": csrf, "name": "x"}), Cookie=cookie)
+    assert 'action="/people/remove?x=1"' in asked.text
+
+
+def test_the_languages_of_the_catalogue_come_first_and_the_browser_says_which_is_meant() -> None:
+    found = languages_for(("en", "ar", "pt-BR"), "xx, ar-EG;q=0.8, en")
+    assert [each.tag for each in found.here] == ["ar", "en", "pt-BR"]
+    assert (found.chosen, found.here[0].name, found.here[2].name) == ("ar", "العربية", "português (pt-BR)")
+    assert {"de", "zh-Hant"} <= {each.tag for each in found.others}
+    assert "en" not in {each.tag for each in found.others}
+    assert languages_for(("de",), "").chosen == "de"
+    assert languages_for((), "fr").chosen == "en"
+    assert languages_for(("de", "en"), "", "de").chosen == "de"
+
+
+def test_the_answer_to_what_a_goal_asked_back_is_in_the_language_of_the_goal(stage: Stage) -> None:
+    link = stage.workspace.people.invite("mia", "operator", actor="os:test", user="mia", tenant="acme")
+    session = stage.workspace.people.redeem(link.code)
+    cookie = f"remit_session={session.cookie}"
+    shown = stage.ask("GET", "/goals", Cookie=cookie, Accept_Language="de").text
+    assert '<optgroup label="What can be asked for here"><option value="en" selected>English</option>' in shown
+    assert '<option value="ar">' in shown
+    fields = {"csrf": session.csrf, "utterance": "copy the form", "language": "en-GB"}
+    asked = stage.ask("POST", "/goals/ask", urlencode(fields), Cookie=cookie).headers["location"]
+    assert "Ask again with the answer" not in stage.ask("GET", asked, Cookie=cookie).text
+    name = asked.rpartition("id=")[2]
+    reply = {"csrf": session.csrf, "utterance": "invoice-3", "reply_to": name}
+    answered = stage.ask("POST", "/goals/ask", urlencode(reply), Cookie=cookie).headers["location"]
+    mia = PersonCaller(Person("link:mia"), "operator", "mia", "acme")
+    assert stage.desk.goals.language(mia, "acme", answered.rpartition("id=")[2]) == "en-GB"

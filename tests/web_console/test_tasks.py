@@ -109,6 +109,10 @@ def test_an_approved_plan_is_applied_watched_and_taken_back_although_a_file_was_
     expect(page.get_by_text("2 of 2 done")).to_be_visible()
 
     file.write_text("somebody was here\n")
+    page.get_by_role("button", name="Undo", exact=True).click()
+    confirm(page, "Yes, undo it")
+    expect(page.get_by_text("“Overwrite and undo” replaces it all the same")).to_be_visible()
+    expect(page).to_have_url(f"{stage.url}/runs/{proposal.proposal_id}")  # so a reload is of the run itself
     page.reload()
     expect(page.get_by_text("1 file changed since the run.")).to_be_visible()
     page.get_by_role("button", name="Overwrite and undo").click()
@@ -280,8 +284,11 @@ def test_a_user_asks_in_the_console_and_its_page_says_where_the_goal_stands(stag
     page.goto("/goals")
     page.get_by_label("Ask, as mia of acme").fill("copy the form as invoice-9")
     page.get_by_role("button", name="Ask").click()
-    page.get_by_role("link", name="The question").click()
-    expect(page.locator("blockquote")).to_have_text("copy the form as invoice-9")
+    expect(page.get_by_text("Nothing is done before you have answered.")).to_be_visible()
+    page.get_by_label("In your own words").fill("no")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.locator("h1 + .row").get_by_text("refused")).to_be_visible()
+    assert "/goals/one?" in page.url
     other = window("vera", "viewer")
     other.goto("/goals")
     assert other.get_by_role("button", name="Ask").count() == 0
@@ -318,6 +325,9 @@ def test_a_user_confirms_his_goal_in_his_own_words_and_somebody_else_approves_it
     page.get_by_role("button", name="Go on").click()
     expect(page.locator("h1 + .row").get_by_text("done")).to_be_visible()
     assert (stage.base / "invoice-7.txt").exists()
+    page.get_by_role("button", name="Take it back").click()
+    confirm(page, "Yes, take it back")
+    expect(page.get_by_text("Nothing is done before you have answered.")).to_be_visible()  # by a goal of its own
     with stage.workspace.store.reading() as connection:
         found = connection.one("SELECT actor FROM ledger_entries WHERE kind = 'agent.approval'", ())
     assert found is not None
@@ -371,9 +381,11 @@ def test_tokens_are_issued_and_revoked_simulations_promoted_and_retired_people_i
     other.goto(link)
     other.get_by_role("button", name="Log in").click()
     expect(other.get_by_text("link:grace (viewer)")).to_be_visible()
+    expect(other.locator("#live")).to_have_text("Live")
     page.locator("tr", has_text="link:grace").get_by_role("button", name="Remove").click()
     confirm(page, "Yes, remove")
     expect(page.get_by_text("Removed. All sessions of that person have ended.")).to_be_visible()
+    expect(other.locator("#live")).to_have_text("Your session is over: log in again")
     other.goto("/inbox")
     expect(other.get_by_role("heading", name="Log in")).to_be_visible()
 

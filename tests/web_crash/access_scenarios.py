@@ -18,7 +18,7 @@ class Revoke(Scenario):
         wish = Wish(self.name, ("plan.propose",), TokenConstraints(), timedelta(days=1))
         issued = self.place.workspace.tokens.issue(wish)
         self.jti, self.agent = issued.claims.jti, Who({"Authorization": f"Bearer {issued.text}"})
-        caller = AgentCaller(self.place.workspace.tokens.verify(issued.text), issued.text)
+        caller = AgentCaller.by(self.place.workspace.tokens, issued.text)
         plan = json.dumps(self.place.plan(f"{self.name}.txt")).encode()
         self.at = f"/v1/plans/{self.desk.plans.propose(caller, plan).proposal_id}"
 

@@ -23,7 +23,7 @@ class Scenario(ABC):
     def __init__(self, place: Place, desk: Desk) -> None:
         self.place, self.desk = place, desk
         text = place.bot.headers["Authorization"].removeprefix("Bearer ")
-        self.bot = AgentCaller(place.workspace.tokens.verify(text), text)
+        self.bot = AgentCaller.by(place.workspace.tokens, text)
         self.name = place.fresh(type(self).__name__.lower())
         self.prepare()
 

@@ -7,6 +7,7 @@ import pytest
 from remit.approval.people import Person
 from remit.errors import Reason, Refused
 from remit.faultpoints import FaultInjected
+from remit.people.endings import Endings
 from remit.people.found import LoggedIn
 from remit.testing.children import Fault, run_child
 from tests import warm
@@ -61,6 +62,41 @@ def test_what_is_ended_stays_so_where_nothing_can_be_recorded(place: Place, monk
         assert people.session(cookie) is None
     assert people.settle() == 1
     assert [each[0] for each in place.entries("person.removed")].count("link:full") == 1
+
+
+def test_what_was_ended_is_on_record_before_whatever_comes_next(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the ledger would have somebody removed who is in."""
+    people = place.workspace.people
+    provider = Person("oidc:bob")
+
+    def steps(person_id: str) -> list[str]:
+        query = "SELECT kind FROM ledger_entries WHERE correlation_id = ? ORDER BY seq"
+        with place.workspace.store.reading() as connection:
+            return [kind for (kind,) in connection.rows(query, (person_id,))]
+
+    def remove_and_die(name: str) -> None:
+        with monkeypatch.context() as dying:
+            dying.setattr(Endings, "settle", _die)
+            with pytest.raises(KeyboardInterrupt):
+                people.remove(name, actor=ADMIN)
+
+    logged_in(place, "back")
+    remove_and_die("back")
+    logged_in(place, "back", "admin")
+    assert steps("link:back")[2:] == ["person.removed", "person.invited", "person.logged_in"]
+    people.admit(provider, "viewer")
+    remove_and_die(provider.id)
+    people.admit(provider, "viewer")
+    assert steps(provider.id) == ["person.logged_in", "person.removed", "person.logged_in"]
+    code = people.invite("waiting", "viewer", actor=ADMIN).code
+    remove_and_die("back")
+    people.redeem(code)
+    assert steps("link:back")[-1] == "person.removed"
+    assert people.settle() == 0
+
+
+def _die(_: Endings) -> None:
+    raise KeyboardInterrupt
 
 
 def test_whoever_was_removed_while_he_asks_removes_and_invites_nobody(place: Place) -> None:

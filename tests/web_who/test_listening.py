@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
+from remit.cli.serve import serve
 from remit.contracts.web_config import Web
 from remit.errors import EnvironmentFailed, Refused
 from remit.web.listening import open_socket, require_safe, server_config, warnings_for
@@ -118,3 +120,11 @@ def test_a_port_that_is_taken_is_told() -> None:
             open_socket(settings(port=held.getsockname()[1]))
         assert not os.get_inheritable(held.fileno())
         assert held.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's delay on
+
+
+def test_where_it_does_not_listen_it_says_nothing_of_listening(place: Place) -> None:
+    environ = {"REMIT_STATE": place.workspace.environ["REMIT_STATE"], "REMIT_AGENT": None, "REMIT_TOKEN": None}
+    ran = CliRunner().invoke(serve, ["--host", ANYWHERE, "--port", "0", "-C", str(place.workspace.root)], env=environ)
+    assert isinstance(ran.exception, Refused)
+    assert "could read tokens and cookies" in ran.exception.what
+    assert "Note" not in ran.output

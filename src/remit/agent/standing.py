@@ -12,7 +12,7 @@ from remit.authority.signing import Keyring
 from remit.errors import RemitError
 from remit.ledger.documents import Shelf, load_document
 from remit.ledger.goal_reading import entries_of
-from remit.masking import mask_json
+from remit.masking import mask_json, mask_shown
 from remit.store.connection import Connection
 
 LOST: Final = "what it was decided from is lost"
@@ -114,7 +114,11 @@ def _described(connection: Connection, tenant_id: str, record: DecisionRecord, a
     simulation_id = str(packet["candidates"][0]["simulation_id"])
     entry = PastRules().catalogue(Shelf(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
     about = entry.simulation if entry is not None else None
-    shown: Any = mask_json(packet["fields"])
+    shown: Any = {
+        # Each by itself: a word in one of them hides none of the others.
+        name: mask_json(value, name=name, words=mask_shown, whole_labels=True)
+        for name, value in packet["fields"].items()
+    }
     return WaitingGoal(
         correlation_id=record.correlation_id,
         tenant_id=tenant_id,

@@ -7,7 +7,7 @@ from remit.agent.catalogue import CatalogueEntry
 from remit.approval.confirmation import Lexicon
 from remit.contracts.goal_codes import USER_TEXT
 from remit.contracts.simulation import UndoBinding
-from remit.masking import mask_text
+from remit.masking import mask_shown
 from remit.printable import printable
 
 _CONSEQUENCE: Final = {
@@ -15,8 +15,10 @@ _CONSEQUENCE: Final = {
     "side_effecting": "It reaches beyond this workspace; `{back}` would make up for it.",
     "irreversible": "It cannot be undone; `{back}` would only make up for it.",
 }
-_MAX_VALUE: Final = 250
-"""So that thirty fields, as many as there can be, fit into one text."""
+_MAX_VALUES: Final = 7_500
+"""Characters of all fields together, so that they fit into one text."""
+_MARK: Final = 50
+"""Characters that say how much of a value is missing."""
 
 
 def confirmation_prompt(
@@ -24,7 +26,8 @@ def confirmation_prompt(
 ) -> str:
     """Exactly what is about to be done, and the words that count as an answer."""
     simulation = entry.simulation
-    told = ", ".join(f"{name} = {_shown(value)}" for name, value in sorted(fields.items()))
+    most = _MAX_VALUES // max(len(fields), 1)
+    told = ", ".join(f"{name} = {_shown(value, most)}" for name, value in sorted(fields.items()))
     what = f"{simulation.title_in(language_tag)} ({simulation.id} {simulation.version})" + (f": {told}" if told else "")
     if isinstance(simulation.binding, UndoBinding):
         consequence = "It takes back what that goal did."
@@ -43,8 +46,11 @@ def user_text(code: str) -> str:
     return USER_TEXT.get(code, "")
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, most: int) -> str:
     if isinstance(value, dict):
-        return " ".join(_shown(each) for _, each in sorted(value.items(), reverse=True))
-    text = printable(mask_text(str(value)))
-    return text if len(text) <= _MAX_VALUE else text[:_MAX_VALUE] + "..."
+        return " ".join(_shown(each, most // len(value)) for _, each in sorted(value.items(), reverse=True))
+    text = printable(mask_shown(str(value)))
+    if len(text) <= most:
+        return text
+    kept = most - _MARK
+    return f"{text[:kept]}... ({len(text) - kept:,} more characters, not shown)"

@@ -31,7 +31,7 @@ from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.seeking import not_before_newest
-from remit.masking import mask_json, mask_shaped, mask_text
+from remit.masking import mask_shaped, mask_text, mask_texts
 from remit.store.approvals import (
     ApprovalRow,
     find_row,
@@ -90,7 +90,8 @@ class Approvals:
 
         A lasting one is put once: whoever asks the very same thing again is given it, a no included.
         """
-        tree: Any = mask_json(question.preview.tree(), words=mask_shaped)
+        # Once more, each by itself: whoever asks has masked it all, and nothing here may hide what stands beside it.
+        tree: Any = mask_texts(question.preview.tree(), mask_shaped)
         preview = canonical_bytes(question.preview.from_tree(tree, source="preview").tree()).decode()
 
         def work(batch: Batch) -> tuple[ApprovalRow, bool]:

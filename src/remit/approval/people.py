@@ -47,7 +47,7 @@ class Person:
         return self.acting_as(self.id)
 
     def acting_as(self, name: str) -> str:
-        return name if self.counts is None else Actor(name, self.require_still)
+        return name if self.counts is None else Actor(name, lambda _connection, now: self.require_still(now))
 
     @property
     def signature(self) -> str:

@@ -134,16 +134,14 @@ def load_keyring(folder: Path) -> Keyring:
 def load_signer(folder: Path, role: Role) -> Signer:
     """The private key of one role. Refuses a file that others could have read or planted."""
     active = _active_key(folder, role)
-    try:
-        return _load_private(folder, active)
-    except EnvironmentFailed as problem:
-        if problem.reason is not Reason.STATE_MISSING:
-            raise
-        # Another process may have rotated the key after we read its name and before we read its file.
-        successor = _active_key(folder, role)
-        if successor.key_id == active.key_id:
-            raise
-    return _load_private(folder, successor)
+    while True:
+        try:
+            return _load_private(folder, active)
+        except EnvironmentFailed as problem:
+            # Another process may have rotated the key, and again, between our looks at its name and at its file.
+            before, active = active, _active_key(folder, role)
+            if problem.reason is not Reason.STATE_MISSING or active.key_id == before.key_id:
+                raise
 
 
 def _active_key(folder: Path, role: Role) -> PublicKey:

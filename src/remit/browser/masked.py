@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from remit.browser.fields import Field, pairs_of
-from remit.masking import is_secret_name, mask_field, mask_shown, mask_text
+from remit.masking import is_secret_name, mask_field, mask_shown
 from remit.masking.patterns import vocabulary
 from remit.printable import printable
 
@@ -71,12 +71,12 @@ def _mask_encoded(name: str, value: str) -> str:
 
 
 def mask_url(url: str) -> str:
-    """As it will be asked for, less its secrets: in the user, the path, the query and the fragment."""
+    """As it will be asked for, less its secrets: in the user, path, query and fragment. Never in the host."""
     try:
         parts = urlsplit(url)
     except ValueError:
-        return printable(mask_text(url))[:LONGEST_URL]
-    place = f"{parts.scheme}://{mask_text(_without_user(parts.netloc))}" if parts.netloc else f"{parts.scheme}:"
+        return printable(mask_shown(url))[:LONGEST_URL]
+    place = f"{parts.scheme}://{_without_user(parts.netloc)}" if parts.netloc else f"{parts.scheme}:"
     segments = parts.path.split("/")
     path = "/".join(map(_mask_segment, ["", *segments], segments))
     query = f"?{_mask_query(parts.query)}" if parts.query else ""
@@ -121,7 +121,7 @@ def _mask_query(query: str) -> str:
         name, equals, _ = raw.partition("=")
         is_link = pair.name.lower() in _LINKS and _looks_drawn(pair.value)
         masked = MASK if is_link else mask_value(pair.name, pair.value)
-        shown.append(mask_text(raw) if masked == pair.value else mask_text(name) + equals + masked)
+        shown.append(mask_shown(raw) if masked == pair.value else mask_shown(name) + equals + masked)
     return "&".join(shown)
 
 
@@ -158,7 +158,7 @@ class Shown:
             hidden = _mask_of(seen, hide)
             is_masked = hidden != seen.value
             unseen = len(field.value) - len(seen.value)
-            name, value = cut(mask_text(hide(seen.name)), LONGEST_NAME), cut(hidden, unseen=unseen)
+            name, value = cut(mask_shown(hide(seen.name)), LONGEST_NAME), cut(hidden, unseen=unseen)
             if name.startswith(OURS) and not field.is_ours:
                 name = f'"{name}"'
             if len(name) + len(value) > self._room:

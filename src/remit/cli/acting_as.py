@@ -39,11 +39,18 @@ def agent_here(workspace: Workspace) -> "AgentCaller | None":
     return agent_by(workspace, None)
 
 
+def actor_here(workspace: Workspace, token: str | None = None) -> str | None:
+    """Whom the record names for what is done here. None for an agent that shows no token, where none is asked for."""
+    if token is None and not workspace.environ.get(TOKEN_VARIABLE):
+        is_agent = any(workspace.environ.get(variable) for variable in AGENT_VARIABLES)
+        return None if is_agent else person_at_terminal(workspace.environ).id
+    return agent_by(workspace, token).actor
+
+
 def agent_by(workspace: Workspace, token: str | None) -> "AgentCaller":
     from remit.desk.callers import AgentCaller  # noqa: PLC0415 - as above
 
-    text = read_token(token)
-    return AgentCaller(workspace.tokens.verify(text), text)
+    return AgentCaller.by(workspace.tokens, read_token(token))
 
 
 def read_token(given: str | None) -> str:

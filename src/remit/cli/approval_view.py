@@ -46,7 +46,7 @@ _CALL: Final = Kind("call", "the call", "Let it be called?", "is made, once, whe
 def kind_of(approval: Approval) -> Kind:
     """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
     if isinstance(approval.preview, CallPreview):
-        return _CALL
+        return _CALL._replace(thing=f"the {printable(approval.preview.headline)}")
     if approval.preview.method is not None:
         return Kind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
     return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING

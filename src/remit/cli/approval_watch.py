@@ -92,9 +92,13 @@ def _ask(asked: Asked) -> None:
     if approved is None:
         click.echo(f"Left for later. It is not asked here again, and {asked.later}", err=True)
         return
-    reason = click.prompt(
-        "Why? For the record and the agent; Enter for no reason", default="", show_default=False, err=True
-    )
+    try:
+        reason = click.prompt(
+            "Why? For the record and the agent; Enter for no reason", default="", show_default=False, err=True
+        )
+    except click.Abort:
+        click.echo(f"\nNothing was answered: the {'yes' if approved else 'no'} does not count.", err=True)
+        raise
     try:
         click.echo(asked.decide(approved, printable(reason.strip()) or None))
     except RemitError as problem:
@@ -104,7 +108,8 @@ def _ask(asked: Asked) -> None:
 def ask_until_clear(what: str) -> bool | None:
     """Yes, no, or None for later. Anything else is no answer: a no is final, so it is not guessed at either."""
     while True:
-        answer = click.prompt(f"{what} yes, no or later", default="", show_default=False, err=True).strip().lower()
+        asked = f"{what} yes (y), no (n) or later (s)"
+        answer = click.prompt(asked, default="", show_default=False, err=True).strip().lower()
         if answer in ANSWERS:
             return ANSWERS[answer]
         if answer in LATER:

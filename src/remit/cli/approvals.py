@@ -25,6 +25,7 @@ from remit.cli.plan_approvals import (
     waiting_plans,
 )
 from remit.cli.plan_summary import DIFF_LINES
+from remit.cli.request_approvals import approve_request
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.browser import Approval
 from remit.desk.goal_questions import all_waiting, decide_goal, require_waiting
@@ -33,7 +34,7 @@ from remit.workspace import Workspace
 as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
 reason_option: Final = click.option("--reason", help="Why, for the record and for the agent.")
 digest_option: Final = click.option(
-    "--digest", help="Of the preview of a proposed plan that was shown; without it, it is shown and asked for."
+    "--digest", help="Of the request, call or plan that was shown; without it, it is shown and asked for here."
 )
 full_option: Final = click.option(
     "--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file."
@@ -137,8 +138,9 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Say yes: exactly this is sent, typed or done, once. ID may be a beginning that no other question has.
 
-    A goal is named by its whole correlation; `remit ask --continue` then goes on with it. A proposed plan is approved
-    as it was shown, with what it needs by name; `remit apply --proposal` then carries it out.
+    A request or a call is shown, and asked about; where nobody can be asked, --digest says what was looked at. A goal
+    is named by its whole correlation; `remit ask --continue` then goes on with it. A proposed plan is approved as it
+    was shown, with what it needs by name; `remit apply --proposal` then carries it out.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
@@ -147,8 +149,12 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
             yes = Yes(who, allowed, digest, reason, directory, as_json, full)
             tell_plan(approve_plan(workspace, plan, yes), directory, as_json=as_json)
             return
-        _require_plain(allowed, digest)
-        _decide(workspace, approval_id, tenant, who, reason, directory, approved=True, as_json=as_json)
+        _require_plain(allowed, digest, is_goal=tenant is not None)
+        if tenant is None:
+            decided = approve_request(workspace, approval_id, digest, who, reason, as_json=as_json)
+            _tell_request(decided, as_json=as_json)
+        else:
+            _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=True, as_json=as_json)
 
 
 @approvals.command()
@@ -168,7 +174,11 @@ def deny(
         if tenant is None and (plan := plan_named(workspace, approval_id)) is not None:
             tell_plan(deny_plan(workspace, plan, who, reason), directory, as_json=as_json)
             return
-        _decide(workspace, approval_id, tenant, who, reason, directory, approved=False, as_json=as_json)
+        if tenant is None:
+            decided = workspace.approvals.decide(approval_id, approved=False, who=who, reason=reason)
+            _tell_request(decided, as_json=as_json)
+        else:
+            _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=False, as_json=as_json)
 
 
 def _more_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
@@ -176,10 +186,10 @@ def _more_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator
     yield from plans_to_ask(workspace, who, directory)
 
 
-def _decide(  # noqa: PLR0913 - what two commands were given
+def _decide_goal(  # noqa: PLR0913 - what two commands were given
     workspace: Workspace,
     approval_id: str,
-    tenant: str | None,
+    tenant: str,
     who: Person,
     reason: str | None,
     directory: Path,
@@ -187,21 +197,23 @@ def _decide(  # noqa: PLR0913 - what two commands were given
     approved: bool,
     as_json: bool,
 ) -> None:
-    if tenant is not None:
-        goal = decide_goal(workspace, tenant, approval_id, approved=approved, who=who, reason=reason)
-        tell_decided(goal, who, directory, approved=approved, as_json=as_json)
-        return
-    decided = workspace.approvals.decide(approval_id, approved=approved, who=who, reason=reason)
+    goal = decide_goal(workspace, tenant, approval_id, approved=approved, who=who, reason=reason)
+    tell_decided(goal, who, directory, approved=approved, as_json=as_json)
+
+
+def _tell_request(decided: Approval, *, as_json: bool) -> None:
     if as_json:
         show_json(decided.tree())
     else:
         click.echo(told(decided))
 
 
-def _require_plain(allowed: Allowance, digest: str | None) -> None:
+def _require_plain(allowed: Allowance, digest: str | None, *, is_goal: bool) -> None:
     """A request is approved whole, as it is shown, or not at all."""
-    if digest is not None or allowed.even_if_it_fails or any(allowed.names.values()):
-        raise click.UsageError("--digest, --allow-... and --even-if-it-fails are for proposed plans.")
+    if allowed.even_if_it_fails or any(allowed.names.values()):
+        raise click.UsageError("--allow-... and --even-if-it-fails are for proposed plans.")
+    if digest is not None and is_goal:
+        raise click.UsageError("--digest is for requests, calls and proposed plans.")
 
 
 def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from remit.contracts.ledger import LedgerHead
 from remit.desk.meaning import read_payload, render_meaning
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
-from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
+from remit.ledger.bundle import chain_ends, newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Fault, Verdict
 from remit.ledger.projections import rebuild as rebuild_projection
@@ -163,14 +163,21 @@ def export(tenant_id: str, output: Path | None, correlation_id: str | None, dire
         raise click.UsageError("-o - and --json both want standard output: give a file.")
     with written_output(output) as out, Workspace.open(directory) as workspace:
         written = write_bundle(workspace.store, out, tenant_id, workspace.clock, correlation_id=correlation_id)
+        with workspace.store.reading() as connection:
+            others = {tenant: seq for tenant, seq in chain_ends(connection).items() if tenant != tenant_id}
     if as_json:
         summary = {"entries": written.entries, "disclosed": written.disclosed, "head": written.head.tree()}
+        summary["not_in_it"] = others
         show_json({"file": str(output), **summary})
         return
     entries = counted(written.entries, "entry", "entries")
     shown = "all" if written.disclosed == written.entries else f"{written.disclosed:,}"
     place = printable(str(output)) if output else "standard output"
     click.echo(f"Wrote {entries}, {shown} with their payload, to {place}", err=output is None)
+    if others:
+        named = ", ".join(f"{printable(tenant)} ({seq:,})" for tenant, seq in sorted(others.items()))
+        again = f"--tenant {shlex.quote(printable(min(others)))}"
+        click.echo(f"This is the chain of {printable(tenant_id)}. Not in it: {named}; {again}", err=True)
     if output is not None:
         click.echo(f"Next: remit keys export audit -o audit.pem, then: {_verify_command(output)}")
 

@@ -10,7 +10,10 @@ from typing import Final
 import click
 
 from remit.cli.plan_words import render_wait, row
+from remit.cli.sql_text import render_parameters
+from remit.cli.table import terminal_width
 from remit.contracts.pipeline_told import PipelineTold, ToldStep
+from remit.contracts.plan_preview import PipelinePreviewed
 from remit.desk.words import counted
 from remit.printable import printable
 
@@ -34,6 +37,9 @@ def render_pipeline(told: PipelineTold, *, whole: bool = False) -> Iterator[str]
     yield click.style(f"{printable(told.action_id)}: pipeline {told.pipeline} ({told.kind}), {how}", bold=True)
     if told.description:
         yield row("about", printable(told.description))
+    if isinstance(told, PipelinePreviewed) and told.kind != "sql":  # those of query files stand with the statements
+        most, advice = None if whole else STEPS, "--full"
+        yield from render_parameters(told.parameters, most, terminal_width(), indent=INDENT, advice=advice)
     yield from _steps(told, None if whole else STEPS)
     yield from render_log(told.log, None if whole else LOG_LINES)
     if told.changes:

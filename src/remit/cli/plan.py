@@ -10,7 +10,7 @@ from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from remit.cli.acting_as import token_option
+from remit.cli.acting_as import actor_here, token_option
 from remit.cli.allowing import Allowance, allow_options, command_again, require_allowed, require_useful
 from remit.cli.edge import STARTED
 from remit.cli.failing import DoorRefused
@@ -122,7 +122,9 @@ def approve(
             document = look(workspace, raw, quiet=as_json)
             require_useful(document, allowed)
             require_allowed(document, allowed)
-            envelope = workspace.approve(raw, **allowed.everything, life=timedelta(minutes=minutes))
+            envelope = workspace.approve(
+                raw, **allowed.everything, life=timedelta(minutes=minutes), actor=actor_here(workspace)
+            )
             _require_as_shown(workspace, document, envelope)
         if output is not None:
             out.write(envelope.canonical() + b"\n")
@@ -165,7 +167,7 @@ def apply(
             from remit.cli.propose import envelope_of  # noqa: PLC0415 - the desk is loaded for this alone
 
             raw = envelope_of(workspace, proposal, token)
-        carried = carry_out(workspace, raw, quiet=as_json)
+        carried = carry_out(workspace, raw, quiet=as_json, actor=actor_here(workspace, token))
     ctx.exit(tell(carried, as_json=as_json, waited=time.monotonic() - STARTED))
 
 
@@ -202,9 +204,9 @@ def run(
             click.echo("Not applied; nothing was done.", err=True)
             ctx.exit(2)
         answered = STARTED if yes else time.monotonic()  # nobody waits for his own answer
-        envelope = workspace.approve(raw, **allowed.everything)
+        envelope = workspace.approve(raw, **allowed.everything, actor=actor_here(workspace))
         _require_as_shown(workspace, document, envelope)
-        carried = carry_out(workspace, envelope.canonical(), quiet=as_json)
+        carried = carry_out(workspace, envelope.canonical(), quiet=as_json, actor=actor_here(workspace))
     waited = time.monotonic() - answered
     ctx.exit(tell(carried, as_json=as_json, diffs=False, again=command_again(), waited=waited))
 
@@ -217,7 +219,7 @@ def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocume
         ).document
 
 
-def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> Carried:
+def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> Carried:
     """The first Ctrl-C, or SIGTERM, cancels; a second one interrupts."""
     stored: list[bool] = []
     taken_back: list[TakenBack] = []
@@ -232,6 +234,7 @@ def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool) -> Carried:
             on_settled=settled,
             on_status=lambda update: report(update.phase, update.done, update.total, update.what),
             is_cancelled=is_cancelled,
+            actor=actor,
         )
     return Carried(outcome, settled, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
 
@@ -303,7 +306,7 @@ def _require_as_shown(workspace: Workspace, document: PlanPreviewDocument, envel
     """The yes was to what was shown. What was signed since must be the same."""
     signed = (envelope.plan_digest, envelope.config_digest, envelope.inputs)
     if signed != (document.plan_digest, document.config_digest, document.inputs):
-        workspace.cancel(envelope.envelope_id)
+        workspace.cancel(envelope.envelope_id, actor=actor_here(workspace))
         raise Refused(
             Reason.BINDING_MISMATCH,
             "a file that the plan names, or the configuration, changed while you were looking; nothing was done",

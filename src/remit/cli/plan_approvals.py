@@ -17,6 +17,7 @@ from remit.cli.approval_view import render_left
 from remit.cli.approval_watch import Asked
 from remit.cli.plan import NobodyToAsk
 from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, not_allowed, render_preview
+from remit.cli.plan_words import flag_for
 from remit.cli.shown import show_json, show_table
 from remit.cli.suggested import Wheres, joined
 from remit.contracts.desk_plans import ProposalPreview, ProposalView
@@ -150,8 +151,10 @@ def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Pa
                 f"\n  {counted(hidden, 'line')} of its diffs not shown: {_command('show', directory, name, '--full')}"
             )
             return lines + (unseen if hidden else "")
-        commands = f"{_command('approve', directory, name)}; or: {_command('deny', directory, name)}"
-        click.echo(f"\n{lines}\n\nIt would fail, or needs a yes by name, so it is not asked here: {commands}")
+        why = "It would fail" if shown.document.problems else "It needs a yes by name"
+        named = [word for kind, each in not_allowed(shown.document, {})[:20] for word in (flag_for(kind), each)]
+        commands = f"{_command('approve', directory, name, *named)}; or: {_command('deny', directory, name)}"
+        click.echo(f"\n{lines}\n\n{why}, so it is not asked here: {commands}")
         return None
 
     def decide(approved: bool, reason: str | None) -> str:
@@ -235,7 +238,6 @@ def _lines(
         yield ""
         yield from render_preview(shown.document, allowed.names if allowed is not None else {}, most=most)
         yield ""
-        yield _labelled("risk", shown.document.risk.lower())
         yield _labelled("digest", shown.preview_digest)
         yield _labelled("time", f"{_left(workspace, view)} left, until {view.expires_at[:19]}Z")
         if allowed is None:

@@ -137,6 +137,8 @@ def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
     """Of the diffs and the statements, as `render_preview` cuts them."""
     sql = [(len(told.statements), told.left_out) for told in document.sql]
     sql += [(count_text_lines(told.texts), 0) for told in document.sql]
+    sql += [(len(told.parameters), 0) for told in document.sql]
+    sql += [(len(told.parameters), 0) for told in document.pipelines if told.kind != "sql"]
     diffs = [(count_lines(file.diff), file.diff_left_out) for file in document.files]
     return _hidden(diffs, most) + _hidden(sql, _of_sql(most))
 

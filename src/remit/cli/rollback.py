@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS
-from remit.cli.acting_as import agent_here
+from remit.cli.acting_as import actor_here, agent_here
 from remit.cli.failing import DoorRefused
 from remit.cli.plan_summary import render_outcome
 from remit.cli.plan_words import render_size, row
@@ -17,8 +16,8 @@ from remit.cli.settled import Settled
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.stopping import interrupting
 from remit.contracts.outcome import RollbackOutcome
-from remit.desk.drift import Standing, later_run, look_around
-from remit.desk.runs import full_name, project_root
+from remit.desk.drift import Standing, later_run, look_around, set_aside
+from remit.desk.runs import full_name
 from remit.errors import Reason, Refused
 from remit.printable import printable
 from remit.workspace import Workspace
@@ -63,7 +62,7 @@ def rollback(
         standing = look_around(workspace, name, checkpoints)
         if standing.is_empty and name != "last":
             ctx.exit(_say_empty(standing, settled, as_json=as_json))
-        before = set_aside(workspace) if force else set()
+        before = set(set_aside(workspace)) if force else set()
         try:
             with interrupting():
                 outcome = workspace.rollback(
@@ -74,10 +73,13 @@ def rollback(
                     on_refusal=refusals.append,
                     on_stored=lambda: stored.append(True),
                     on_settled=settled,
+                    actor=agent.actor if agent is not None else actor_here(workspace),
                 )
         except Refused as problem:  # by the papers of the run; nothing was ordered
             raise DoorRefused(problem, (), settled.tree()) from None
-        kept_aside = _name_kept(sorted(set_aside(workspace) - before) if force else [], standing)
+        kept_aside = _name_kept(
+            [each for each in set_aside(workspace) if each not in before] if force else [], standing
+        )
         if outcome.status == "REFUSED" and refusals:
             standing = look_around(workspace, name, checkpoints)
             if standing.is_empty:
@@ -132,12 +134,6 @@ def _naming_later_run(problem: Refused, workspace: Workspace, standing: Standing
     return Refused(problem.reason, problem.what, where=problem.where, next_step=advise_on_later_run(run))
 
 
-def set_aside(workspace: Workspace) -> set[str]:
-    """Copies of files that somebody had changed, as forced rollbacks kept them: paths below the root."""
-    root = Path(project_root(workspace))
-    return {str(path.relative_to(root)) for path in root.joinpath(*REPORTS).glob(f"*/{BACKUPS}/*{DRIFTED}*")}
-
-
 @click.command()
 @click.argument("envelope_id", metavar="ENVELOPE_ID", shell_complete=complete_envelope)
 @workspace_option
@@ -158,7 +154,7 @@ def cancel(ctx: click.Context, envelope_id: str, directory: Path, as_json: bool)
             return
         envelope_id = full_name(workspace, envelope_id)
         try:
-            outcome = workspace.cancel(envelope_id)
+            outcome = workspace.cancel(envelope_id, actor=actor_here(workspace))
         except Refused as problem:
             advice = "`remit runs` lists the plans that run or ran; `remit ledger show`, unused envelopes too."
             raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None

@@ -42,9 +42,9 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
         stack.enter_context(tracing(os.environ))
         person = None if no_link else _person()
         settings = serving.WebSettings.of(workspace.config.web, host=host, port=port)
+        listener = stack.enter_context(serving.listening(settings))
         for warning in serving.warnings_for(settings):
             click.echo(f"Note: {warning}.", err=True)
-        listener = stack.enter_context(serving.listening(settings))
         settings = settings.listening_at(serving.port_of(listener))
         stack.enter_context(announced(workspace.state, settings.url, workspace.clock))
         recovered = workspace.recover()

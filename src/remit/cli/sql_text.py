@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from remit.contracts.sql_told import ShownParameter
 from remit.desk.words import counted
 from remit.printable import printable
 
@@ -24,6 +25,17 @@ def render_texts(
     yield from lines[:most]
     if cut := len(lines) - len(lines[:most]):
         yield f"{indent}... {counted(cut, 'more line')} of SQL{f': {advice}' if advice else ''}"
+
+
+def render_parameters(
+    parameters: Sequence[ShownParameter], most: int | None, width: int, *, indent: str, advice: str = ""
+) -> Iterator[str]:
+    """What is bound to the statements, or given to a pipeline: `$status = "open"`, at most so many lines of all."""
+    room = max(width - len(indent), _NARROWEST)
+    lines = [f"{indent}{piece}" for one in parameters for _, piece in _pieces(f"${one.name} = {one.value}", room)]
+    yield from lines[:most]
+    if cut := len(lines) - len(lines[:most]):
+        yield f"{indent}... {counted(cut, 'more line')} of parameters{f': {advice}' if advice else ''}"
 
 
 def count_text_lines(texts: Sequence[str]) -> int:

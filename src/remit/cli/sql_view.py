@@ -1,8 +1,8 @@
 """What people read of an action that runs SQL, as of a migration that they review: each statement, the tables that it
 reads and writes, the rows that it was seen to change, the rows that it gives, and whether there is a way back.
 
-In a preview also the text of the statements. Never a parameter. Names, texts and cells are somebody's data, and made
-printable.
+In a preview also the text of the statements and the values bound to them. Names, texts and cells are somebody's data,
+and made printable.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 from remit.cli.plan_words import render_size, row
-from remit.cli.sql_text import render_texts
+from remit.cli.sql_text import render_parameters, render_texts
 from remit.cli.table import terminal_width
 from remit.contracts.plan_preview import PreviewedFile
 from remit.contracts.sql_told import ChangedTable, SqlPreviewed, SqlTold, ToldColumn, ToldStatement
@@ -112,8 +112,12 @@ def render_sql(
         yield ""
         yield from render_texts(told.texts, most, width, indent=INDENT, gap=GAP, advice=advice)
         yield ""
-    if isinstance(told, SqlPreviewed) and told.rows:
+    if isinstance(told, SqlPreviewed) and told.parameters:
         yield from [] if told.texts else [""]
+        yield from render_parameters(told.parameters, most, width, indent=INDENT, advice=advice)
+        yield ""
+    if isinstance(told, SqlPreviewed) and told.rows:
+        yield from [] if told.texts or told.parameters else [""]
         yield from render_rows(told.columns, told.rows, width)
         yield ""
     for label, text in (*_remarks(told), *([("undo", kept)] if kept else [])):

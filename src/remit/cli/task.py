@@ -6,6 +6,7 @@ from typing import IO
 
 import click
 
+from remit.cli.acting_as import actor_here
 from remit.cli.shown import counting, json_option, output_option, show_json, workspace_option, written_output
 from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionResult
@@ -33,7 +34,7 @@ def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Pat
     # The output first: a lease that is signed and recorded, and then cannot be handed over, is authority gone astray.
     with written_output(output, spare=(manifest.name,)) as out:
         with Workspace.open(directory) as workspace:
-            token = workspace.issue_lease(raw, life=timedelta(minutes=minutes))
+            token = workspace.tasks.issue_lease(raw, timedelta(minutes=minutes), actor=actor_here(workspace))
         if output is not None:
             out.write(token.canonical() + b"\n")
     if output is None or as_json:

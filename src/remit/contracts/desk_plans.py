@@ -95,6 +95,13 @@ class ProposalPage(Page[ProposalView]):
     bounds: ClassVar[Bounds] = LARGE
 
 
+class ChangedSince(Contract):
+    """Something that is not as it was when the plan was approved."""
+
+    path: RelativePath
+    how: ShortText
+
+
 class ProposalPreview(Contract):
     """What a proposed plan would do to the files as they are now. A yes is to this `preview_digest`, and no other."""
 
@@ -103,6 +110,11 @@ class ProposalPreview(Contract):
     proposal_id: Uuid
     preview_digest: Digest
     document: PlanPreviewDocument
+    changed_since: Many[ChangedSince] = Field(
+        default=(),
+        description="Of a plan that was approved: what is not as it was then. While there is anything, this is not"
+        " what was approved, and applying it is refused.",
+    )
 
 
 class DriftedFile(Contract):
@@ -129,6 +141,9 @@ class UndoAnswer(Contract):
     )
     refused: ErrorTold | None = None
     errors: Many[ErrorResponse] = ()
+    set_aside: Many[RelativePath] = Field(
+        default=(), description="Where what stood in the place of overwritten files is kept."
+    )
 
 
 class RunView(Contract):
@@ -172,4 +187,7 @@ class UndoLook(Contract):
     drifted: Many[DriftedFile] = ()
     drift_digest: Digest | None = Field(
         default=None, description="Of the files that were changed since, as they are now; a forced undo names it."
+    )
+    set_aside: Many[RelativePath] = Field(
+        default=(), description="Where what earlier forced undos of this run have overwritten is kept."
     )

@@ -21,14 +21,14 @@ from remit.contracts.change_log import FileOperation
 from remit.contracts.envelope import ApprovedInput, FileMode
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.pipeline_told import PipelineTold
-from remit.contracts.sql_told import SqlPreviewed
+from remit.contracts.sql_told import MAX_PARAMETERS_TOLD, ShownParameter, SqlPreviewed
 from remit.contracts.status import PlanStatus
 from remit.untrusted import Bounds
 
 MAX_FINDINGS: Final = 5_000
 MAX_REMARKS: Final = 1_000
 
-FindingRule = Literal["syntax", "object_tag", "command", "credential", "executable"]
+FindingRule = Literal["syntax", "object_tag", "command", "credential", "not_shown", "executable"]
 
 
 class PreviewedFile(Contract):
@@ -79,6 +79,12 @@ class NeededApprovals(Contract):
     irreversible: Many[Identifier]
 
 
+class PipelinePreviewed(PipelineTold):
+    """With what nobody keeps: the values that the plan gives it, masked."""
+
+    parameters: Annotated[tuple[ShownParameter, ...], Field(strict=False, max_length=MAX_PARAMETERS_TOLD)] = ()
+
+
 class PlanPreviewDocument(Contract):
     """The exact effect of a plan on the files as they are now. `digest` is what an approval of it binds."""
 
@@ -95,7 +101,7 @@ class PlanPreviewDocument(Contract):
     sql: Many[SqlPreviewed] = Field(
         default=(), description="What each action that runs SQL did on a copy of its database."
     )
-    pipelines: Many[PipelineTold] = Field(
+    pipelines: Many[PipelinePreviewed] = Field(
         default=(), description="What each action that runs a pipeline did on copies of its files."
     )
     needs: NeededApprovals

@@ -1,5 +1,5 @@
-"""What is told of an action that runs SQL: its statements, the tables they name, and counts of rows. Never a
-parameter; rows and the text of statements only in a preview.
+"""What is told of an action that runs SQL: its statements, the tables they name, and counts of rows. Rows, parameters
+and the text of statements only in a preview.
 """
 
 from typing import Annotated, Any, Final
@@ -8,10 +8,14 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from remit.contracts.base import Contract, Count, Identifier, Name, RelativePath, ShortText, Text
 
-MAX_STATEMENTS_TOLD: Final = 100
+MAX_STATEMENTS_TOLD: Final = 500
 MAX_COLUMNS_TOLD: Final = 100
 MAX_ROWS_SHOWN: Final = 20
 MAX_TABLES_TOLD: Final = 100
+MAX_PARAMETERS_TOLD: Final = 200
+MAX_UNSEEN_TOLD: Final = 400
+MAX_SQL_SHOWN: Final = 64 << 10
+"""Characters of the statements of one action: what does not fit needs an approval of its own."""
 _OF_SERVERS: Final = ("server", "tables", "irreversible")
 
 
@@ -93,11 +97,32 @@ class SqlTold(Contract):
 ShownRow = Annotated[tuple[Text | None, ...], Field(strict=False, max_length=MAX_COLUMNS_TOLD)]
 
 
+class ShownParameter(Contract):
+    """A value that is bound to the statements, as whoever approves them sees it."""
+
+    name: ShortText
+    value: Text = Field(description="As JSON, masked by its name and by its looks, and cut where it is long.")
+
+
+class UnseenSql(Contract):
+    """Something that would be run and is not shown whole: it needs an approval of its own."""
+
+    where: ShortText
+    what: Text
+
+
+StatementText = Annotated[str, Field(max_length=MAX_SQL_SHOWN + 1_000)]
+
+
 class SqlPreviewed(SqlTold):
-    """With what nobody keeps: the statements themselves and the first rows, masked."""
+    """With what nobody keeps: the statements themselves, their parameters and the first rows, masked."""
 
     rows: Annotated[tuple[ShownRow, ...], Field(strict=False, max_length=MAX_ROWS_SHOWN)] = ()
-    texts: Annotated[tuple[Text, ...], Field(strict=False, max_length=MAX_STATEMENTS_TOLD)] = Field(
-        default=(), description="The text of the first statements, in their order, each cut where it is long."
+    texts: Annotated[tuple[StatementText, ...], Field(strict=False, max_length=MAX_STATEMENTS_TOLD)] = Field(
+        default=(), description="The text of the statements, in their order, as far as it fits."
+    )
+    parameters: Annotated[tuple[ShownParameter, ...], Field(strict=False, max_length=MAX_PARAMETERS_TOLD)] = ()
+    unseen: Annotated[tuple[UnseenSql, ...], Field(strict=False, max_length=MAX_UNSEEN_TOLD)] = Field(
+        default=(), description="What of it is cut or left out here. Each is a finding too."
     )
     replaces: bool = Field(default=False, description="Whether there is a file already where rows are saved to.")

@@ -4,13 +4,18 @@ Both are made by what has authenticated them, and by nothing else. An agent is n
 anything is within its reach (`remit.desk.rights`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from datetime import datetime
+from typing import Final, Self
 
 from remit.approval.people import Person
 from remit.authority.tokens import Token
 from remit.canonical import digest_bytes
+from remit.ledger.entry import Actor
 from remit.people.roles import Role
+from remit.store.connection import Connection
+from remit.tokens import Tokens
 
 MOST: Final = 200
 """Characters of an id in the record."""
@@ -31,6 +36,14 @@ class AgentCaller:
 
     token: Token
     text: str = field(repr=False)
+    require_still: Callable[[Connection, datetime], None] = field(compare=False, repr=False)
+    """That the token counts, by the connection of a transaction."""
+
+    @classmethod
+    def by(cls, tokens: Tokens, text: str) -> Self:
+        """Whoever has this token; refused where it does not count."""
+        token = tokens.verify(text)
+        return cls(token, text, lambda connection, now: tokens.require_alive(connection, token, now))
 
     @property
     def id(self) -> str:
@@ -38,8 +51,8 @@ class AgentCaller:
 
     @property
     def actor(self) -> str:
-        """For the record. Whether the token counts by then is asked by the doors, in the same transaction."""
-        return self.id
+        """For the record. An entry that names it is written only while the token counts."""
+        return Actor(self.id, self.require_still)
 
 
 @dataclass(frozen=True, slots=True)

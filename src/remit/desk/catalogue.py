@@ -6,7 +6,7 @@ from remit.contracts.desk_admin import CatalogueView, SimulationLine, Simulation
 from remit.desk.callers import AgentCaller, Caller
 from remit.desk.rights import Right, require
 from remit.desk.room import Room
-from remit.errors import Reason, Refused
+from remit.errors import Reason, Refused, RemitError
 from remit.ledger.simulation_states import PromotedState
 from remit.printable import printable
 
@@ -28,6 +28,16 @@ class CatalogueDesk:
             changed=standing.changed,
             gone=standing.gone,
         )
+
+    def spoken(self, caller: Caller, tenant: str) -> tuple[str, ...]:
+        """The language tags in which something can be asked for there. None while the files are not in order."""
+        require(caller, Right.SEE)
+        try:
+            entries = self._room.workspace.promotion.catalogue(tenant)
+        except RemitError:
+            return ()
+        active = [entry.simulation for entry in entries if entry.state == "ACTIVE"]
+        return tuple(sorted({tag for simulation in active for tag in simulation.phrases}))
 
     def show(self, caller: Caller, tenant: str, simulation_id: str) -> SimulationView:
         """One simulation whole, with the digest that `promote` takes."""

@@ -1,9 +1,11 @@
 """The look around before a run is taken back: which files were changed since, and by which later run of ours."""
 
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from remit.checkpoint.drift import drift_digest, drifted_files, judge, paths_of, see, select
+from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS
 from remit.contracts.change_log import Change
 from remit.desk.runs import KnownRun, list_runs, open_past_runs, project_root
 from remit.doors.rollback_look import Taken
@@ -77,3 +79,14 @@ def _left_by(change: Change, drifted: Mapping[str, State | None]) -> bool:
     path = change.new_path or change.file_path
     state = drifted.get(path)
     return path in drifted and change.after_state.file_hash == (state.sha256 if state else None)
+
+
+def set_aside(workspace: Workspace, folder: str = "*") -> list[str]:
+    """Copies of files that somebody had changed, as forced rollbacks kept them: paths below the root. `folder` is of
+    one run's report.
+    """
+    root = Path(project_root(workspace))
+    reports = folder.rpartition("/")[2]
+    return sorted(
+        str(path.relative_to(root)) for path in root.joinpath(*REPORTS).glob(f"{reports}/{BACKUPS}/*{DRIFTED}*")
+    )

@@ -4,11 +4,15 @@ One thread looks at the record, for all listeners: when the bell rings, and a fe
 somebody listens. It makes one text of each event, and hands all listeners of an event loop theirs at once. A listener
 that does not read is let go with the event `desk.lagged`, and can come back with the id of the last event it saw:
 events have exact ids, whatever process told them.
+
+A listener is told nothing that was recorded after his session or token ended: before entries are handed out, those
+whom one of them may concern are asked whether they still count.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,8 +25,8 @@ from remit.desk.ownership import owner_of
 from remit.desk.rights import Right, require
 from remit.desk.subscriptions import STRETCH, Subscription
 from remit.desk.work import Job
-from remit.errors import Reason, Refused, RemitError
-from remit.ids import Clock
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.entry import Entry
 from remit.ledger.positions import ends_of, entries_between, parse_position, render_position
 from remit.store.connection import Connection, Store
@@ -34,6 +38,10 @@ MOST_LISTENERS: Final = 1_000
 MOST_BEHIND: Final = 10_000
 """Events that a listener who comes back is told at most; whoever missed more looks at the record itself."""
 PROGRESS_SECONDS: Final = 0.1
+MAY_END: Final = ("person.", "token.", "key.")
+"""Kinds of entries after which a session or a token may not count any more. What they tell of is in force by then."""
+ASK_SECONDS: Final = 1.0
+"""What ends by the clock, or is in force and not recorded yet, is found with the first entries after so long."""
 _LOG: Final = logging.getLogger("remit.events")
 
 
@@ -51,12 +59,18 @@ class Events:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._progress: dict[str, float] = {}
+        self._asked = -math.inf
 
-    async def subscribe(self, caller: Caller, after: str | None = None) -> Subscription:
-        """From now on, or from a position on; then first what was missed since, and after that what happens."""
+    async def subscribe(
+        self, caller: Caller, after: str | None = None, counts: Callable[[], bool] = lambda: True
+    ) -> Subscription:
+        """From now on, or from a position on; then first what was missed since, and after that what happens.
+
+        `counts` says whether the caller is still who he was. It blocks, and is asked in a thread.
+        """
         require(caller, Right.SEE_OWN)
         since = None if after is None else parse_position(after)
-        subscription = Subscription(self, caller, asyncio.get_running_loop())
+        subscription = Subscription(self, caller, asyncio.get_running_loop(), counts)
         try:
             await asyncio.to_thread(self._join, subscription, since)
         except BaseException:  # such as a caller who hung up meanwhile: the thread goes on without him
@@ -121,6 +135,7 @@ class Events:
                 if subscription.is_over:
                     return
                 self._listeners.add(subscription)
+                self._asked = -math.inf  # he may have ended since he was let in
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._watch, name="remit-events", daemon=True)
                     self._thread.start()
@@ -188,7 +203,8 @@ class Events:
             if self._told is None:
                 self._told = ends
                 return self._told
-            for name, end in ends.items():
+            # What ends a session or a token is in the default chain, and comes before what others gained after it.
+            for name, end in sorted(ends.items(), key=lambda each: each[0] != DEFAULT_TENANT):
                 while self._told.get(name, 0) < end:
                     new = entries_between(connection, name, self._told.get(name, 0), end, STRETCH)
                     self._tell_entries(connection, new)
@@ -197,6 +213,7 @@ class Events:
         return self._told
 
     def _tell_entries(self, connection: Connection, entries: Sequence[Entry]) -> None:
+        self._let_go(entries)
         seqs = self._told if self._told is not None else {}
         wants_owner = any(listener.agent for listener in self._listeners)
         told = []
@@ -205,6 +222,21 @@ class Events:
             owner = owner_of(connection, entry) if wants_owner else None
             told.append((owner, as_sent(entry), dict(seqs)))
         self._hand_out(told)
+
+    def _let_go(self, entries: Sequence[Entry]) -> None:
+        """Of those who do not count any more, before they are told any of these."""
+        now = time.monotonic()
+        if not entries or (
+            now - self._asked < ASK_SECONDS and not any(entry.kind.startswith(MAY_END) for entry in entries)
+        ):
+            return
+        self._asked = now
+        with self._lock:
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            if not _counts(listener):
+                self.leave(listener)
+                _in_loop(listener.loop, listener.end_with_caller)
 
     def _hand_out(self, told: Sequence[tuple[str | None, Sent, dict[str, int]]]) -> None:
         """One call for each event loop, and one text of each event for all people."""
@@ -227,6 +259,15 @@ def _for_agent(listener: Subscription, told: Sequence[tuple[str | None, Sent, di
             own = {name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants}
             found.append(sent.at(render_position(own), for_agent=True) if seqs else sent)
     return found
+
+
+def _counts(listener: Subscription) -> bool:
+    """A look that fails, such as in a store that is away, ends nobody: whoever asks next finds out."""
+    try:
+        return listener.counts()
+    except EnvironmentFailed as problem:
+        _LOG.warning("whether a listener still counts is not known", extra={"why": str(problem)})
+        return True
 
 
 def _deliver(each: Sequence[tuple[Subscription, Sequence[Sent]]]) -> None:

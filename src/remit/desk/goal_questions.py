@@ -12,8 +12,9 @@ from typing import Final
 from remit.agent.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.agent.standing import Stands, WaitingGoal, stands, waiting_goal
 from remit.approval.people import Person
-from remit.desk.ownership import GOAL_ASKED
+from remit.desk.ownership import GOAL_ASKED, asker_of
 from remit.errors import Reason, Refused
+from remit.goals import asks_himself
 from remit.ids import DEFAULT_TENANT, parse_time, render_time
 from remit.ledger.goal_reading import asked_since, waiting_since
 from remit.ledger.positions import tenants_in
@@ -95,10 +96,22 @@ def require_waiting(workspace: Workspace, tenant: str, correlation_id: str) -> W
 
 
 def decide_goal(
-    workspace: Workspace, tenant: str, correlation_id: str, *, approved: bool, who: Person, reason: str | None
+    workspace: Workspace,
+    tenant: str,
+    correlation_id: str,
+    *,
+    approved: bool,
+    who: Person,
+    reason: str | None,
+    as_user: str | None = None,
 ) -> WaitingGoal:
-    """What was answered, so that it can be told. The door itself says whether this person may."""
+    """What was answered, so that it can be told. The door itself says whether this person may: not for the user that he
+    is, `as_user`; and not to what he asked for himself, whoever he was then.
+    """
     found = require_waiting(workspace, tenant, correlation_id)
+    with workspace.store.glancing() as connection:
+        if asker_of(connection, tenant, correlation_id, GOAL_ASKED) == who.id:
+            raise asks_himself(correlation_id)
     if approved and found.problem:
         raise Refused(
             Reason.STATE_MISSING,
@@ -107,7 +120,7 @@ def decide_goal(
             next_step="Deny it, and let the user ask again.",
         )
     told = printable(reason.strip()) if reason else ""
-    workspace.goals.approve(correlation_id, tenant=tenant, who=who, approved=approved, reason=told)
+    workspace.goals.approve(correlation_id, tenant=tenant, who=who, approved=approved, reason=told, as_user=as_user)
     workspace.approvals.bell.ring()
     return found
 

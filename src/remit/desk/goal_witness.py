@@ -5,14 +5,12 @@ A decision takes its time. Whoever was removed, or whose token was revoked, mean
 
 from collections.abc import Callable
 
-from remit.desk.callers import AgentCaller, Caller
+from remit.desk.callers import Caller
 from remit.desk.ownership import goal_asked
 from remit.desk.work import Job
 from remit.errors import Refused
 from remit.goals import Reply
-from remit.ids import DEFAULT_TENANT
 from remit.ledger.append import Batch
-from remit.store.tokens import require_not_revoked
 
 Run = Callable[[Job[Reply]], Reply]
 
@@ -28,15 +26,13 @@ class Witness:
 
     def __call__(self, batch: Batch, *, is_first: bool) -> None:
         try:
-            if isinstance(self._caller, AgentCaller):
-                require_not_revoked(batch.store, DEFAULT_TENANT, self._caller.token.jti)
+            if is_first:
+                batch.append(goal_asked(self._caller, self._tenant_id, self._correlation_id))
             else:
-                self._caller.person.require_still(batch.time_in(self._tenant_id))
+                batch.require_still(self._caller.actor, self._tenant_id)
         except Refused as problem:
             self._refusal = problem
             raise
-        if is_first:
-            batch.append(goal_asked(self._caller, self._tenant_id, self._correlation_id))
 
     def heard(self, run: Run) -> Run:
         """With a refusal of the caller told as that."""

@@ -166,6 +166,13 @@ class GoalDesk:
         except RemitError:  # one that somebody changed must not hide the others
             return ""
 
+    def language(self, caller: Caller, tenant: str, correlation_id: str) -> str:
+        """The tag of the language that it was asked for in; empty where there is no such goal."""
+        require(caller, Right.SEE)
+        require_name("goal", tenant, correlation_id)
+        now = self._answers.stands(tenant, correlation_id)
+        return now.language_tag if now is not None else ""
+
     def tenants(self, caller: Caller) -> list[str]:
         require(caller, Right.SEE)
         return tenants_of(self._room.workspace)

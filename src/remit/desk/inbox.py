@@ -94,9 +94,14 @@ class Inbox:
         if kind == "request":
             return self._decide_request(who, name, decision)
         if kind == "goal":
-            workspace = self._room.workspace
             goal = decide_goal(
-                workspace, _named(tenant), name, approved=decision.approved, who=who.person, reason=decision.reason
+                self._room.workspace,
+                _named(tenant),
+                name,
+                approved=decision.approved,
+                who=who.person,
+                reason=decision.reason,
+                as_user=who.user if who.tenant == tenant else None,
             )
             state = "APPROVED" if decision.approved else "DENIED"
             decided = {"state": state, "decided_by": who.person.signature, "reason": decision.reason}

@@ -1,6 +1,6 @@
 """Runs at the desk: what came of plans, proposed here or approved elsewhere, and the way back."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from remit.approval.people import agent_cannot_decide
 from remit.approval.proposal_refusals import no_such
@@ -9,12 +9,13 @@ from remit.contracts.desk_plans import MAX_PAGE, DriftedFile, RunDocuments, RunP
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import RollbackOutcome
 from remit.desk.callers import AgentCaller, Caller
-from remit.desk.drift import Standing, later_run, look_around
+from remit.desk.drift import Standing, later_run, look_around, set_aside
+from remit.desk.plan_advice import after_undo
 from remit.desk.plan_views import Views, cursor_of, place_of, undo_told
 from remit.desk.rights import Right, may, require
 from remit.desk.runs import AFTER_ALL, full_name, known_run, list_runs, open_past_runs
 from remit.doors.rollback_look import not_as_looked_at
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.store.claims import Done
 from remit.store.proposals import ProposalRow
 from remit.workspace import Workspace
@@ -76,6 +77,7 @@ class PlanRuns:
             undo=undo_told(run),
             drifted=self._drifted(standing),
             drift_digest=standing.digest,
+            set_aside=tuple(set_aside(self._workspace, run.report)[:1_000]) if run.report else (),
         )
 
     def undo(
@@ -103,6 +105,7 @@ class PlanRuns:
             return self._drift_told(envelope_id, standing, problem)
         stored: list[bool] = []
         refusals: list[Refused] = []
+        before = set(set_aside(self._workspace)) if force else set()
         outcome = self._workspace.rollback(
             envelope_id,
             checkpoints=checkpoints,
@@ -114,14 +117,18 @@ class PlanRuns:
         )
         self._workspace.proposals.bell.ring()
         if outcome.status == "REFUSED" and refusals and not stored:
-            return self._refused(envelope_id, outcome, refusals[0], checkpoints)
-        return _told(outcome, stored=bool(stored))
+            return self._refused(caller, envelope_id, outcome, refusals[0], checkpoints)
+        aside = [each for each in set_aside(self._workspace) if each not in before] if force else []
+        return _told(outcome, aside, stored=bool(stored))
 
     def undoable(self, caller: Caller, name: str, *, force: bool) -> str:
         """The envelope of a run that this caller may take back, for whoever does that himself, such as a command."""
         require(caller, Right.UNDO)
         if force and isinstance(caller, AgentCaller):
             raise agent_cannot_decide("what somebody changed since the run is not an agent's to replace")
+        row = self._workspace.proposals.find(name)
+        if row is not None and _is_for(caller, row) and not self._was_begun(row):
+            raise _not_applied_yet(name)
         return self._envelope(caller, name)
 
     # --- inside -------------------------------------------------------------------------------------------------------
@@ -129,9 +136,12 @@ class PlanRuns:
     def _row(self, caller: Caller, proposal_id: str) -> ProposalRow:
         """An agent's own; that there is another's is none of its business."""
         row = self._workspace.proposals.find(proposal_id)
-        if row is None or not (may(caller, Right.SEE) or row.proposed_by == caller.id):
+        if row is None or not _is_for(caller, row):
             raise no_such(proposal_id)
         return row
+
+    def _was_begun(self, row: ProposalRow) -> bool:
+        return row.envelope_id is not None and known_run(self._workspace, row.envelope_id) is not None
 
     def _envelope(self, caller: Caller, name: str) -> str:
         """Of the run that is meant."""
@@ -143,7 +153,7 @@ class PlanRuns:
             except EnvironmentFailed:  # a changed row is nobody's; people need none to get at a run
                 if not may(caller, Right.SEE):
                     raise
-        if row is not None and (may(caller, Right.SEE) or row.proposed_by == caller.id):
+        if row is not None and _is_for(caller, row):
             if row.envelope_id is None:
                 raise _never_ran(name)
             return row.envelope_id
@@ -152,16 +162,22 @@ class PlanRuns:
         return open_past_runs(self._workspace).find(full_name(self._workspace, name))
 
     def _refused(
-        self, envelope_id: str, outcome: RollbackOutcome, problem: Refused, checkpoints: Collection[str]
+        self,
+        caller: Caller,
+        envelope_id: str,
+        outcome: RollbackOutcome,
+        problem: Refused,
+        checkpoints: Collection[str],
     ) -> UndoAnswer:
         """Told with the files, if that is why; all else is refused as everywhere."""
+        told = after_undo(problem, caller, self._views.link_of_run(envelope_id))
         if problem.reason is not Reason.DRIFTED:
-            raise problem
+            raise told
         standing = look_around(self._workspace, envelope_id, checkpoints)
-        return self._drift_told(envelope_id, standing, problem, outcome.errors)
+        return self._drift_told(envelope_id, standing, told, outcome.errors)
 
     def _drift_told(
-        self, envelope_id: str, standing: Standing, problem: Refused, errors: tuple[ErrorResponse, ...] = ()
+        self, envelope_id: str, standing: Standing, problem: RemitError, errors: tuple[ErrorResponse, ...] = ()
     ) -> UndoAnswer:
         return UndoAnswer(
             status="REFUSED",
@@ -183,7 +199,11 @@ class PlanRuns:
         )
 
 
-def _told(outcome: RollbackOutcome, *, stored: bool) -> UndoAnswer:
+def _is_for(caller: Caller, row: ProposalRow) -> bool:
+    return may(caller, Right.SEE) or row.proposed_by == caller.id
+
+
+def _told(outcome: RollbackOutcome, aside: Sequence[str], *, stored: bool) -> UndoAnswer:
     paths: Mapping[str, str] = {each.checkpoint_id: each.file_path for each in outcome.manifest.checkpoints}
     if (rows := outcome.manifest.rows) is not None:
         paths = {**paths, rows.checkpoint_id: rows.server}
@@ -196,6 +216,16 @@ def _told(outcome: RollbackOutcome, *, stored: bool) -> UndoAnswer:
             f"{paths.get(each.checkpoint_id, each.checkpoint_id)}: {each.reason}"[:1_000] for each in outcome.kept
         ),
         errors=outcome.errors,
+        set_aside=tuple(aside[:1_000]),
+    )
+
+
+def _not_applied_yet(name: str) -> Refused:
+    return Refused(
+        Reason.TRANSITION_INVALID,
+        "this plan was not applied yet, so there is nothing to take back",
+        where=name,
+        next_step="Cancel it, and it never will be.",
     )
 
 

@@ -9,6 +9,7 @@ from remit.contracts.desk import ErrorTold, told_error
 from remit.contracts.desk_plans import ProposalState, ProposalView, RunView, UndoTold
 from remit.contracts.outcome import PlanRefusal
 from remit.contracts.proposal import KeptState
+from remit.desk.plan_advice import after_apply
 from remit.desk.room import ConsoleUrl, link_to
 from remit.desk.runs import NOT_VOUCHED_FOR, KnownRun, known_run
 from remit.desk.work import Job
@@ -111,8 +112,11 @@ class Views:
         return "VOID" if is_void else "APPROVED"
 
     def _link(self, row: ProposalRow) -> str | None:
-        place = ("inbox", "plan", row.proposal_id) if row.envelope_id is None else ("runs", row.envelope_id)
-        return link_to(self._console_url, *place)
+        place = ("inbox", "plan") if row.envelope_id is None else ("runs",)
+        return link_to(self._console_url, *place, row.proposal_id)
+
+    def link_of_run(self, name: str) -> str | None:
+        return link_to(self._console_url, "runs", name)
 
 
 def not_vouched_for(row: ProposalRow) -> ProposalView | None:
@@ -186,4 +190,4 @@ def _refused(job: Job[Any] | None) -> ErrorTold | None:
         problem = raised
     except Exception:  # noqa: BLE001 - whoever waited for it was told
         return None
-    return told_error(problem) if problem is not None else None
+    return told_error(after_apply(problem)) if problem is not None else None

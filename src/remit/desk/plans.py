@@ -24,6 +24,8 @@ from remit.contracts.plan import Action, Plan
 from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.contracts.proposal import KeptState
 from remit.desk.callers import AgentCaller, Caller
+from remit.desk.plan_advice import after_apply
+from remit.desk.plan_changes import changed_since
 from remit.desk.plan_runs import PlanRuns
 from remit.desk.plan_views import AFTER_YES, KEPT_AS, Views, cursor_of, not_vouched_for, outcome_or_refusal, place_of
 from remit.desk.rights import Right, may, require
@@ -125,7 +127,12 @@ class PlanDesk(PlanRuns):
         require(caller, Right.LOOK)
         row = self._row(caller, proposal_id)
         seen = self._workspace.preview(self._workspace.proposals.plan_of(row))
-        return ProposalPreview(proposal_id=row.proposal_id, preview_digest=seen.digest, document=seen.document)
+        return ProposalPreview(
+            proposal_id=row.proposal_id,
+            preview_digest=seen.digest,
+            document=seen.document,
+            changed_since=changed_since(self._workspace.proposals, row, seen.document),
+        )
 
     def steps(self, caller: Caller, proposal_id: str) -> tuple[Action, ...]:
         """The actions of a proposed plan, in its order: for a picture of it."""
@@ -208,13 +215,13 @@ class PlanDesk(PlanRuns):
                 where=f"proposal {row.proposal_id}",
                 next_step="What it did can be taken back: undo it.",
             )
-        if (job := self._job(row)) is not None:
-            job.cancel()  # heard at once; what is recorded next is heard by whichever process runs it
         try:
             self._workspace.plans.cancel(row.envelope_id, caller.actor, patience=0)
         except RemitError as problem:
             if problem.reason is not Reason.IN_PROGRESS:  # it ends soon, and the view will say so
                 raise
+        if (job := self._job(row)) is not None:
+            job.cancel()  # heard at once here; what was recorded, by whichever process runs it
         return self._view(row)
 
     # --- carrying out -------------------------------------------------------------------------------------------------
@@ -241,7 +248,7 @@ class PlanDesk(PlanRuns):
                 owner=caller.id,
             )
         if job.wait(wait) and (refused := outcome_or_refusal(job)) is not None:
-            raise refused
+            raise after_apply(refused)
         return self._view(self._row(caller, proposal_id))
 
     def envelope(self, caller: Caller, proposal_id: str) -> bytes:

@@ -56,6 +56,7 @@ RULES: Final[dict[Right, Rule]] = {
     Right.LOOK: Rule(_ALL, "plan.propose", "see what a proposed plan would do"),
     Right.PROPOSE: Rule(_OPERATING, "plan.propose", "propose a plan"),
     Right.DECIDE: Rule(_DECIDING, None, "approve or deny"),
+    # To stop something is on the safe side: whoever could have said no may still do so, until it is done.
     Right.CANCEL: Rule(_DECIDING | _OPERATING, "plan.propose", "withdraw or stop a plan"),
     Right.APPLY: Rule(_OPERATING, "plan.apply", "apply an approved plan"),
     Right.UNDO: Rule(_OPERATING, "plan.undo", "take a plan back"),

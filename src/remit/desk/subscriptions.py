@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, Protocol, Self
 
 from remit.desk.callers import AgentCaller, Caller
@@ -25,14 +25,22 @@ class Stream(Protocol):
 class Subscription:
     """One listener, in one event loop: `async for sent in subscription`. Close it."""
 
-    def __init__(self, events: Stream, caller: Caller, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        events: Stream,
+        caller: Caller,
+        loop: asyncio.AbstractEventLoop,
+        counts: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.agent = caller.id if isinstance(caller, AgentCaller) else None
         self.tenants = tenants_of(caller)
         self.loop = loop
+        self.counts = counts
         self._events = events
         self._queue: deque[Sent] = deque()
         self._come = asyncio.Event()
         self.is_over = False
+        self.ended_with_caller = False
         self.missed: AsyncIterator[Sent] | None = None
 
     def put(self, sent: Sequence[Sent]) -> None:
@@ -51,6 +59,13 @@ class Subscription:
         """In the loop: what is in the queue is still told."""
         self.is_over = True
         self._come.set()
+
+    def end_with_caller(self) -> None:
+        """In the loop: he does not count any more, and is told nothing of what he has not yet taken."""
+        self.ended_with_caller = True
+        self._queue.clear()
+        self.missed = None
+        self.end()
 
     def close(self) -> None:
         self.is_over = True  # first: whoever is about to join sees it, or is found to leave

@@ -2,6 +2,8 @@
 needed; and when it is used, that it was for the world as it is.
 """
 
+from collections.abc import Iterable, Iterator
+
 from remit.confine.names import plain_spelling
 from remit.contracts.envelope import Approvals, ApprovedInput, Envelope
 from remit.doors.elsewhere_preview import is_bound_server
@@ -53,15 +55,21 @@ def require_meant(preview: PlanPreview, approvals: Approvals) -> None:
 
 def require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
     """A file that is gone fails its action; one that is another, or new, was never approved."""
+    for path, how in differences(envelope, seen.inputs):
+        raise Refused(
+            Reason.BINDING_MISMATCH,
+            how,
+            where=path,
+            next_step="Look at the plan again, with `remit preview`, and approve it again.",
+        )
+
+
+def differences(envelope: Envelope, inputs: Iterable[ApprovedInput]) -> Iterator[tuple[str, str]]:
+    """What is not as it was approved: which path, and how it differs. The first one is why a run is refused."""
     approved = {item.path: item for item in envelope.inputs}
-    for item in sorted(seen.inputs, key=lambda item: is_bound_server(item.path)):  # a file tells more than a digest
+    for item in sorted(inputs, key=lambda item: is_bound_server(item.path)):  # a file tells more than a digest
         if how := _how_it_differs(approved.get(item.path), item):
-            raise Refused(
-                Reason.BINDING_MISMATCH,
-                how,
-                where=item.path,
-                next_step="Look at the plan again, with `remit preview`, and approve it again.",
-            )
+            yield item.path, how
 
 
 def _how_it_differs(approved: ApprovedInput | None, found: ApprovedInput) -> str:

@@ -181,6 +181,9 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
                 token_jti=granted.token.jti,
             )
 
+    def take_on(self, granted: GrantedAction, batch: Batch, now: datetime) -> None:
+        self.tokens.require_alive(batch.store, granted.token, now)
+
     def recall(self, checkpoint: str) -> tuple[BrowserRequest, BegunAction]:
         begun = parse_begun_action(checkpoint)
         return BrowserRequest(begun.action, "", begun.digest, Seen(begun.agent_id, begun.jti, begun.before)), begun

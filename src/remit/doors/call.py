@@ -38,14 +38,22 @@ from remit.doors.call_papers import (
 )
 from remit.doors.call_private import hide_private
 from remit.doors.call_rules import capability_missing, decide_call
-from remit.doors.call_words import LOOK, companion_failed, failed_with, model_of_call, not_here, place_of_call
+from remit.doors.call_words import (
+    LOOK,
+    begun_before,
+    companion_failed,
+    failed_with,
+    model_of_call,
+    not_here,
+    place_of_call,
+)
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.faultpoints import reach
 from remit.ids import DEFAULT_TENANT
 from remit.journal import Also, Trace
 from remit.ledger.append import Batch
 from remit.policy.decision import Decision
-from remit.road import Contradicted, Door, Note, Notes, Preview, Unsettled
+from remit.road import Contradicted, Door, Note, Notes, Parked, Preview, Unsettled
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,8 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
     wait: float | None = 0.0
     on_waiting: Callable[[Approval], None] = lambda _: None
     settles_only: bool = False
+    is_begun: Callable[[CallRequest], bool] = lambda _: False
+    """Whether this very call stands as begun, by whomever, and has no end yet."""
     name: str = field(default="call", init=False)
 
     def parse(self, raw: tuple[bytes, ...]) -> CallRequest:
@@ -149,6 +159,9 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
                 token_jti=granted.token.jti,
             )
 
+    def take_on(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
+        self.tokens.require_alive(batch.store, granted.token, now)
+
     def recall(self, checkpoint: str) -> tuple[CallRequest, BegunCall]:
         begun = parse_call_checkpoint(checkpoint, self.functions)
         return begun.request, begun
@@ -189,7 +202,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             begun.fate.effect = "none"
             end = "and only reads: nothing was changed"
         elif function.idempotent and self.settles_only:
-            raise EnvironmentFailed(
+            raise Parked(
                 Reason.IN_PROGRESS,
                 "it was cut short; the same call again, with the same key and a valid token, makes it whole",
                 where=place_of_call(begun.request),
@@ -245,6 +258,8 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
         return self._signed(request, status="SUCCESS", effect=begun.fate.effect, value=made.value, error=None)
 
     def fail(self, request: CallRequest, problem: RemitError, begun: BegunCall | None = None) -> CallResult:
+        if begun is None and self.is_begun(request):
+            raise begun_before(problem, request)
         effect = "none" if begun is None else begun.fate.effect
         error = CallError.of(problem)
         if effect == "unknown":

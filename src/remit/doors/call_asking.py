@@ -9,7 +9,7 @@ from remit.doors.call_function import QUESTION_LIFE, Function
 from remit.doors.call_papers import GrantedCall, ShownCall
 from remit.errors import Reason, Refused, RemitError
 from remit.faultpoints import reach
-from remit.road import Unsettled
+from remit.road import Parked
 
 
 class AwaitsPerson(RemitError):
@@ -30,7 +30,7 @@ class WaitsForPerson(Refused):
         super().__init__(Reason.APPROVAL_PENDING, **_said_of(waiting))
 
 
-class WaitsWithin(Unsettled):
+class WaitsWithin(Parked):
     """A call that was begun waits for the person whom a call within it waits for. Made again, it begins anew."""
 
     def __init__(self, problem: WaitsForPerson) -> None:

@@ -7,7 +7,8 @@ that people and the ledger are shown is masked.
 import contextlib
 import inspect
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -21,10 +22,11 @@ from remit.contracts.browser import Approval
 from remit.contracts.call import CallArguments, CallEffect, CallPreview, CallResult
 from remit.doors.call_function import Function, Verdict
 from remit.doors.checkpoint_text import read_checkpoint
-from remit.errors import Reason, Refused, RemitError, render_line
+from remit.errors import LOOKED_AT, Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.entry import Event
-from remit.masking import mask_json, mask_shown, mask_text
+from remit.masking import mask_json, mask_shaped, mask_shown
+from remit.printable import printable
 from remit.road import Preview
 from remit.store.connection import Connection
 from remit.untrusted import parse_json
@@ -144,7 +146,7 @@ def render_call(function: Function, arguments: Mapping[str, Any], sentence: str)
     """What a person reads. Refuses what does not fit before his eyes: half a call is no call to say yes to."""
     shown: dict[str, str] = {}
     for name, value in arguments.items():
-        masked = HIDDEN if name in function.private else mask_json(value, name=name, words=mask_shown)
+        masked = _masked(function, name, value)
         text = masked if isinstance(masked, str) else json.dumps(masked, ensure_ascii=False)
         if len(text) > MAX_TEXT:
             raise Refused(
@@ -154,7 +156,8 @@ def render_call(function: Function, arguments: Mapping[str, Any], sentence: str)
                 next_step="Send less at once.",
             )
         shown[name] = text
-    effect = render_line(sentence) if sentence else f"Calls {function.name}. {function.description}".strip()
+    said = _show_sentence(function, arguments, sentence) if sentence else ""
+    effect = said or f"Calls {function.name}. {function.description}".strip()
     return CallPreview(
         function=function.name,
         arguments=shown,
@@ -165,10 +168,43 @@ def render_call(function: Function, arguments: Mapping[str, Any], sentence: str)
     )
 
 
+def _masked(function: Function, name: str, value: Any) -> Any:
+    return HIDDEN if name in function.private else mask_json(value, name=name, words=mask_shown, whole_labels=True)
+
+
+def _show_sentence(function: Function, arguments: Mapping[str, Any], sentence: str) -> str:
+    """What the program says of the call, with each argument in it as it is shown. Beyond that only what is a secret by
+    its own looks is masked: no word in an argument hides what the program has to say.
+    """
+    texts = dict(_changed_texts(arguments, {name: _masked(function, name, value) for name, value in arguments.items()}))
+    if texts:
+        longest_first = sorted(texts, key=len, reverse=True)
+        whole = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
+        sentence = re.sub(whole, lambda found: texts[found[0]], sentence)
+    return printable(mask_shaped(sentence[:LOOKED_AT]))
+
+
+def _changed_texts(plain: Any, masked: Any) -> Iterator[tuple[str, str]]:
+    """Each text and number that is masked, with its mask. What is hidden whole, whatever it holds, is hidden in all its
+    parts.
+    """
+    if isinstance(plain, Mapping):
+        values = list(plain.values())
+        masks = list(masked.values()) if isinstance(masked, Mapping) else [masked] * len(values)
+    elif isinstance(plain, list):
+        values, masks = plain, masked if isinstance(masked, list) else [masked] * len(plain)
+    else:
+        if plain not in ("", None) and not isinstance(plain, bool) and plain != masked:
+            yield str(plain), str(masked)
+        return
+    for value, mask in zip(values, masks, strict=True):
+        yield from _changed_texts(value, mask)
+
+
 def render_summary(shown: CallPreview) -> str:
     """One line for the ledger."""
     arguments = ", ".join(f"{name}={value}" for name, value in shown.arguments.items())
-    return mask_text(f"{shown.function}({arguments}): {shown.estimated_effect}")[:2_000]
+    return f"{shown.function}({arguments}): {shown.estimated_effect}"[:2_000]  # each was masked when it was shown
 
 
 def audit_event(request: CallRequest, result: CallResult) -> Event:

@@ -6,7 +6,7 @@ from remit.contracts.call import CallArguments
 from remit.doors.call_asking import WaitsForPerson
 from remit.doors.call_papers import BegunCall, CallRequest
 from remit.doors.call_private import hide_private
-from remit.errors import EnvironmentFailed, Reason
+from remit.errors import EnvironmentFailed, Reason, RemitError
 
 LOOK: Final = "Look at what it was to change. It is not called again under this key."
 
@@ -44,6 +44,16 @@ def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseExce
 def companion_failed(what: str, request: CallRequest, why: str) -> EnvironmentFailed:
     said = f"{what}= of this function failed: {hide_private(why, request)}"
     return EnvironmentFailed(Reason.EFFECT_FAILED, said, where=place_of_call(request))
+
+
+def begun_before(problem: RemitError, request: CallRequest) -> EnvironmentFailed:
+    """In place of a signed failure: that would say that nothing was done, and part of it may be."""
+    return EnvironmentFailed(
+        Reason.IN_PROGRESS,
+        f"it was begun before and has not ended, and this call of it is refused: {problem.what}",
+        where=place_of_call(request),
+        next_step="Make the same call again, with the same key and a token that counts; or run: remit recover",
+    )
 
 
 def not_here(request: CallRequest) -> EnvironmentFailed:

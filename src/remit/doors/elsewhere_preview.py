@@ -20,6 +20,7 @@ from remit.doors.postgres_engine import ActionRan, PostgresEngine, Ran, Text
 from remit.doors.postgres_servers import Server
 from remit.doors.reading import read_below
 from remit.doors.sql_engine import Answer, is_of_the_text, sentence
+from remit.doors.sql_telling import told_of_text
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.policy.databases import touched_by
 from remit.policy.elsewhere import is_elsewhere, server_of, texts_of
@@ -231,6 +232,7 @@ def _acted(
     if ran is None or ran.answer is None:
         problem = None if ran is None or ran.problem is None else _placed(ran.problem, action, config)
         return ActedElsewhere(number, action.action_id, action.action_type, "", None, problem)
+    operation: Any = action.operation
     answer = ran.answer
     files = {one.query_file for one in texts_of(action, config)}
     told = SqlPreviewed(
@@ -244,7 +246,7 @@ def _acted(
         columns=answer.columns,
         query_file=next(iter(files)) if len(files) == 1 else None,  # of a pipeline with several, none alone
         rows=answer.rows,
-        texts=answer.texts,
+        **told_of_text(answer, operation.parameters),
         server=server.where[:1_000],
         tables=tuple(changed_table(*table) for table in ran.tables[:MAX_TABLES_TOLD]),
         irreversible=ran.irreversible[:10_000] or None,

@@ -10,8 +10,8 @@ from remit.contracts.plan import PipelineAction
 from remit.contracts.sql_told import MAX_STATEMENTS_TOLD, ToldStatement
 from remit.doors.databases import require_idle
 from remit.doors.lineages import NOT_THE_ACTIONS, Bench, Lineage, changed_step
-from remit.doors.preparing_sql import read_query, tell_sql
-from remit.doors.sql_engine import Answer, Question, is_of_the_text, sentence
+from remit.doors.preparing_sql import Bound, read_query, tell_sql
+from remit.doors.sql_engine import Answer, Question, is_of_the_text, sentence, within_list
 from remit.effects.plan_files import missing, require_hash
 from remit.effects.plan_steps import Step
 from remit.errors import EnvironmentFailed, Reason, RemitError
@@ -48,7 +48,8 @@ class QueryFiles:
             raise
         query_file = self._names[0] if len(self._names) == 1 else None
         files = SqlFiles(database=path, results=None, query_file=query_file, closed=False)
-        tell_sql(self._bench, done, files, self._pipeline.connection, answer, changes_database=not done.unchanged)
+        by = Bound(self._pipeline.connection, self._action.operation.parameters)
+        tell_sql(self._bench, done, files, by, answer, changes_database=not done.unchanged)
         return done
 
     def _one(self, number: int, text: bytes, lineage: Lineage, until: float, seconds: float) -> Answer:
@@ -111,18 +112,23 @@ class QueryFiles:
 def merged(answers: Sequence[Answer]) -> Answer:
     """Of several texts as if they were one: the statements are numbered through, and the last rows are shown."""
     statements: list[ToldStatement] = []
-    texts = [text for answer in answers for text in answer.texts]
+    texts: list[str] = []
+    unseen: list[tuple[int, str]] = []
     total = 0
     for answer in answers:
-        shown = (one.model_copy(update={"number": total + one.number}) for one in answer.statements)
-        statements += (one for one in shown if len(statements) < MAX_STATEMENTS_TOLD)
+        if len(texts) == total:  # else one before it is not shown, and this would pass for that
+            texts += answer.texts
+            unseen += ((total + number, what) for number, what in answer.unseen)
+        statements += (one.model_copy(update={"number": total + one.number}) for one in answer.statements)
         total += len(answer.statements) + answer.left_out
+    statements_told = within_list(statements)
     told = next((answer for answer in reversed(answers) if answer.columns), answers[-1])
     return told._replace(
         changed=any(answer.changed for answer in answers),
-        statements=tuple(statements),
-        left_out=total - len(statements),
+        statements=statements_told,
+        left_out=total - len(statements_told),
         texts=tuple(texts[:MAX_STATEMENTS_TOLD]),
+        unseen=tuple(unseen),
         findings=tuple(found for answer in answers for found in answer.findings),
         remarks=tuple(dict.fromkeys(remark for answer in answers for remark in answer.remarks)),
     )

@@ -26,6 +26,7 @@ from remit.doors.elsewhere_preview import Wanted
 from remit.doors.prepared import PreparedAll
 from remit.doors.running import paths_of
 from remit.doors.seen import Seen
+from remit.doors.shown_parameters import previewed_pipelines
 from remit.doors.sql_telling import previewed_sql, risks_of_sql
 from remit.effects.check import ROWS
 from remit.effects.plan_steps import Ids, Move, Result, State, Step, StepPlan
@@ -33,7 +34,6 @@ from remit.errors import Reason
 from remit.ids import parse_time
 from remit.policy.fate import Judged, PlanFate, decide_fate
 from remit.policy.findings import Needed, PathFinding
-from remit.reports.pipelines import pipelines_within
 from remit.reports.report import Acted, build_errors
 from remit.reports.run import ActedElsewhere, Run
 from remit.road import Preview
@@ -129,8 +129,12 @@ def _acted(preview: PlanPreview) -> list[Acted]:
 
 def _told(preview: PlanPreview) -> dict[int, SqlPreviewed]:
     """Of every action that runs SQL, on a copy or on a server."""
-    elsewhere = {one.number: one.told for one in _acted_elsewhere(preview) if isinstance(one.told, SqlPreviewed)}
-    return {**preview.prepared.told, **elsewhere}
+    return told_sql(preview.prepared, preview.elsewhere)
+
+
+def told_sql(prepared: PreparedAll, elsewhere: Elsewhere | None) -> dict[int, SqlPreviewed]:
+    acted = elsewhere.actions if elsewhere is not None else ()
+    return {**prepared.told, **{one.number: one.told for one in acted if isinstance(one.told, SqlPreviewed)}}
 
 
 def _judged(step: Step) -> Judged:
@@ -162,7 +166,7 @@ def _document(preview: PlanPreview) -> PlanPreviewDocument:
             "inputs": [item.tree() for item in preview.inputs],
             "files": _files(preview),
             "sql": [told.tree() for told in previewed_sql(_told(preview))],
-            "pipelines": [told.tree() for told in pipelines_within([*preview.prepared.pipelines.values()])],
+            "pipelines": list(previewed_pipelines(preview.plan, preview.prepared.pipelines.values())),
             "needs": needed.tree(),
             "findings": [_finding(found).tree() for found in preview.findings[:MAX_FINDINGS]],
             "remarks": [remark.tree() for remark in _remarks(preview)],

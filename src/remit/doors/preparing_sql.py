@@ -4,8 +4,9 @@ The step then has its states before and after, and takes its new bytes from the 
 that is restored does. If the process dies, so does what it had prepared.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from remit.contracts.plan import SqlAction
 from remit.contracts.plan_preview import PreviewedRemark
@@ -15,6 +16,7 @@ from remit.doors.elsewhere_preview import Scene, save_rows
 from remit.doors.lineages import Bench, source_of
 from remit.doors.reading import look_at_results, read_below
 from remit.doors.sql_engine import Answer, Question, is_of_the_text, sentence
+from remit.doors.sql_telling import told_of_text
 from remit.effects.handlers import NEW_FILE
 from remit.effects.plan_files import missing, require_hash, too_large
 from remit.effects.plan_steps import Step
@@ -153,7 +155,9 @@ class SqlOnCopies:
     def _told(self, step: Step, action: SqlAction, answer: Answer, *, changes_database: bool | None = None) -> Step:
         files = sql_files(action, self._config)
         changes = not step.unchanged if changes_database is None else changes_database
-        tell_sql(self._bench, step, files, action.operation.connection, answer, changes_database=changes)
+        operation = action.operation
+        by = Bound(operation.connection, operation.parameters)
+        tell_sql(self._bench, step, files, by, answer, changes_database=changes)
         if (server := self._servers.get(action.action_id)) is not None:
             told = self._bench.prepared.told
             told[step.number] = told[step.number].model_copy(update={"server": server})
@@ -167,9 +171,14 @@ class _Saving(NamedTuple):
     mode: int
 
 
-def tell_sql(
-    bench: Bench, step: Step, files: SqlFiles, connection: str, answer: Answer, *, changes_database: bool
-) -> None:
+class Bound(NamedTuple):
+    """What a text runs with."""
+
+    connection: str
+    parameters: Mapping[str, Any]
+
+
+def tell_sql(bench: Bench, step: Step, files: SqlFiles, by: Bound, answer: Answer, *, changes_database: bool) -> None:
     """What a preview tells of it, and what in its results a person has to approve."""
     saves = files.results is not None and not step.unchanged
     if saves:
@@ -177,7 +186,7 @@ def tell_sql(
     bench.prepared.remarks.extend(PreviewedRemark(path=files.changed, what=said) for said in answer.remarks)
     bench.prepared.told[step.number] = SqlPreviewed(
         action_id=step.action_id,
-        connection=connection,
+        connection=by.connection,
         database=files.database,
         changes_database=changes_database,
         statements=answer.statements,
@@ -187,7 +196,7 @@ def tell_sql(
         saved_to=files.results,
         query_file=files.query_file,
         rows=answer.rows,
-        texts=answer.texts,
+        **told_of_text(answer, by.parameters),
         replaces=saves and step.before is not None,
     )
 

@@ -31,14 +31,17 @@ from remit.doors.folders import (
 )
 from remit.doors.ownership import out_of_reach
 from remit.doors.pipelines_elsewhere import tell_pipelines
-from remit.doors.plan_preview import PlanPreview
+from remit.doors.plan_preview import PlanPreview, told_sql
 from remit.doors.prepared import PreparedAll, Workshop
 from remit.doors.preparing import prepare_all
 from remit.doors.running import Runner, paths_of
 from remit.doors.seen import FoundIn, Seen
+from remit.doors.shown_parameters import findings_of_pipelines
+from remit.doors.sql_telling import findings_of_sql
 from remit.effects.database_files import is_marked
+from remit.effects.diff import BINARY
 from remit.effects.plan_steps import State, Step, StepPlan, make_waves
-from remit.errors import Reason, Refused, RemitError, render_line
+from remit.errors import Reason, Refused, RemitError, show_line
 from remit.policy.findings import Needed, PathFinding
 from remit.policy.plan import needed_approvals
 
@@ -112,7 +115,13 @@ def preview_plan(
         seen=seen,
         inputs=inputs,
         needs=_with_irreversible(needed_approvals(plan, config), elsewhere),
-        findings=(*_findings(steps, seen, drafted.paths), *_findings_of_prepared(prepared)),
+        findings=(
+            *_findings(steps, seen, drafted.paths),
+            *_findings_of_bytes(steps, seen, drafted.paths),
+            *_findings_of_prepared(prepared),
+            *findings_of_sql(told_sql(prepared, elsewhere.part if elsewhere is not None else None)),
+            *findings_of_pipelines(plan, prepared.pipelines.values()),
+        ),
         folders=folders,
         first=first,
         at=at,
@@ -258,6 +267,17 @@ def _findings(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str])
     )
 
 
+def _findings_of_bytes(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str]) -> Iterable[PathFinding]:
+    """What is no text is shown to nobody. Databases, and what SQL or a pipeline made, are told of by what was run."""
+    for step, one in zip(steps, seen, strict=True):
+        is_new = step.move in {"create", "modify"} and not step.source and not one.unchanged and step.problem is None
+        is_told = any(found.rule == "executable" for found in one.findings)  # a program is approved as one
+        if is_new and not is_told and one.diff.preview.startswith(BINARY):
+            yield PathFinding(
+                paths[step.path], "command", "", "this is no text: what the file would hold is not shown here"
+            )
+
+
 def _findings_of_prepared(prepared: PreparedAll) -> Iterable[PathFinding]:
     return (PathFinding(path, rule_of(found), found.where, found.what) for path, found in prepared.findings)
 
@@ -276,6 +296,7 @@ def _summary(plan: Plan, steps: Sequence[Step], seen: Sequence[Seen], elsewhere:
     counts = f"{things}, +{added:,} -{removed:,} lines"
     failing = len({step.action_id for step in steps if step.problem})
     if elsewhere is not None:
-        counts += f", {len(elsewhere.actions):,} of them on {elsewhere.server}"
+        counts += f", {len(elsewhere.actions):,} of them on {show_line(elsewhere.server)}"
         failing += sum(1 for one in elsewhere.actions if one.problem)
-    return render_line(f"plan {plan.plan_id}: {counts}" + (f"; {failing:,} would fail" if failing else ""))
+    # Each part by itself: a plan may be called after a password, and what is counted here is none.
+    return f"plan {show_line(plan.plan_id)}: {counts}" + (f"; {failing:,} would fail" if failing else "")

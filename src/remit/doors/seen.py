@@ -1,14 +1,15 @@
 """What a sandboxed process saw in a simulation, read with care: of the agreed shape, bounded, masked and printable."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from remit.contracts.change_log import DiffSummary
+from remit.doors.hidden_lines import HiddenLines, hidden_lines
 from remit.effects.plan_steps import State
-from remit.errors import EnvironmentFailed, Reason, render_line
+from remit.errors import EnvironmentFailed, Reason, show_line
 from remit.masking import is_hidden, mask_diff, mask_shown, mask_sql
 from remit.printable import printable
-from remit.reports.diff_lines import hunk_starts, parse_diff
 
 MAX_PREVIEW: Final = 500
 MAX_DIFF: Final = 512 << 10
@@ -19,6 +20,8 @@ MAX_LINES: Final = 10
 _LONGEST: Final = 2_000
 _HASH: Final = 71
 _CREDENTIAL: Final = "credential"
+_LONE_RETURN: Final = re.compile(r"\r(?!\n|\Z)")
+"""It ends a comment, and is not seen to."""
 _LAYOUT: Final = {ord("\n"): None, ord("\t"): None}
 
 
@@ -34,8 +37,15 @@ class ShownDiff(NamedTuple):
     """A diff as people see it."""
 
     text: str
-    hidden: tuple[int, ...]
-    """Lines that the file would get and that hold something masked."""
+    hidden: HiddenLines
+    """Lines that would come or go, and hold something masked."""
+
+
+class ShownSql(NamedTuple):
+    """A statement as people see it."""
+
+    text: str
+    is_cut: bool
 
 
 class Seen(NamedTuple):
@@ -75,7 +85,7 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
         number=frame["number"],
         before=_state(frame["before"]),
         after=_state(frame["after"]),
-        said=render_line(_text(frame["said"])[:_LONGEST]),
+        said=show_line(_text(frame["said"])[:_LONGEST]),
         unchanged=_flag(frame["unchanged"]),
         diff=DiffSummary(lines_added=added, lines_removed=removed, preview=preview),
         left_out=_count(diff.get("left_out", 0)),
@@ -91,7 +101,7 @@ def read_findings(findings: Sequence[Any]) -> tuple[FoundIn, ...]:
 
 
 def read_remarks(remarks: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(render_line(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS])
+    return tuple(show_line(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS])
 
 
 def error_of(error: Mapping[str, str]) -> dict[str, str]:
@@ -105,14 +115,20 @@ def show_text(text: str) -> str:
     return _printable_lines(mask_shown(text))
 
 
-def show_sql(text: str, most: int) -> str:
+def show_sql(text: str, most: int) -> ShownSql:
     """A statement: masked, then cut where it is long. Where something is hidden, a last line says in which lines."""
-    masked = mask_sql(text, most)
-    lines = zip(text.split("\n"), masked.split("\n"), strict=False)  # no more of it may be masked than is shown
+    masked = _in_lines(mask_sql(text, most))
+    lines = zip(_in_lines(text).split("\n"), masked.split("\n"), strict=False)  # no more is masked than is shown
     hidden = [f"{at}" for at, (line, shown) in enumerate(lines, start=1) if not _is_seen(line, shown)]
-    shown = _printable_lines(masked)
-    shown = shown if len(shown) <= most else shown[:most] + "..."
-    return f"{shown}\n-- masked in this statement: {_listed(hidden)}" if hidden else shown
+    shown = _printable_lines(_LONE_RETURN.sub("\r\n", masked))
+    is_cut = len(shown) > most or len(text) > most  # a mask may be far shorter than what it hides
+    shown = shown[:most] + "..." if is_cut else shown
+    return ShownSql(f"{shown}\n-- masked in this statement: {_listed(hidden)}" if hidden else shown, is_cut)
+
+
+def _in_lines(text: str) -> str:
+    """A carriage return ends a line, and with it a comment, for the engine: so it does for whoever reads it."""
+    return text.replace("\r\n", "\n").replace("\r", "\r\n") if "\r" in text else text
 
 
 def _is_seen(line: str, shown: str) -> bool:
@@ -124,30 +140,24 @@ def show_diff(text: str) -> ShownDiff:
     """Masked so that whoever judges it is not kept from seeing code, and knows of each line that he does not see."""
     masked = mask_diff(text)
     if masked == text:
-        return ShownDiff(_printable_lines(text), ())
-    return ShownDiff(_printable_lines(masked), tuple(_hidden_lines(text, masked)))
+        return ShownDiff(_printable_lines(text), HiddenLines())
+    return ShownDiff(_printable_lines(masked), hidden_lines(text, masked))
 
 
-def _hidden_lines(text: str, masked: str) -> Iterator[int]:
-    """The numbers, in the file as it would be, of the added lines that hold something masked."""
-    at = 0
-    for line, shown in zip(parse_diff(text), masked.split("\n"), strict=True):
-        if line.kind == "hunk":
-            at = hunk_starts(line.text)[1]
-        elif line.kind in {"added", "same"}:
-            if line.kind == "added" and is_hidden(line.text, shown):
-                yield at
-            at += 1
-
-
-def _hidden(lines: Sequence[int], found: Sequence[FoundIn]) -> Iterator[FoundIn]:
+def _hidden(lines: HiddenLines, found: Sequence[FoundIn]) -> Iterator[FoundIn]:
     """One finding for all lines of a file that are masked and not told of yet. A credential is named by its line."""
     told = {one.where for one in found if one.rule == _CREDENTIAL}
-    left = [f"{line}" for line in lines if f"line {line}" not in told]
-    if not left:
-        return
-    hold = "this line holds" if len(left) == 1 else f"these {len(left):,} lines hold"
-    yield FoundIn(_CREDENTIAL, _listed(left), f"{hold} something that is masked: what it says is not shown here")
+    added = [f"{line}" for line in lines.added if f"line {line}" not in told]
+    if added:
+        yield FoundIn(_CREDENTIAL, _listed(added), _hold_something(len(added), ""))
+    if lines.removed:
+        where = f"{_listed([f'{line}' for line in lines.removed])} as it is now"
+        yield FoundIn(_CREDENTIAL, where, _hold_something(len(lines.removed), ", to be removed,"))
+
+
+def _hold_something(count: int, which: str) -> str:
+    hold = f"this line{which} holds" if count == 1 else f"these {count:,} lines{which} hold"
+    return f"{hold} something that is masked: what it says is not shown here"
 
 
 def _listed(lines: Sequence[str]) -> str:
@@ -172,7 +182,7 @@ def _state(values: Any) -> State | None:
 
 
 def _finding(finding: Any) -> FoundIn:
-    rule, where, what = (render_line(_text(finding[name])) for name in ("rule", "where", "what"))
+    rule, where, what = (show_line(_text(finding[name])) for name in ("rule", "where", "what"))
     return FoundIn(rule[:64], where[:500], what)
 
 

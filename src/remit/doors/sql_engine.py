@@ -1,7 +1,7 @@
 """A text of SQL, run in a sandboxed process on a file that is a copy; and what that process says of it, read with care.
 
-What it says is data: of the agreed shape, cut to a bound, masked and printable. Of the parameters it holds nothing but
-names; the text of the statements, and the rows that a SELECT gives, are for a preview only.
+What it says is data: of the agreed shape, cut to a bound, masked and printable. Of the parameters it holds nothing; the
+text of the statements, and the rows that a SELECT gives, are for a preview only.
 """
 
 import importlib.util
@@ -16,6 +16,7 @@ from remit.confine.names import Located
 from remit.contracts.sql_told import (
     MAX_COLUMNS_TOLD,
     MAX_ROWS_SHOWN,
+    MAX_SQL_SHOWN,
     MAX_STATEMENTS_TOLD,
     MAX_TABLES_TOLD,
     ToldColumn,
@@ -24,7 +25,7 @@ from remit.contracts.sql_told import (
 from remit.doors.seen import FoundIn, not_as_agreed, read_findings, read_remarks, show_sql
 from remit.effects.handlers import NEW_FILE
 from remit.effects.registry import PathUse
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, render_line
+from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, show_line
 from remit.masking import mask_field
 from remit.printable import printable
 from remit.sandbox.given import sealed
@@ -41,7 +42,6 @@ _PULSE_SECONDS: Final = 0.5
 _LONGEST_NAME: Final = 200
 _LONGEST_WORDS: Final = 2_000
 _LONGEST_CELL: Final = 4_200
-_LONGEST_TEXT: Final = 2_000
 _OF_THE_TEXT: Final = "the SQL text"
 # A column without a name of its own is called by its expression, and that may hold what was written into the text.
 _NAME: Final = re.compile(r"[^\W\d]\w*(\(([^\W\d][\w.]*|\*)?\))?")
@@ -82,7 +82,9 @@ class Answer(NamedTuple):
     rows: tuple[tuple[str | None, ...], ...]
     result_rows: int
     texts: tuple[str, ...] = ()
-    """Of the first statements."""
+    """Of the first statements: of all, unless they do not fit."""
+    unseen: tuple[tuple[int, str], ...] = ()
+    """Statements, by their numbers, and what keeps a reader from seeing them whole."""
     findings: tuple[FoundIn, ...] = ()
     """In the rows that were saved: what a person has to approve."""
     remarks: tuple[str, ...] = ()
@@ -225,15 +227,17 @@ def read_answer(output: Mapping[str, Any] | None) -> Answer:
 
 
 def _read(output: Mapping[str, Any]) -> Answer:
-    statements = _list(output["statements"])
+    statements = [_statement(one) for one in _list(output["statements"])]
+    told = within_list(statements)
     columns = [(str(column["name"]), str(column["type"])) for column in _list(output["schema"])[:MAX_COLUMNS_TOLD]]
     changed, anonymous = output["changed"], output.get("names_are_values", False)
     if not isinstance(changed, bool) or not isinstance(anonymous, bool):
         raise TypeError("no flag")
+    texts, unseen = _shown_texts(_list(output.get("texts", []))[:MAX_STATEMENTS_TOLD])
     return Answer(
         changed=changed,
-        statements=tuple(_statement(one) for one in statements[:MAX_STATEMENTS_TOLD]),
-        left_out=max(len(statements) - MAX_STATEMENTS_TOLD, 0),
+        statements=told,
+        left_out=len(statements) - len(told),
         columns=tuple(
             _column(number, "" if anonymous else name, kind) for number, (name, kind) in enumerate(columns, start=1)
         ),
@@ -242,16 +246,42 @@ def _read(output: Mapping[str, Any]) -> Answer:
             for row in _list(output["rows"])[:MAX_ROWS_SHOWN]
         ),
         result_rows=int(output["result_rows"]),
-        texts=tuple(_shown_text(text) for text in _list(output.get("texts", []))[:MAX_STATEMENTS_TOLD]),
+        texts=tuple(texts),
+        unseen=tuple(unseen),
         findings=read_findings(_list(output.get("findings", []))),
         remarks=read_remarks(_list(output.get("remarks", []))),
     )
 
 
-def _shown_text(text: Any) -> str:
-    if not isinstance(text, str):
-        raise TypeError("no text")
-    return show_sql(text, _LONGEST_TEXT)
+def within_list(statements: Sequence[ToldStatement]) -> tuple[ToldStatement, ...]:
+    """As many as are told. Of those that only read some may be left out; of those that change something, none."""
+    if len(statements) <= MAX_STATEMENTS_TOLD:
+        return tuple(statements)
+    reading = [one.number for one in statements if one.rows_read is not None]
+    most_reading = MAX_STATEMENTS_TOLD - (len(statements) - len(reading))
+    if most_reading < 0:
+        raise EnvironmentFailed(
+            Reason.SQL_REFUSED,
+            f"more than {MAX_STATEMENTS_TOLD} statements of it change something, and so many cannot be shown",
+            where=_OF_THE_TEXT,
+            next_step="Split it into several actions.",
+        )
+    left_out = frozenset(reading[most_reading:])
+    return tuple(one for one in statements if one.number not in left_out)
+
+
+def _shown_texts(texts: Sequence[Any]) -> tuple[list[str], list[tuple[int, str]]]:
+    """Whole, as many as there is room for; and what of the last one is not shown."""
+    room, shown = MAX_SQL_SHOWN, list[str]()
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise TypeError("no text")
+        one = show_sql(text, room)
+        shown.append(one.text)
+        room -= len(one.text)
+        if one.is_cut or room <= 0:
+            return shown, [(number, "its end is not shown here: it is too long")] if one.is_cut else []
+    return shown, []
 
 
 def _statement(one: Mapping[str, Any]) -> ToldStatement:
@@ -259,7 +289,7 @@ def _statement(one: Mapping[str, Any]) -> ToldStatement:
         {
             "number": one["number"],
             "kind": "UPSERT" if one.get("upserts") else one["kind"],
-            "words": render_line(str(one["words"])[:_LONGEST_WORDS]),
+            "words": show_line(str(one["words"])[:_LONGEST_WORDS]),
             "reads": _names(one["reads"]),
             "writes": _names(one["writes"]),
             "rows_read": one.get("rows_read"),
@@ -274,7 +304,7 @@ def _names(names: Any) -> list[str] | None:
 
 
 def _name(name: str) -> str:
-    return render_line(name[:_LONGEST_NAME])[: 2 * _LONGEST_NAME]
+    return show_line(name[:_LONGEST_NAME])[: 2 * _LONGEST_NAME]
 
 
 def _column(number: int, name: str, kind: str) -> ToldColumn:

@@ -1,14 +1,38 @@
-"""What a preview tells of the actions that run SQL, and how risky they are. Pure."""
+"""What a preview tells of the actions that run SQL, what of them it does not show, and how risky they are. Pure."""
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 from remit.contracts.base import RiskLevel
-from remit.contracts.sql_told import SqlPreviewed, SqlTold, ToldStatement
+from remit.contracts.sql_told import (
+    MAX_UNSEEN_TOLD,
+    SqlPreviewed,
+    SqlTold,
+    ToldStatement,
+    UnseenSql,
+)
+from remit.doors.shown_parameters import show_parameters
+from remit.doors.sql_engine import Answer
+from remit.policy.findings import PathFinding
 
 MAX_SHOWN_CHARACTERS: Final = 1 << 20
 """Of the rows of a whole preview, and of the texts: past it, those of further actions are left out."""
 _DESTROYING: Final = frozenset({"DELETE", "DROP"})
+
+
+def told_of_text(answer: Answer, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The statements and what is bound to them, for a preview; and what of both it does not show."""
+    shown = show_parameters(parameters)
+    unseen = [UnseenSql(where=f"statement {number}", what=what) for number, what in answer.unseen]
+    return {"texts": answer.texts, "parameters": shown.parameters, "unseen": (*shown.unseen, *unseen)}
+
+
+def findings_of_sql(told: Mapping[int, SqlPreviewed]) -> Iterator[PathFinding]:
+    """What would be run and is not shown whole is approved by name, as a line of a file that is not shown is."""
+    for one in previewed_sql(told):
+        path = one.saved_to or one.database or f"connection:{one.connection}"
+        for unseen in one.unseen:
+            yield PathFinding(path, "not_shown", f"action {one.action_id}, {unseen.where}", unseen.what)
 
 
 def previewed_sql(told: Mapping[int, SqlPreviewed]) -> list[SqlPreviewed]:
@@ -20,10 +44,24 @@ def previewed_sql(told: Mapping[int, SqlPreviewed]) -> list[SqlPreviewed]:
         left_out: dict[str, tuple[()]] = {}
         if not rows.has(sum(len(cell or "") for line in one.rows for cell in line)):
             left_out["rows"] = ()
-        if not texts.has(sum(map(len, one.texts))):
-            left_out["texts"] = ()
-        shown.append(one.model_copy(update=left_out) if left_out else one)
+        if not texts.has(sum(map(len, one.texts)) + sum(len(each.value) for each in one.parameters)):
+            left_out |= {"texts": (), "parameters": ()}
+        shown.append(_with_unseen(one, one.model_copy(update=left_out) if left_out else one))
     return shown
+
+
+def _with_unseen(whole: SqlPreviewed, shown: SqlPreviewed) -> SqlPreviewed:
+    """What is not there at all is not seen either."""
+    counts = {
+        "statement": len(whole.statements) + whole.left_out - len(shown.texts),
+        "parameter": len(whole.parameters) - len(shown.parameters),
+    }
+    more = [
+        UnseenSql(where=f"{name}s", what=f"{count:,} more {name}{' is' if count == 1 else 's are'} not shown here")
+        for name, count in counts.items()
+        if count > 0
+    ]
+    return shown.model_copy(update={"unseen": (*more, *shown.unseen)[:MAX_UNSEEN_TOLD]}) if more else shown
 
 
 class _Room:

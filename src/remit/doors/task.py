@@ -169,6 +169,10 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
         if self.leased is not None:
             batch.append(self.leased)
 
+    def take_on(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
+        if self.leased is not None:
+            batch.require_still(self.leased.actor, self.leased.tenant_id)
+
     def recall(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
         begun = parse_checkpoint(checkpoint)
         return TaskRequest(begun.manifest, b""), begun

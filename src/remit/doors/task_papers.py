@@ -10,7 +10,7 @@ from remit.confine.names import Located
 from remit.contracts.task import TaskManifest
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.effects.registry import Capability, PathUse
-from remit.errors import render_line
+from remit.errors import show_line
 
 _VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "take away", PathUse.MAKE: "make"}
 
@@ -32,12 +32,13 @@ def render_preview(
     manifest: TaskManifest, capability: Capability, located: Mapping[str, Located], before: Mapping[str, Identity]
 ) -> str:
     """One masked line: which files will be read, taken away and made, and how large they are."""
-    steps = [f"keep a snapshot of {located[capability.snapshot].path}"] if capability.snapshot else []
+    steps = [f"keep a snapshot of {show_line(located[capability.snapshot].path)}"] if capability.snapshot else []
     for name, place in located.items():
         size = f" ({before[name].size:,} bytes)" if name in before else ""
-        steps.append(f"{_VERBS[capability.paths[name]]} {place.path}{size}")
-    what = f"{manifest.capability_id} as task {manifest.task_id}"
-    return render_line(f"{what}: {', '.join(steps)}" if steps else what)
+        steps.append(f"{_VERBS[capability.paths[name]]} {show_line(place.path)}{size}")
+    # Each part by itself: a task may be called after a password, and the files that it names are none.
+    what = f"{show_line(manifest.capability_id)} as task {show_line(manifest.task_id)}"
+    return f"{what}: {', '.join(steps)}" if steps else what
 
 
 def render_checkpoint(begun: BegunTask) -> str:

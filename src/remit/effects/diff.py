@@ -4,6 +4,7 @@ Not masked: that is the host's part. Lines end at a line feed, as everywhere in 
 """
 
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -18,7 +19,13 @@ MAX_PREVIEW: Final = 4_000
 _CONTEXT: Final = 3
 _MAX_SPLICES: Final = 10_000
 _MAX_COMPARED: Final = 2_000
-_LOOKED_AT_FOR_NUL: Final = 8 << 10
+_CONTROLS: Final = bytes({*range(32), 127} - set(b"\t\n\r\f\v\b\x1b"))
+_FOREIGN: Final = re.compile(rb"[\x80-\xff]+")
+_FEW: Final = 8
+_MOST_CONTROLS: Final = 0.05
+_MOST_FOREIGN: Final = 0.3
+BINARY: Final = "Binary file, "
+"""How the sentence begins that stands for what cannot be shown."""
 _REGULAR_FILE: Final = 0o100000
 
 Modes = tuple[int | None, int | None]
@@ -61,7 +68,7 @@ def diff_whole(
     """Of two contents; None: there is no file."""
     old, new = before or b"", after or b""
     if _is_binary(old) or _is_binary(new):
-        sentence = f"Binary file, {len(old):,} -> {len(new):,} bytes"
+        sentence = f"{BINARY}{len(old):,} -> {len(new):,} bytes"
         return Diff(0, 0, sentence, sentence if full else "")
     names = ("/dev/null" if before is None else f"a/{path}", "/dev/null" if after is None else f"b/{path}")
     return _diff(names, old, _changes(old, [_Change(0, len(old), new)]), full=full, modes=modes)
@@ -73,12 +80,14 @@ def diff_rename(path: str, new_path: str, *, full: bool = True) -> Diff:
 
 
 def _is_binary(content: bytes) -> bool:
-    if b"\0" in content[:_LOOKED_AT_FOR_NUL]:
+    """Whether it is not for reading. A few bytes that belong to no text do not hide the text around them."""
+    if len(content) - len(content.translate(None, _CONTROLS)) > max(_FEW, _MOST_CONTROLS * len(content)):
         return True
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:
-        return True
+        foreign = sum(map(len, _FOREIGN.findall(content)))
+        return foreign > max(_FEW, _MOST_FOREIGN * len(content))
     return False
 
 
@@ -229,7 +238,7 @@ class _Shown:
         return not self.is_full
 
     def text(self) -> str:
-        return b"".join(self._lines).decode("utf-8", "replace")
+        return b"".join(self._lines).decode("utf-8", "backslashreplace")
 
 
 def _beginning(text: str) -> str:

@@ -5,8 +5,8 @@ fails if there is a way, and leaves a signed result and a record. The function r
 what it does is its own; what is governed is whether, for whom, with which arguments and how often it is done.
 """
 
+from remit.doors.call_acting import acting
 from remit.doors.call_function import NotDone
-from remit.governed.acting import acting
 from remit.governed.answers import value_of
 from remit.governed.function import Governed, governed
 from remit.governed.tools import tool_of, tools_of

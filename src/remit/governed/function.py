@@ -10,10 +10,10 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from remit.contracts.base import Contract, RiskLevel
 from remit.contracts.browser import Approval
 from remit.contracts.call import CallAnswer
+from remit.doors.call_acting import acting, require_acting
 from remit.doors.call_function import Consent, Function
 from remit.doors.call_signature import model_of
 from remit.errors import Misuse, Reason, Refused
-from remit.governed.acting import require_acting, within
 from remit.governed.answers import value_of
 from remit.ids import uuid7
 from remit.workspace import Workspace
@@ -50,7 +50,8 @@ class Governed(Generic[P, R]):
         """The same, awaited. What was begun goes on, also when nobody awaits it any more; a wait holds no thread."""
         loop = asyncio.get_running_loop()
         patience = self._workspace.calls.patience
-        return await patience.answered(lambda: self._run(token, key, 0.0, arguments, loop), wait)
+        with acting(token, wait=wait):  # the calls that it makes have the patience that was given to it
+            return await patience.answered(lambda: self._run(token, key, 0.0, arguments, loop), wait)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """A plain call, within `with acting(token):`. Returns what the function returned, or raises; see `value_of`."""
@@ -85,8 +86,7 @@ class Governed(Generic[P, R]):
         raw = _as_json(arguments, self.function.name)
         name = self.function.name
         calls = self._workspace.calls
-        with within(key):
-            return calls.run(name, raw, token=token, key=key, wait=wait, on_waiting=on_waiting, loop=loop)
+        return calls.run(name, raw, token=token, key=key, wait=wait, on_waiting=on_waiting, loop=loop)
 
 
 def governed(  # noqa: PLR0913 - what is declared, each by its name

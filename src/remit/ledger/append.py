@@ -65,7 +65,7 @@ class Batch:
     def append_for_row(self, event: Event) -> Entry:
         """The same, for an entry whose row in an agent table the caller writes in this very transaction."""
         if isinstance(event.actor, Actor):
-            event.actor.require_still(self.time_in(event.tenant_id))
+            self.require_still(event.actor, event.tenant_id)
             event = replace(event, actor=str(event.actor))
         payload = canonical_bytes(event.payload)
         if len(payload) > MAX_PAYLOAD:
@@ -107,6 +107,11 @@ class Batch:
         """Now, but never earlier than the newest entry of the chain: a clock set back revives no expired authority."""
         newest = self._tip(tenant_id).created_at
         return max(self.clock(), parse_time(newest)) if newest else self.clock()
+
+    def require_still(self, actor: str | None, tenant_id: str) -> None:
+        """That whoever asks counts in this transaction. Each entry that names him asks it by itself."""
+        if isinstance(actor, Actor):
+            actor.require_still(self.store, self.time_in(tenant_id))
 
     def count(self, counter: Counter, *labels: str) -> None:
         """Once, when this transaction is durable, and not before."""

@@ -28,6 +28,7 @@ from remit.store.connection import Connection, Store
 M = TypeVar("M", bound=Contract)
 MAX_LINE: Final = LedgerEntry.bounds.max_bytes
 _HEAD = f"SELECT {', '.join(HEAD_FIELDS)} FROM ledger_heads WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
+_ENDS = "SELECT tenant_id, max(seq) FROM ledger_heads GROUP BY tenant_id ORDER BY tenant_id"
 _FIRST = "SELECT min(seq) FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?"
 _FROM = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq >= ? AND seq <= ? ORDER BY seq"
 
@@ -39,6 +40,11 @@ class Written:
     entries: int
     disclosed: int
     head: LedgerHead
+
+
+def chain_ends(connection: Connection) -> dict[str, int]:
+    """Every chain that there is, by tenant, and how far its signed heads go."""
+    return {str(tenant): int(seq) for tenant, seq in connection.rows(_ENDS, ())}
 
 
 def newest_head(connection: Connection, tenant_id: str) -> LedgerHead:

@@ -8,34 +8,36 @@ from typing import Any, Final, NamedTuple, Self
 
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.errors import Reason, Refused
+from remit.store.connection import Connection
 
 GENESIS: Final = "sha256:" + "0" * 64
 _DOMAIN: Final = b"remit.ledger.entry.v1\0"
 
 
 class Actor(str):
-    """Somebody who is known by what can end while he waits, such as a session.
+    """Somebody who is known by what can end while he waits, such as a session or a token.
 
     No entry that names him is written unless that counts in the very transaction: one rule for whatever is asked of
-    Remit, since every durable step is recorded. It raises, and takes no lock.
+    Remit, since every durable step is recorded. It raises, takes no lock, and looks at the database only by the
+    connection of that transaction.
     """
 
     __slots__ = ("_require_still",)
-    _require_still: Callable[[datetime], None]
+    _require_still: Callable[[Connection, datetime], None]
 
-    def __new__(cls, name: str, require_still: Callable[[datetime], None]) -> Self:
+    def __new__(cls, name: str, require_still: Callable[[Connection, datetime], None]) -> Self:
         made = super().__new__(cls, name)
         made._require_still = require_still
         return made
 
-    def require_still(self, now: datetime) -> None:
-        self._require_still(now)
+    def require_still(self, connection: Connection, now: datetime) -> None:
+        self._require_still(connection, now)
 
 
-def require_still(actor: str | None, now: datetime) -> None:
+def require_still(actor: str | None, connection: Connection, now: datetime) -> None:
     """Of whoever may be one: all others count as long as they are asked for."""
     if isinstance(actor, Actor):
-        actor.require_still(now)
+        actor.require_still(connection, now)
 
 
 @dataclass(frozen=True, slots=True)

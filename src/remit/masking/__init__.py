@@ -18,7 +18,7 @@ from remit.masking.names import is_secret_name
 from remit.masking.shown import mask_shaped, mask_shown
 from remit.masking.sql import mask_sql
 from remit.masking.text import mask_field, mask_text
-from remit.masking.tree import Json, JsonLike, mask_json
+from remit.masking.tree import Json, JsonLike, mask_json, mask_texts
 
 __all__ = [
     "Json",
@@ -34,4 +34,5 @@ __all__ = [
     "mask_shown",
     "mask_sql",
     "mask_text",
+    "mask_texts",
 ]

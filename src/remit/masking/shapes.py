@@ -76,14 +76,18 @@ def _basic(found: re.Match[str]) -> str:
     return found[1] + MASK if b":" in decoded else found[0]
 
 
+def mask_jwks(text: str) -> str:
+    """Private members of keys in JSON, which another line may say that it is one."""
+    return pattern(_PRIVATE_JWK_MEMBER).sub(rf"\1{MASK}", text) if '"kty' in text else text
+
+
 def mask_shapes(text: str) -> str:
     lowered = text.lower()
     if "bearer" in lowered:
         text = pattern(_BEARER).sub(_bearer, text)
     if "basic" in lowered:
         text = pattern(_BASIC).sub(_basic, text)
-    if '"kty' in text:
-        text = pattern(_PRIVATE_JWK_MEMBER).sub(rf"\1{MASK}", text)
+    text = mask_jwks(text)
     if "KIA" in text or "SIA" in text:
         text = pattern(_AWS_PAIR).sub(rf"\1{MASK}", text)
     if any(hint in text for hint in KEY_HINTS):

@@ -7,38 +7,44 @@ it ends in the middle, only what has the shape of a key is masked: in doubt it i
 
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from remit.masking.diffs import mask_diff
+from remit.masking.diffs import mask_line
 from remit.masking.patterns import pattern
 from remit.masking.shapes import mask_shapes
 from remit.masking.shown import mask_shown
+from remit.masking.sql_places import REMARKS, Token, named_by_place
 from remit.masking.table import MASK
 
 _LETTER: Final = r"A-Za-z_\x80-\U0010ffff"
-_GAP: Final = r"[ \t\f\v]*+(?:--[^\n\r]*+)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+"
+_GOES_ON: Final = r"[ \t\f\v]*+(?:--[^\n\r]*+)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+'"
 _ESCAPED: Final = r"'(?:[^'\\]|''|\\.)*+'"
 _TOKEN: Final = (
     r"(?s)(?P<remark>--[^\n\r]*+)|(?P<block>/\*)|"
-    rf"(?P<escaped>[eE]{_ESCAPED}(?:{_GAP}{_ESCAPED})*+)|"
+    rf"(?P<escaped>[eE]{_ESCAPED})|"
     r"(?P<string>'(?:[^']|'')*+')|"
     rf"(?P<dollar>\$(?:[{_LETTER}][{_LETTER}0-9]*+)?\$)|"
     r"(?P<name>\"(?:[^\"]|\"\")*+\")|"
     rf"(?P<word>[{_LETTER}][{_LETTER}0-9$]*+)|"
     r"(?P<number>\d[\d_.]*+)|(?P<mark>.)"
 )
-_OPENED: Final = frozenset("'\"")
-_REMARKS: Final = frozenset({"remark", "block"})
+# A backtick quotes a name for the one, and is an operator for the other.
+_OPENED: Final = frozenset("'\"`")
+_ROOM: Final = 4
+"""Masks are shorter than what they hide, and what follows a value says what it is of."""
+_STRINGS: Final = frozenset({"string", "escaped", "dollar"})
 _LINE_END: Final = r"[\n\r]"
 _A_LINE: Final = r"[^\n\r]+"
 _LAYOUT: Final = r"\s+|'"
 _REACH: Final = 200
 """Characters before a value that say what it is of."""
-
-
-class _Token(NamedTuple):
-    kind: str
-    text: str
+_NEXT_VALUE: Final = frozenset({",", ";", ")", "and", "or", "where"})
+"""What stands before one of these says nothing of what comes after it."""
+_OF_ITS_FIRST: Final = frozenset(
+    {"cast", "concat", "crypt", "digest", "encode", "encrypt", "hmac", "lower", "md5", "pgp_sym_encrypt", "sha1"}
+    | {"sha224", "sha256", "sha384", "sha512", "trim", "upper"}
+)
+"""Functions of which a secret is made of their first argument. The string that another one takes may be code."""
 
 
 def mask_sql(text: str, most: int | None = None) -> str:
@@ -47,25 +53,31 @@ def mask_sql(text: str, most: int | None = None) -> str:
     `most`: no more is wanted than so many characters, and about as many are masked and given.
     """
     out: list[str] = []
-    before, size = "", 0
-    for token in _tokens(text):
-        out.append(_masked(token, before))
+    before, last, size = "", "", 0
+    tokens = list(tokens_of(text, most))
+    named = named_by_place(tokens)
+    for at, token in enumerate(tokens):
+        out.append(_hidden(token) if at in named else _masked(token, before))
         size += len(out[-1])
         if most is not None and size > most:
             break
-        if token.kind not in _REMARKS:
-            before = pattern(_LINE_END).split((before + out[-1])[-_REACH:])[-1]
+        if token.kind in REMARKS:
+            continue
+        word = token.text.lower()
+        is_next = word in _NEXT_VALUE or (word == "(" and last not in _OF_ITS_FIRST)
+        before = "" if is_next else (before + pattern(_LINE_END).sub(" ", out[-1]))[-_REACH:]
+        last = last if word.isspace() else word
     return "".join(out)
 
 
-def _tokens(text: str) -> Iterator[_Token]:
-    at = 0
-    while found := pattern(_TOKEN).match(text, at):
+def tokens_of(text: str, most: int | None = None) -> Iterator[Token]:
+    at, last = 0, len(text) if most is None else _ROOM * most
+    while at <= last and (found := pattern(_TOKEN).match(text, at)):
         end = _end_of(found)
         if end is None:
-            yield _Token("doubt", text[at:])
+            yield Token("doubt", text[at:])
             return
-        yield _Token(found.lastgroup or "mark", text[at:end])
+        yield Token(found.lastgroup or "mark", text[at:end])
         at = end
 
 
@@ -76,6 +88,8 @@ def _end_of(found: re.Match[str]) -> int | None:
     if found.lastgroup == "dollar":
         end = found.string.find(found[0], found.end())
         return end + len(found[0]) if end >= 0 else None
+    if found.lastgroup == "escaped" and pattern(_GOES_ON).match(found.string, found.end()):
+        return None  # on another line: to the one with escapes as before, to the other without
     is_doubtful = found[0] in _OPENED or (found.lastgroup == "word" and not _is_of_letters(found[0]))
     return None if is_doubtful else found.end()
 
@@ -95,7 +109,7 @@ def _after_block(text: str, at: int) -> int | None:
     return None
 
 
-def _masked(token: _Token, before: str) -> str:
+def _masked(token: Token, before: str) -> str:
     kind, text = token
     if kind == "remark":
         return "--" + mask_shown(text[2:])
@@ -105,24 +119,41 @@ def _masked(token: _Token, before: str) -> str:
         return mask_shapes(text)
     if kind == "number":
         return _number(text, before)
-    if kind in {"string", "escaped"}:
-        opening = "'" if kind == "string" else text[:2]
-        return opening + _content(text[len(opening) : -1], before) + "'"
-    if kind == "dollar":
-        quote = text[: text.index("$", 1) + 1]
-        return quote + _content(text[len(quote) : -len(quote)], before) + quote
+    if kind in _STRINGS:
+        opening, value, closing = _opened(token)
+        return opening + _content(value, before) + closing
     return text
+
+
+def _opened(token: Token) -> tuple[str, str, str]:
+    """A string, as its marks and what is between them."""
+    if token.kind == "dollar":
+        quote = token.text[: token.text.index("$", 1) + 1]
+        return quote, token.text[len(quote) : -len(quote)], quote
+    opening = "'" if token.kind == "string" else token.text[:2]
+    return opening, token.text[len(opening) : -1], "'"
+
+
+def _hidden(token: Token) -> str:
+    """Its place says that it is a secret."""
+    if token.kind not in _STRINGS:
+        return MASK
+    opening, value, closing = _opened(token)
+    return opening + pattern(_A_LINE).sub(MASK, value) + closing
 
 
 def _content(value: str, before: str) -> str:
     """Of a string: all of it, if what stands before it says that it is a secret; else what is one in it."""
     own = mask_shown(value)
-    quoted = f"{before}'{pattern(_LAYOUT).sub(' ', own[:_REACH])}'"
-    return own if not value or mask_diff(quoted) == quoted else pattern(_A_LINE).sub(MASK, value)
+    quoted = f"'{pattern(_LAYOUT).sub(' ', own[:_REACH])}'"
+    return pattern(_A_LINE).sub(MASK, value) if value and _after(before, quoted) != quoted else own
+
+
+def _after(before: str, value: str) -> str:
+    """What a mask makes of a value for what stands before it. That this would be masked itself says nothing of it."""
+    masked = mask_line(before + value)
+    return masked[len(before) :] if masked.startswith(before) else value
 
 
 def _number(digits: str, before: str) -> str:
-    masked = mask_diff(before + digits)
-    if masked == before + digits:
-        return digits
-    return masked[len(before) :] if masked.startswith(before) else MASK
+    return _after(before, digits)

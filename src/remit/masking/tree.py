@@ -22,6 +22,7 @@ _NAMING_KEYS: Final = vocabulary(
 _NAMED_KEYS: Final = vocabulary("content data default input new_value newvalue old_value oldvalue text value values")
 _LONGEST_LABEL = 200
 _LONGEST_NAME = 64
+_WORDS_OF_A_NAME = 2  # "API key", "card number"; more of them are a remark
 _DIGEST = r"sha256:[0-9a-f]{64}"
 _IDENTIFIER = r"[\w-]+"
 
@@ -47,6 +48,11 @@ class _Key(NamedTuple):
     """Whether a sibling may name what it holds."""
 
 
+class _How(NamedTuple):
+    words: Mask
+    whole_labels: bool
+
+
 _NOTHING_KNOWN: Final = _Hint(None)
 
 
@@ -64,11 +70,12 @@ def _judged(key: str) -> _Key:
     return _judge_plain(key) if len(key) <= _LONGEST_NAME and key.isidentifier() else _judge(key)
 
 
-def _label_kind(label: object) -> Kind | None:
+def _label_kind(label: object, *, is_whole: bool) -> Kind | None:
     if not isinstance(label, str) or len(label) > _LONGEST_LABEL:
         return None
-    if kind := kind_of_name(label):
-        return kind
+    kind = kind_of_name(label)
+    if kind or is_whole:
+        return kind if not is_whole or len(label.split()) <= _WORDS_OF_A_NAME else None
     kinds = (kind_of_name(word) for word in pattern(_IDENTIFIER).findall(label))
     return next((kind for kind in kinds if kind), None)
 
@@ -117,9 +124,10 @@ def _unused(key: str, taken: dict[str, Any], last: dict[str, int]) -> str:
     return f"{key}#{number}"
 
 
-def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, words: Mask) -> dict[str, Json]:
+def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, how: _How) -> dict[str, Json]:
     keys = [_judged(str(key)) for key in members]
-    kinds = (_label_kind(label) for key, label in zip(keys, members.values(), strict=True) if key.names)
+    labels = (label for key, label in zip(keys, members.values(), strict=True) if key.names)
+    kinds = (_label_kind(label, is_whole=how.whole_labels) for label in labels)
     named = next((_Hint(kind) for kind in kinds if kind), None)
     inherited = _NOTHING_KNOWN if outer.kind is Kind.AUTHORIZATION else outer
     is_jwk = "kty" in members
@@ -129,29 +137,47 @@ def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, words: M
         hint = judged.hint or (named if judged.named else None) or inherited
         if is_jwk and judged.hint is None and str(key) in _PRIVATE_JWK_MEMBERS:
             hint = _Hint(Kind.PASSWORD)
-        masked[_unused(judged.shown, masked, numbers)] = _mask(value, hint, depth, words)
+        masked[_unused(judged.shown, masked, numbers)] = _mask(value, hint, depth, how)
     return masked
 
 
-def _mask(value: object, hint: _Hint, depth: int, words: Mask) -> Json:
+def _mask(value: object, hint: _Hint, depth: int, how: _How) -> Json:
     """`depth` is how many containers deep it may still be."""
     if isinstance(value, str):
-        return _mask_string(value, hint, words)
+        return _mask_string(value, hint, how.words)
     if isinstance(value, Mapping | list | tuple):
         if depth <= 0:
             return MASK
         if isinstance(value, Mapping):
-            return _mask_members(value, hint, depth - 1, words)
+            return _mask_members(value, hint, depth - 1, how)
         hints = _item_hints(value, hint)
-        return [_mask(item, known, depth - 1, words) for item, known in zip(value, hints, strict=True)]
+        return [_mask(item, known, depth - 1, how) for item, known in zip(value, hints, strict=True)]
     return _mask_scalar(value, hint)
 
 
-def mask_json(value: JsonLike, *, name: str = "", max_depth: int = MAX_DEPTH, words: Mask = mask_text) -> Json:
+def mask_json(
+    value: JsonLike,
+    *,
+    name: str = "",
+    max_depth: int = MAX_DEPTH,
+    words: Mask = mask_text,
+    whole_labels: bool = False,
+) -> Json:
     """A copy with every secret masked, by member name, by sibling name and by shape; keys are masked like any text.
 
-    `name` is the field the value itself stands in; `words` masks texts that no name says anything of. Containers nested
-    deeper than `max_depth` become `********`, so any depth is safe. The value must be a tree: shared parts are copied
-    each time they appear.
+    `name` is the field the value itself stands in; `words` masks texts that no name says anything of; `whole_labels`: a
+    sibling names a value only by all that it holds, for what somebody says yes or no to. Containers nested deeper than
+    `max_depth` become `********`, so any depth is safe. The value must be a tree: shared parts are copied each time
+    they appear.
     """
-    return _mask(value, _Hint(kind_of_name(name), counts_tokens(name)), max_depth, words)
+    return _mask(value, _Hint(kind_of_name(name), counts_tokens(name)), max_depth, _How(words, whole_labels))
+
+
+def mask_texts(value: JsonLike, mask: Mask, name: str = "") -> Json:
+    """A copy with every text in it masked by itself and by its own name: nothing that stands beside it counts."""
+    if isinstance(value, str):
+        kind = None if counts_tokens(name) and value.isdecimal() else kind_of_name(name)
+        return named_mask(kind, value) if kind else mask(value)
+    if isinstance(value, Mapping):
+        return {key: mask_texts(member, mask, key) for key, member in value.items()}
+    return [mask_texts(item, mask) for item in value] if isinstance(value, Sequence) else value

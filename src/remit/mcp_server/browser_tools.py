@@ -28,22 +28,23 @@ async def _browse(call: Call[Browse]) -> Answer:
     first = min(FIRST_LOOK, given.wait_seconds)
     answer = await call.ask(lambda caller: call.desk.browser.act(caller, action, first))
     # Who asks hears at once that a person has to answer: the link is for showing to somebody.
-    return await _followed(call, answer, given.wait_seconds, goes_on={"running"})
+    answer = await _followed(call, answer, given.wait_seconds, goes_on={"running"})
+    return Answer(answer, of_browse(answer), refused=answer.refused)
 
 
 async def _status(call: Call[FollowBrowse]) -> Answer:
     answer = await call.ask(lambda caller: call.desk.browser.get(caller, call.arguments.action_id))
-    return await _followed(call, answer, call.arguments.wait_seconds, goes_on={"running", "waiting"})
+    answer = await _followed(call, answer, call.arguments.wait_seconds, goes_on={"running", "waiting"})
+    return Answer(answer, of_browse(answer))
 
 
 async def _followed(
     call: Call[Browse] | Call[FollowBrowse], answer: BrowseAnswer, seconds: int, goes_on: set[str]
-) -> Answer:
+) -> BrowseAnswer:
     def told(now: BrowseAnswer) -> str | None:
         return of_browse(now) if now.state in goes_on else None
 
-    answer = await call.follow(answer, lambda caller: call.desk.browser.get(caller, answer.action_id), seconds, told)
-    return Answer(answer, of_browse(answer))
+    return await call.follow(answer, lambda caller: call.desk.browser.get(caller, answer.action_id), seconds, told)
 
 
 TOOLS: Final = (

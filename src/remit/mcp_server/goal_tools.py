@@ -55,7 +55,7 @@ async def _ask(call: Call[Ask]) -> Answer | InputRequiredResult:
         if asked is None:
             break
         answer = await _put(call, asked, None, answer.correlation_id)
-    return Answer(answer, of_goal(answer))
+    return Answer(answer, of_goal(answer), refused=answer.state == "refused")
 
 
 async def _put(call: Call[Ask], words: str, correlation_id: str | None, reply_to: str | None) -> GoalAnswer:
@@ -75,7 +75,7 @@ async def _continue(call: Call[FollowGoal]) -> Answer:
     first = min(FIRST_LOOK, given.wait_seconds)
     answer = await call.ask(lambda caller: call.desk.goals.go_on(caller, given.correlation_id, first))
     answer = await _followed(call, answer, given.wait_seconds, goes_on={"running"})
-    return Answer(answer, of_goal(answer))
+    return Answer(answer, of_goal(answer), refused=answer.state == "refused")
 
 
 async def _status(call: Call[FollowGoal]) -> Answer:

@@ -36,7 +36,7 @@ from remit.mcp_server.sessions import MAX_SESSIONS, Session, Sessions
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_BODY: Final = 8 << 20
-WATCH_SECONDS: Final = 15.0
+WATCH_SECONDS: Final = 1.0
 """Between two looks whether the tokens of open sessions still count. With each request its own is verified anyway."""
 LOOPBACK_HOSTS: Final = ("127.0.0.1:*", "localhost:*", "[::1]:*")
 

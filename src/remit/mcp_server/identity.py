@@ -44,7 +44,7 @@ def by_bearer(tokens: Callable[[], Tokens]) -> Identify:
 
 
 def verified(tokens: Tokens, text: str) -> AgentCaller:
-    return AgentCaller(tokens.verify(text), text)
+    return AgentCaller.by(tokens, text)
 
 
 def bearer_of(headers: list[str]) -> str:

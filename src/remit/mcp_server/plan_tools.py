@@ -65,12 +65,18 @@ async def _apply(call: Call[ApplyPlan]) -> Answer:
     given = call.arguments
     first = min(FIRST_LOOK, given.wait_seconds)
     view = await call.ask(lambda caller: call.desk.plans.apply(caller, given.proposal_id, first))
-    return await _followed(call, view, given.wait_seconds, waits_for={"RUNNING"})
+    answer = await _followed(call, view, given.wait_seconds, waits_for={"RUNNING"})
+    return Answer(answer.document, answer.words, refused=_was_refused(answer.document))
+
+
+def _was_refused(view: Contract) -> bool:
+    """What is approved still, after it was to be applied."""
+    return isinstance(view, ProposalView) and view.state == "APPROVED" and view.refused is not None
 
 
 async def _undo(call: Call[NamePlan]) -> Answer:
     taken = await call.ask(lambda caller: call.desk.plans.undo(caller, call.arguments.proposal_id))
-    return Answer(taken, of_undo(taken))
+    return Answer(taken, of_undo(taken), refused=taken.status == "REFUSED")
 
 
 async def _cancel(call: Call[NamePlan]) -> Answer:

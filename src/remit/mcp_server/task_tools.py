@@ -29,20 +29,21 @@ async def _run(call: Call[RunTask]) -> Answer:
     lease = document_bytes(given.lease, "lease")
     first = min(FIRST_LOOK, given.wait_seconds)
     answer = await call.ask(lambda caller: call.desk.tasks.run(caller, manifest, lease, first))
-    return await _followed(call, answer, given.wait_seconds)
+    answer = await _followed(call, answer, given.wait_seconds)
+    return Answer(answer, of_task(answer), refused=answer.state == "refused")
 
 
 async def _status(call: Call[FollowTask]) -> Answer:
     answer = await call.ask(lambda caller: call.desk.tasks.get(caller, call.arguments.task_id))
-    return await _followed(call, answer, call.arguments.wait_seconds)
+    answer = await _followed(call, answer, call.arguments.wait_seconds)
+    return Answer(answer, of_task(answer))
 
 
-async def _followed(call: Call[RunTask] | Call[FollowTask], answer: TaskAnswer, seconds: int) -> Answer:
+async def _followed(call: Call[RunTask] | Call[FollowTask], answer: TaskAnswer, seconds: int) -> TaskAnswer:
     def told(now: TaskAnswer) -> str | None:
         return of_task(now) if now.state == "running" else None
 
-    answer = await call.follow(answer, lambda caller: call.desk.tasks.get(caller, answer.task_id), seconds, told)
-    return Answer(answer, of_task(answer))
+    return await call.follow(answer, lambda caller: call.desk.tasks.get(caller, answer.task_id), seconds, told)
 
 
 TOOLS: Final = (

@@ -36,10 +36,14 @@ def acts(*, destructive: bool, idempotent: bool, open_world: bool = False) -> To
 
 @dataclass(frozen=True)
 class Answer:
-    """What a tool answers: the contract, and a few words for whoever reads no more than that."""
+    """What a tool answers: the contract, and a few words for whoever reads no more than that.
+
+    `refused`: what was asked for was not done. A client that looks at nothing else must not take it for done.
+    """
 
     document: Contract
     words: str
+    refused: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ class ClosedTool(Tool):
         return CallToolResult(
             content=[_text(answer.words), _text(json.dumps(answer.document.tree(), ensure_ascii=False))],
             structured_content=answer.document.tree(),
+            is_error=answer.refused,
         )
 
 

@@ -1,5 +1,6 @@
 """A few words for each answer, for clients that show no more. What comes from outside never stands in them."""
 
+import shlex
 from typing import Final
 
 from remit.contracts.desk import BrowseAnswer, GoalAnswer, TaskAnswer, Waiting
@@ -28,7 +29,7 @@ _PROPOSALS: Final = {
 def of_proposal(view: ProposalView) -> str:
     if view.state == "PENDING":
         return (
-            f"{_waiting('approvals', view.proposal_id, view.link)} until {view.expires_at}."
+            f"{_waiting(f'remit approvals show {view.proposal_id}', view.link)} until {view.expires_at}."
             f" Then: plan_status, and apply_plan, with proposal_id {view.proposal_id}."
         )
     words = _PROPOSALS[view.state]
@@ -77,9 +78,14 @@ def of_goal(answer: GoalAnswer) -> str:
 
 def of_waiting(waiting: Waiting) -> str:
     until = f" until {waiting.expires}" if waiting.expires else ""
-    return f"{_waiting('approvals', waiting.id, waiting.link)}{until}."
+    named = f"--tenant {shlex.quote(waiting.tenant)} {shlex.quote(waiting.id)}"
+    if waiting.kind == "confirmation":
+        command = f"remit ask --tenant {shlex.quote(waiting.tenant)} --continue {shlex.quote(waiting.id)}"
+        return f"{_waiting(command, waiting.link, who='a person, the user himself, who says yes or no')}{until}."
+    command = f"remit approvals show {named if waiting.kind == 'goal' else shlex.quote(waiting.id)}"
+    return f"{_waiting(command, waiting.link)}{until}."
 
 
-def _waiting(command: str, identifier: str, link: str | None) -> str:
+def _waiting(command: str, link: str | None, who: str = "a person, who answers") -> str:
     place = f"at {link}, or " if link else ""
-    return f"Waiting for a person, who answers {place}at a terminal with: remit {command} show {identifier};"
+    return f"Waiting for {who} {place}at a terminal with: {command};"

@@ -1,8 +1,8 @@
 """What takes something away from somebody: a logout, a removal.
 
 It is in force as soon as the file says so, and the same change of the file notes that it is to be recorded. A process
-that dies before the ledger has it leaves the note: whoever ends something next, lists people, or starts the server
-records it then, once. Recorded first, a removal could be on record and not in force.
+that dies before the ledger has it leaves the note: whoever ends something next, invites or lets in anybody, lists
+people, or starts the server records it then, once. Recorded first, a removal could be on record and not in force.
 """
 
 import json
@@ -38,7 +38,8 @@ class Endings:
         now = self._now()
 
         def noting(kept: Kept) -> tuple[Kept, Counter[str]]:
-            require_still(actor, now)
+            with self._ledger().store.glancing() as connection:
+                require_still(actor, connection, now)
             rest, ended = work(kept)
             steps = (
                 KeptEnding(
@@ -62,13 +63,18 @@ class Endings:
         if not self._file.read().unrecorded:
             return 0
 
-        def work(kept: Kept) -> tuple[Kept, int]:
-            for step in kept.unrecorded:
-                self._record(step)
-            reach("people.recorded")
-            return changed(kept, unrecorded=()), len(kept.unrecorded)
+        return self._file.change(lambda kept: (self.settled(kept), len(kept.unrecorded)))
 
-        return self._file.change(work)
+    def settled(self, kept: Kept) -> Kept:
+        """Within a change of the file: before anything new of anybody is recorded, or the record would have it in
+        another order than it was.
+        """
+        if not kept.unrecorded:
+            return kept
+        for step in kept.unrecorded:
+            self._record(step)
+        reach("people.recorded")
+        return changed(kept, unrecorded=())
 
     def _record(self, step: KeptEnding) -> None:
         """Once: whoever died may have come as far as this."""

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from remit.approval.people import Person
 from remit.errors import Reason, Refused
@@ -25,6 +25,7 @@ from remit.people.roles import Role
 from remit.people.roll import changed, cleared, counts, find, known, named, placed, without, without_sessions
 from remit.people.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
 
+T = TypeVar("T")
 LINK_LIFE: Final = timedelta(minutes=15)
 SESSION_LIFE: Final = timedelta(hours=12)
 IDLE_LIFE: Final = timedelta(hours=2)
@@ -88,7 +89,7 @@ class People:
                 raise no_such_link()
             return self._begin(kept, person, now, (life, idle), how="link")
 
-        return self._file.change(work)
+        return self._change(work)
 
     def admit(
         self,
@@ -111,7 +112,7 @@ class People:
             made = placed(kept, person, standing, render_time(now), None)
             return self._begin(made, known(made, person.id), now, (life, idle), how="oidc", basis=basis)
 
-        return self._file.change(work)
+        return self._change(work)
 
     def session(self, cookie: str, *, touch: bool = True) -> LoggedIn | None:
         """Whom it stands for now; None for one that never counted, or does not any more."""
@@ -224,7 +225,7 @@ class People:
             self._record("person.invited", person.id, payload, actor)
             return made, None
 
-        self._file.change(work)
+        self._change(work)
         return Invitation(person.id, standing.role, expires, code)
 
     def _begin(
@@ -265,6 +266,10 @@ class People:
         links = _without_links(kept, person.id)
         made = changed(kept, people=people, sessions=(*others, *own, begun), invitations=links)
         return made, Session(person.id, expires, cookie, csrf_of(cookie))
+
+    def _change(self, work: Callable[[Kept], tuple[Kept, T]]) -> T:
+        """A change that is recorded as it is made; after whatever is in force already."""
+        return self._file.change(lambda kept: work(self._endings.settled(kept)))
 
     def _now(self) -> datetime:
         """A clock that was set back revives no session and no link."""

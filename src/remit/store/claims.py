@@ -13,7 +13,7 @@ from typing import Final
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
 from remit.store.connection import Connection, Row
-from remit.store.owners import this_process
+from remit.store.owners import NOBODY, this_process
 
 NO_CHECKPOINT: Final = "{}"
 """There is nothing to go back to."""
@@ -27,6 +27,8 @@ _FIND = f"SELECT {_COLUMNS} FROM claims WHERE tenant_id = ? AND scope = ? AND ke
 _UNFINISHED = f"""SELECT {_COLUMNS} FROM claims WHERE scope = ? AND state = 'CLAIMED'
   ORDER BY claimed_at, tenant_id, key"""
 _TAKE_OVER = """UPDATE claims SET owner = ?, claim_token = ?
+  WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
+_LET_GO = """UPDATE claims SET owner = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
 _FINISH = """UPDATE claims SET state = 'DONE', result = ?, finished_at = ?, outcome_seq = ?
   WHERE tenant_id = ? AND scope = ? AND key = ? AND claim_token = ? AND state = 'CLAIMED'"""
@@ -154,6 +156,12 @@ def take_over(connection: Connection, orphan: Running, token: str = "") -> Won |
     key, token = orphan.key, token or new_token()
     changed = connection.execute(_TAKE_OVER, (this_process(), token, key.tenant_id, key.scope, key.key, orphan.token))
     return Won(key, token) if changed == 1 else None
+
+
+def let_go(connection: Connection, won: Won) -> None:
+    """It stays claimed and unfinished, and nobody is at work on it. Nothing happens if somebody has taken it over."""
+    key = won.key
+    connection.execute(_LET_GO, (NOBODY, key.tenant_id, key.scope, key.key, won.token))
 
 
 def finish_claim(connection: Connection, won: Won, result: str, at: str, outcome_seq: int = 0) -> None:

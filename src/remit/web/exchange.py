@@ -114,12 +114,18 @@ class Call:
         return keys
 
     def parse(self, model: type[C]) -> C:
-        """The body as this model; a refusal names the fields that it has, and no command of a terminal."""
+        """The body as this model; a refusal names the fields that it has, and no command of a terminal.
+
+        No body is an empty object, where nothing needs to be said.
+        """
+        if not self.raw and not needs_body(model):
+            self.raw = b"{}"
         try:
             return model.parse(self.raw, source="body")
         except Refused as problem:
-            fields = ", ".join(model.model_fields) or "no field"
-            advice = f"The body is a JSON object with: {fields}. /v1/openapi.json says more ({model.__name__})."
+            fields = ", ".join(model.model_fields)
+            advice = f"The body is a JSON object with: {fields}." if fields else "Send no body, or {}."
+            advice = f"{advice} /v1/openapi.json says more ({model.__name__})."
             raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
 
     @contextmanager
@@ -151,13 +157,20 @@ async def _call_with_body(request: Request) -> Call:
     _require_accepted(request)
     media, _, parameters = request.headers.get("content-type", "").partition(";")
     charset = parameters.strip().lower().removeprefix("charset=").strip('"')
-    if media.strip().lower() != JSON or charset not in {"", "utf-8"}:
+    raw = await request.body()
+    says_nothing = not raw and "content-type" not in request.headers
+    if not says_nothing and (media.strip().lower() != JSON or charset not in {"", "utf-8"}):
         raise Answered(of_http(415, "header Content-Type"), 415)
-    return Call(request, await request.body())
+    return Call(request, raw)
 
 
 Asked = Annotated[Call, Depends(_call)]
 AskedWithBody = Annotated[Call, Depends(_call_with_body)]
+
+
+def needs_body(model: type[Contract]) -> bool:
+    """Whether there is anything that must be said."""
+    return any(field.is_required() for field in model.model_fields.values())
 
 
 def answer(model: Contract, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -7,11 +7,13 @@
 5. the body is read, within its size and its time
 6. a person's unsafe request carries the session's own CSRF token
 7. it is the caller's turn: nobody takes all threads
+8. where that took its time, token or session still counts: nobody is let in before he is revoked, and works after it
 and on the way out every answer gets the security headers.
 """
 
 import asyncio
 import hmac
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from html import escape
 from typing import Any, Final
@@ -21,17 +23,19 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from remit.errors import Reason, Refused, as_remit_error
+from remit.desk.shares import Turn
+from remit.errors import as_remit_error
 from remit.web.addresses import Addresses, counted_as
 from remit.web.bodies import Gone, Held, Message, Receive, form_field, read_body, replay
+from remit.web.guard_words import foreign, other_name, too_many, without_csrf, without_origin
 from remit.web.headers import with_security
-from remit.web.limits import Buckets, retry_after
+from remit.web.limits import Buckets
 from remit.web.problems import Answered, respond
 from remit.web.scrapers import METRICS, may_scrape
 from remit.web.settings import WebSettings
 from remit.web.settings_read import SettingsRead
 from remit.web.shares import Working, body_places, request_places
-from remit.web.who import Credential, Identified, look_up, shown_credential
+from remit.web.who import Credential, Identified, look_up, not_identified, shown_credential
 from remit.workspace import Workspace
 
 Scope = MutableMapping[str, Any]
@@ -43,6 +47,9 @@ CSRF_HEADER: Final = "x-remit-csrf"
 CSRF_FIELD: Final = "csrf"
 STRANGERS_BODY: Final = 64 << 10
 """Bytes that are read from somebody who is not known: a login form has some hundred."""
+FRESH_SECONDS: Final = 0.1
+"""How long what a credential stood for is taken to be so, before a request is worked on. What it then writes is asked
+for once more, in its transaction."""
 _LOGIN: Final = "/login"
 _LASTING: Final = frozenset({"/v1/events", "/mcp", "/healthz"})
 """These take no thread of those that serve requests, or share them out themselves."""
@@ -70,6 +77,7 @@ class Guard:
         self._under_way = request_places(limits.connections)
         self.body_bytes = body_places(limits.body_bytes)
         self._turns = Working()
+        self.fresh_seconds = FRESH_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -83,37 +91,46 @@ class Guard:
         scope.setdefault("state", {}).update(caller=None, csrf=None, credential=None)
         if self._owner is not None:
             scope["app"] = self._owner  # the answers to errors look for it before the application has run
-        held = Held(self.body_bytes)
+        held, turn = Held(self.body_bytes), None
         try:
             try:
                 response, receive = await self._let_in(scope, receive, held)
+                if response is None:
+                    turn = await self._turn(scope)
+                    await self._look_again(scope)
             except Gone:
                 return
             except Answered as refusal:
                 response = respond(Request(scope), refusal.error, refusal.status, refusal.headers, **refusal.more)
             except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
                 response = respond(Request(scope), as_remit_error(problem))
-            await (self._work if response is None else response)(scope, receive, send)
+            if response is None:
+                await self._app(scope, receive, _ending(turn, send))
+            else:
+                await response(scope, receive, _ending(turn, send))
         finally:
+            if turn is not None:
+                turn.end()
             held.end()
-            if (caller := scope["state"]["caller"]) is not None:
-                self._under_way.leave(caller)
+            if held.caller is not None:
+                self._under_way.leave(held.caller)
 
-    async def _work(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """When it is this caller's turn; which is over as soon as there is an answer, however slowly it is read."""
+    async def _turn(self, scope: Scope) -> Turn | None:
         if scope["path"] in _LASTING:
-            await self._app(scope, receive, send)
+            return None
+        return await self._turns.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
+
+    async def _look_again(self, scope: Scope) -> None:
+        """Once body and turn are there: whoever sends slowly, or has much in line, chooses himself when that is."""
+        state = scope["state"]
+        if state["credential"] is None or time.monotonic() - state["seen_at"] < self.fresh_seconds:
             return
-        turn = await self._turns.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
-
-        async def send_on(message: Message) -> None:
-            turn.end()
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_on)
-        finally:
-            turn.end()
+        headers = Headers(scope=scope)
+        state["caller"] = scope["remit.caller"] = None
+        _, found = await self._identify(headers, self._address(scope, headers))
+        if found is None:
+            raise not_identified()
+        state["caller"] = scope["remit.caller"] = found.caller
 
     async def _let_in(self, scope: Scope, receive: Receive, held: Held) -> tuple[Response | None, Receive]:
         headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
@@ -123,6 +140,7 @@ class Guard:
         if path == METRICS and method == "GET" and await asyncio.to_thread(may_scrape, Request(scope), self._settings):
             scope["state"]["scraper"] = True  # its secret is no credential for anything else
             return None, receive
+        seen_at = time.monotonic()
         credential, found = await self._identify(headers, address)
         if found is None and _is_visit_from_elsewhere(method, path, headers):
             return _bounce(scope), receive
@@ -132,7 +150,7 @@ class Guard:
             _require_room(self._asked.take(credential.key), "this credential")
             self._under_way.require(found.caller)
             held.caller = found.caller
-            scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential)
+            scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential, seen_at=seen_at)
             scope["remit.caller"] = found.caller
         else:
             _require_room(self._asked.take(address), "this address")
@@ -167,15 +185,7 @@ class Guard:
         given = headers.getlist("host")
         if len(given) == 1 and self.addresses.knows(given[0]):
             return
-        raise Answered(
-            Refused(
-                Reason.PERMISSION_DENIED,
-                "this server does not go by the name that was asked for",
-                where="header Host",
-                next_step="Ask for localhost, or add the name to `web.allowed_hosts` in remit.yaml.",
-            ),
-            421,
-        )
+        raise other_name()
 
     def _require_own_page(self, scope: Scope, headers: Headers) -> None:
         """Other sites, and other ports of this machine, may link to us, and nothing else."""
@@ -183,13 +193,13 @@ class Guard:
         if origin and not (
             len(origin) == 1 and self.addresses.is_own_origin(origin[0], scope["scheme"], headers["host"])
         ):
-            raise _foreign("header Origin")
+            raise foreign("header Origin")
         if site in {"cross-site", "same-site"} and not _is_visit(scope["method"], headers):
-            raise _foreign("header Sec-Fetch-Site")
+            raise foreign("header Sec-Fetch-Site")
         unsafe = scope["method"] not in SAFE_METHODS
         # Every browser says where a form comes from. What says nothing is none, and has no cookie to be misused.
         if unsafe and not origin and site is None and "cookie" in headers:
-            raise _without_origin()
+            raise without_origin()
 
     def _address(self, scope: Scope, headers: Headers) -> str:
         """Whose address it is; behind a proxy that the settings name, what that one says of it."""
@@ -222,56 +232,26 @@ def guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
 
 
 def _require_room(wait: float, whose: str) -> None:
-    if not wait:
-        return
-    seconds = retry_after(wait)
-    raise Answered(
-        Refused(
-            Reason.LIMIT_EXCEEDED,
-            f"too many requests: {whose}",
-            next_step=f"Wait {seconds} seconds; `web.limits` in remit.yaml says how many there may be.",
-        ),
-        429,
-        {"Retry-After": seconds},
-    )
+    if wait:
+        raise too_many(wait, whose)
 
 
 def _require_csrf(headers: Headers, body: bytes, expected: str) -> None:
     given = headers.get(CSRF_HEADER) or form_field(headers, body, CSRF_FIELD) or ""
     if not hmac.compare_digest(given.encode(), expected.encode()):
-        raise Answered(
-            Refused(
-                Reason.PERMISSION_DENIED,
-                "the request does not carry this session's CSRF token, so another page may have sent it",
-                where=f"header {CSRF_HEADER}",
-                next_step="Load the page again and repeat what you did; a program sends `csrf` of GET /v1/me.",
-            ),
-            403,
-        )
+        raise without_csrf(CSRF_HEADER)
 
 
-def _foreign(where: str) -> Answered:
-    return Answered(
-        Refused(
-            Reason.PERMISSION_DENIED,
-            "a page of another site sent this request",
-            where=where,
-            next_step="Open the console itself; behind a proxy, set `web.public_url` in remit.yaml.",
-        ),
-        403,
-    )
+def _ending(turn: Turn | None, send: Send) -> Send:
+    """The turn is over as soon as there is an answer, however slowly it is read."""
+    if turn is None:
+        return send
 
+    async def send_on(message: Message) -> None:
+        turn.end()
+        await send(message)
 
-def _without_origin() -> Answered:
-    return Answered(
-        Refused(
-            Reason.PERMISSION_DENIED,
-            "the request has a cookie and does not say which page sent it",
-            where="header Origin",
-            next_step="Send Origin with the address of this server, as a browser does.",
-        ),
-        403,
-    )
+    return send_on
 
 
 def _is_visit(method: str, headers: Headers) -> bool:

@@ -9,9 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.desk.rights import Right, require
+from remit.errors import Reason, Refused
+from remit.web.problems import Answered
 from remit.web.scrape import scrape
 from remit.web.scrapers import METRICS
-from remit.web.who import demand_caller
+from remit.web.who import CHALLENGE, demand_caller, identify
 
 if TYPE_CHECKING:
     from remit.desk.desk import Desk
@@ -37,6 +39,21 @@ class Metrics:
             return self._made
 
 
+def _require_person(request: Request) -> None:
+    if identify(request) is None:
+        raise Answered(
+            Refused(
+                Reason.PERMISSION_DENIED,
+                "it is not known who asks",
+                where="header Authorization",
+                next_step="A scraper sends the secret of `web.metrics.secret_file`; a person logs in (remit serve).",
+            ),
+            401,
+            CHALLENGE,
+        )
+    require(demand_caller(request), Right.SEE)
+
+
 def metrics_router(desk: "Desk") -> APIRouter:
     router = APIRouter()
     metrics = Metrics(desk)
@@ -44,7 +61,7 @@ def metrics_router(desk: "Desk") -> APIRouter:
     @router.get(METRICS, include_in_schema=False)
     def read_metrics(request: Request) -> Response:
         if not getattr(request.state, "scraper", False):
-            require(demand_caller(request), Right.SEE)
+            _require_person(request)
         body, media_type = metrics.read()
         return Response(body, headers={"Content-Type": media_type, "Cache-Control": "no-store"})
 

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from remit import __version__
 from remit.contracts.base import Contract, JsonObject, ShortText, Text
 from remit.desk.rights import RULES, Right
-from remit.web.exchange import JSON
+from remit.web.exchange import JSON, needs_body
 from remit.web.problems import MEDIA_TYPE
 
 Refs = Mapping[tuple[type[Contract], JsonSchemaMode], dict[str, Any]]
@@ -147,7 +147,7 @@ def _complete(
 ) -> None:
     if told.body is not None:
         content = {JSON: {"schema": refs[told.body, "validation"]}}
-        told_path["requestBody"] = {"required": True, "content": content}
+        told_path["requestBody"] = {"required": needs_body(told.body), "content": content}
     told_path["responses"] = {
         str(status): _answer(status, each, refs) for status, each in sorted(told.answers.items())
     } | {str(status): _problem(status, text, refs) for status, text in sorted(errors_of(told).items())}

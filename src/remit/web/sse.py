@@ -1,10 +1,12 @@
 """The stream of events (`text/event-stream`): resumed by Last-Event-ID, kept alive by heartbeats, over with its caller.
 
-A token that is revoked or a session that ends would else go on listening: whether the credential still counts is asked
-again with each heartbeat, also while events come. A listener that does not read is let go by the desk.
+A token that is revoked or a session that ends would else go on listening: the desk asks whether the credential still
+counts before it tells what was recorded after that; and it is asked with each heartbeat, for when nothing happens. A
+listener that does not read is let go by the desk.
 """
 
 import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -42,7 +44,7 @@ async def event_stream(request: Request, after: str | None) -> StreamingResponse
             next_step="Close a page that shows them; web.limits.listeners in remit.yaml says how many there may be.",
         )
     try:
-        subscription = await desk.events.subscribe(caller, after)
+        subscription = await desk.events.subscribe(caller, after, functools.partial(still_counts, request))
     except BaseException:
         places.leave(caller)
         raise
@@ -86,6 +88,8 @@ async def _told(request: Request, subscription: "Subscription") -> AsyncIterator
             if done:
                 sent, coming = coming.result(), None
                 if not sent:
+                    if subscription.ended_with_caller:
+                        yield _OVER
                     return
                 yield b"".join(one.stream for one in sent)
     finally:

@@ -82,10 +82,10 @@ def look_up(
         if read is not None:
             read.require()  # a token is not bad because the settings are
         try:
-            token = workspace.tokens.verify(credential.text)
+            agent = AgentCaller.by(workspace.tokens, credential.text)
         except Refused as problem:
             raise Answered(problem, 401, _BAD_TOKEN) from None
-        return Identified(AgentCaller(token, credential.text), token.expires_at)
+        return Identified(agent, agent.token.expires_at)
     found = workspace.people.session(credential.text, touch=touch)
     if found is None:
         return None

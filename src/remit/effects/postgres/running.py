@@ -20,8 +20,8 @@ from remit.effects.work import Spot, Work
 from remit.errors import Reason, Refused, RemitError
 
 PREVIEW_ROWS: Final = 20
-MAX_TEXTS: Final = 100
-MAX_TEXT: Final = 8_000
+MAX_TEXTS: Final = 500
+MAX_TEXT: Final = 80_000
 """Characters of each: more than is shown in the end, so that a secret at the cut is seen whole when it is masked."""
 MAX_FRAME: Final = 900 << 10
 """Of what can be long. Texts are left out first."""

@@ -11,9 +11,9 @@ from remit.errors import Reason, Refused
 
 MAX_DESCRIPTION: Final = 512 << 10
 """Characters of what is told of all statements."""
-MAX_TEXTS: Final = 100
+MAX_TEXTS: Final = 500
 """Statements whose text is handed out, for a preview."""
-MAX_TEXT: Final = 8_000
+MAX_TEXT: Final = 80_000
 """Characters of each: more than is shown in the end, so that a secret at the cut is seen whole when it is masked."""
 MAX_FRAME: Final = 900 << 10
 """Of what can be long. Texts are left out first."""

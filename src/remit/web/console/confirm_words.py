@@ -36,6 +36,10 @@ def undo(title: str, drifted: int) -> Asking:
     return Asking("Undo this run?", f"{title}: the files become as they were before it.", "Yes, undo it")
 
 
+def take_back(words: str) -> Asking:
+    return Asking("Take this back?", f"{words}: a goal of its own undoes what it did.", "Yes, take it back")
+
+
 def revoke(whose: str) -> Asking:
     lost = "What waits for a person on its behalf becomes void. This cannot be taken back."
     return Asking(f"Revoke the token of {whose}?", lost, "Yes, revoke it")
@@ -50,9 +54,16 @@ def retire(name: str, tenant: str) -> Asking:
     return Asking(f"Retire {name}?", f"Users of {tenant} can no longer have it done.", "Yes, retire it")
 
 
-def remove(name: str) -> Asking:
-    return Asking(f"Remove {name}?", "All sessions and links end at once.", "Yes, remove")
+def remove(name: str, is_me: bool = False, is_only_admin: bool = False) -> Asking:  # noqa: FBT001, FBT002 - said in a template
+    meant = "All sessions and links end at once."
+    if is_me:
+        meant = f"This is you: you are logged out at once. {meant}"
+    if is_only_admin:
+        meant = f"{meant} Nobody else is an admin: the next one is let in at the server's own machine."
+    return Asking(f"Remove {name}?", meant, "Yes, remove")
 
 
-WORDS: Final = {each.__name__: each for each in (approve, deny, apply, cancel, undo, revoke, promote, retire, remove)}
+WORDS: Final = {
+    each.__name__: each for each in (approve, deny, apply, cancel, undo, take_back, revoke, promote, retire, remove)
+}
 """For the templates."""

@@ -23,4 +23,6 @@ def is_confirmed(form: Form) -> bool:
 def ask_first(request: Request, form: Form, asking: Asking, back: str) -> Response:
     """The same form once more, with nothing to fill in: only a yes, or the way back."""
     fields = [(name, value) for name, value in form.everything() if name not in _OWN]
-    return page(request, "confirm.html", asking=asking, fields=fields, action=request.url.path, back=back)
+    query = f"?{request.url.query}" if request.url.query else ""
+    action = request.url.path + query
+    return page(request, "confirm.html", asking=asking, fields=fields, action=action, back=back)

@@ -8,9 +8,12 @@ from starlette.responses import Response
 
 from remit.contracts.desk import GoalAnswer
 from remit.errors import Refused, RemitError
+from remit.web.console.confirm_words import take_back as ask_to_take_back
+from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled
-from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
-from remit.web.console.templating import address
+from remit.web.console.languages import Languages, languages_for
+from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, now_of, page, viewer_of
+from remit.web.console.templating import address, seconds_until
 from remit.web.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
@@ -18,7 +21,21 @@ ASK_WAIT: Final = 5.0
 """Seconds: most goals ask back, or are done, by then; the page of one that runs follows it."""
 MOST_LISTED: Final = 20
 MOST_WORDS: Final = 200
-LANGUAGES: Final = {"en": "English", "de": "Deutsch", "es": "Español", "fr": "Français"}
+
+
+_NEXT: Final = {
+    "confirmation": "Only {user} can answer, in the console or wherever it was asked for.",
+    "approval": "Somebody else has to approve it, in the inbox.",
+    "clarification": "{user} answers by asking once more.",
+}
+_NEXT_MINE: Final = {
+    "confirmation": "Nothing is done before you have answered.",
+    "approval": "Somebody else has to approve it, in the inbox. Then go on with it here.",
+    "clarification": "Your answer goes on with it.",
+}
+
+
+_ASK_ANEW: Final = "Whoever still wants it asks anew."
 
 
 class Line(NamedTuple):
@@ -37,6 +54,14 @@ def goal_path(tenant: str, correlation: str, **more: str) -> str:
     return address("/goals/one", tenant=tenant, id=correlation, **more)
 
 
+def next_words(goal: GoalAnswer, *, is_mine: bool) -> tuple[str, ...]:
+    """What a person does now; the desk's own words are for whoever writes programs."""
+    if goal.state == "running":
+        return ("This page shows when it has ended.",)
+    words = (_NEXT_MINE if is_mine else _NEXT).get(goal.waiting_for or "")
+    return (words.format(user=goal.user_id),) if words else goal.next
+
+
 @router.get("/goals")
 def goals(request: Request) -> Response:
     return _show(request, viewer_of(request))
@@ -48,22 +73,34 @@ def goal(request: Request, tenant: str = "", id: str = "") -> Response:  # noqa:
     goals = desk_of(request).goals
     found = goals.get(viewer.caller, tenant, id)
     words = goals.words(viewer.caller, tenant, id)
-    return page(request, "goal.html", here="/goals", goal=found, words=words, is_mine=_is_mine(viewer, found))
+    is_mine, is_over = _is_mine(viewer, found), _is_over(request, found)
+    return page(
+        request,
+        "goal.html",
+        here="/goals",
+        goal=found,
+        words=words,
+        is_mine=is_mine,
+        is_over=is_over,
+        next_words=(_ASK_ANEW,) if is_over else next_words(found, is_mine=is_mine),
+    )
 
 
 @router.post("/goals/ask")
 def ask(request: Request, form: Filled) -> Response:
-    viewer = viewer_of(request)
+    viewer, reply_to = viewer_of(request), form.given("reply_to")
+    goals, tenant = desk_of(request).goals, viewer.caller.tenant
     try:
-        found = desk_of(request).goals.ask(
+        spoken = goals.language(viewer.caller, tenant, reply_to) if reply_to and tenant else form.one("language")
+        found = goals.ask(
             viewer.caller,
             form.one("utterance"),
-            form.one("language") or "en",
-            reply_to=form.given("reply_to"),
+            spoken or "en",
+            reply_to=reply_to,
             wait=ASK_WAIT,
         )
     except Refused as problem:
-        return _show(request, viewer, problem, form.one("utterance"))
+        return _show(request, viewer, problem, form.one("utterance"), form.one("language"))
     return go(goal_path(found.tenant_id, found.correlation_id))
 
 
@@ -75,7 +112,20 @@ def go_on(request: Request, form: Filled) -> Response:
     return go(goal_path(found.tenant_id, found.correlation_id))
 
 
-def _show(request: Request, viewer: Viewer, problem: RemitError | None = None, words: str = "") -> Response:
+@router.post("/goals/undo")
+def undo(request: Request, form: Filled) -> Response:
+    """By a goal of its own, which asks for its user's yes as every other does."""
+    viewer, tenant, name = viewer_of(request), form.one("tenant"), form.one("id")
+    if not is_confirmed(form):
+        words = desk_of(request).goals.words(viewer.caller, tenant, name)
+        return ask_first(request, form, ask_to_take_back(words[:MOST_WORDS] or name), goal_path(tenant, name))
+    found = desk_of(request).goals.take_back(viewer.caller, name, ASK_WAIT)
+    return go(goal_path(found.tenant_id, found.correlation_id))
+
+
+def _show(
+    request: Request, viewer: Viewer, problem: RemitError | None = None, words: str = "", language: str = ""
+) -> Response:
     asked, caller = desk_of(request).goals, viewer.caller
     newest = [line for tenant in asked.tenants(caller) for line in asked.listed(caller, tenant, MOST_LISTED)]
     newest.sort(key=lambda each: each.at, reverse=True)
@@ -95,10 +145,25 @@ def _show(request: Request, viewer: Viewer, problem: RemitError | None = None, w
         status_of(problem) if problem else 200,
         here="/goals",
         lines=lines,
-        languages=LANGUAGES,
+        languages=_languages(request, viewer, language),
         words=words,
         problem=problem,
     )
+
+
+def _languages(request: Request, viewer: Viewer, language: str) -> Languages | None:
+    """For whoever can ask."""
+    caller = viewer.caller
+    if caller.tenant is None or not viewer.may("ask"):
+        return None
+    spoken = desk_of(request).catalogue.spoken(caller, caller.tenant)
+    return languages_for(spoken, request.headers.get("accept-language", ""), language)
+
+
+def _is_over(request: Request, found: GoalAnswer) -> bool:
+    """Whether it waits for an answer that would come too late. Nothing moves such a goal any more."""
+    waits = found.waiting
+    return waits is not None and waits.expires is not None and seconds_until(waits.expires, now_of(request)) <= 0
 
 
 def _is_mine(viewer: Viewer, found: GoalAnswer) -> bool:

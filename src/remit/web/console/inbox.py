@@ -134,7 +134,7 @@ def _show(
         can_approve=not why_not,
         why_not=why_not,
         came=came,
-        next_words=next_words(view, proposal, came),
+        next_words=next_words(view, proposal, came, is_stale=preview is not None and bool(preview.changed_since)),
         before=before,
         after=after,
         problem=problem,

@@ -25,6 +25,19 @@ _EFFECTS: Final = {
 }
 
 
+_RUNS: Final = {
+    "RUNNING": "It is being applied.",
+    "UNFINISHED": "The process that applied it is gone; the next run, or `remit recover`, settles what it left.",
+    "APPLIED": "It was applied.",
+    "PARTIAL": "It was applied in part.",
+    "FAILED": "It was applied, and failed.",
+    "ROLLED_BACK": "It failed, and all of it was taken back.",
+    "CANCELLED": "It was stopped, and all of it was taken back.",
+    "UNDONE": "It was applied, and taken back since.",
+}
+"""What has come of a plan, by its state."""
+
+
 class Came(NamedTuple):
     """Of what was approved: how it ended, when, and where all of it is written down."""
 
@@ -33,13 +46,20 @@ class Came(NamedTuple):
     path: str
 
 
-def next_words(view: QuestionView, proposal: ProposalView | None, came: Came | None) -> str:
-    """Of a question that was answered with yes: who has to do something now. Empty where nobody has."""
+def next_words(view: QuestionView, proposal: ProposalView | None, came: Came | None, *, is_stale: bool = False) -> str:
+    """Of a question that was answered with yes: who has to do something now. Empty where nobody has.
+
+    `is_stale`: the files are not those that the yes was for.
+    """
     asked = view.question
     if proposal is not None and proposal.state == "APPROVED":
+        if is_stale:
+            return "It cannot be applied as things are now: something was changed since the yes."
         until = f", until {minute(proposal.apply_until)} UTC" if proposal.apply_until else ""
         who = proposal.proposed_by if proposal.token_jti else "an operator or an admin"
         return f"Waits for {who} to apply it{until}."
+    if proposal is not None:
+        return _RUNS.get(proposal.state, "")
     if view.request is not None and asked.state == "APPROVED" and came is None:
         what = "makes the same call again" if view.request.url is None else "goes on"
         return f"Nothing has come of it yet: it is done when {asked.asked_by} {what}."

@@ -16,6 +16,7 @@ from remit.desk.rights import Right, may
 from remit.errors import Reason, Refused, RemitError
 from remit.ids import render_time, system_clock
 from remit.web.console.confirm_words import WORDS
+from remit.web.console.own_pages import own_page
 from remit.web.console.templating import environment
 from remit.web.problems import Answered, status_of
 from remit.web.who import identify
@@ -61,6 +62,7 @@ SAID: Final[dict[str, Said]] = {
     "revoked": Said("Revoked: nothing can be done with that token any more."),
     "promoted": Said("Promoted: users of that tenant can ask for it from now on."),
     "retired": Said("Retired: nobody can ask for it from now on."),
+    "ended": Said("You are not logged in any more, so what you sent was not done. Log in, and send it again.", "care"),
     "removed": Said("Removed. All sessions of that person have ended."),
 }
 
@@ -151,6 +153,7 @@ def page(request: Request, template: str, status: int = 200, **context: Any) -> 
         "settings_problem": _settings_problem(request),
         "settings_left": _settings_left(request),
         "confirms": WORDS,
+        "own_page": own_page(request.url.path, request.query_params),
     }
     text = environment().get_template(template).render({**known, **context})
     return HTMLResponse(text, status, {"Cache-Control": "no-store"})
@@ -198,6 +201,17 @@ def go(path: str) -> RedirectResponse:
     return RedirectResponse(path, HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
 
 
+def _login_path(request: Request) -> str:
+    """And from there to the page that was asked for, or that a form was on: what was sent with one is not kept."""
+    if request.method == "GET":
+        asked, said = request.url.path + (f"?{request.url.query}" if request.url.query else ""), ""
+    else:
+        asked, said = own_page(request.url.path, request.query_params), "ended" if request.cookies else ""
+    given = {"next": asked if asked != "/" else "", "said": said}
+    query = "&".join(f"{name}={quote(value)}" for name, value in given.items() if value)
+    return f"/login?{query}" if query else "/login"
+
+
 class ConsoleRoute(APIRoute):
     """A route whose errors are pages, and that sends whoever is not logged in to the login."""
 
@@ -208,9 +222,7 @@ class ConsoleRoute(APIRoute):
             try:
                 return await handle(request)
             except LoginNeeded:
-                asked = request.url.path if request.method == "GET" else ""
-                query = f"?{request.url.query}" if asked and request.url.query else ""
-                return go(f"/login?next={quote(asked + query)}" if asked not in {"", "/"} else "/login")
+                return go(_login_path(request))
             except Answered as problem:
                 retry = (problem.headers or {}).get("Retry-After")
                 return error_page(request, problem.status, problem.error, retry)

@@ -1,5 +1,6 @@
 """People: who may come in, with which role; inviting and removing."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -8,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.errors import Reason, Refused, RemitError
-from remit.people.found import Invitation
+from remit.people.found import Invitation, Listed
 from remit.people.roles import ROLES, Role
 from remit.web.console.confirm_words import remove as ask_to_remove
 from remit.web.console.confirming import ask_first, is_confirmed
@@ -47,7 +48,9 @@ def invite(request: Request, form: Filled) -> Response:
 def remove(request: Request, form: Filled) -> Response:
     viewer = viewer_of(request)
     if not is_confirmed(form):
-        return ask_first(request, form, ask_to_remove(form.one("name")), "/people")
+        name, listed = form.one("name"), desk_of(request).people.listed(viewer.caller)
+        asking = ask_to_remove(name, name == viewer.caller.id, name == _only_admin(listed))
+        return ask_first(request, form, asking, "/people")
     try:
         desk_of(request).people.remove(viewer.caller, form.one("name"))
     except Refused as problem:
@@ -59,13 +62,15 @@ def _show(
     request: Request, viewer: Viewer, problem: RemitError | None = None, invited: Invitation | None = None
 ) -> Response:
     """A link is shown once, on the page that answers the form: it is kept nowhere."""
+    listed = desk_of(request).people.listed(viewer.caller)
     url = request.app.state.settings.url + invited.path if invited is not None else ""
     return page(
         request,
         "people.html",
         status_of(problem) if problem else 200,
         here="/people",
-        people=desk_of(request).people.listed(viewer.caller),
+        people=listed,
+        only_admin=_only_admin(listed),
         roles=ROLES,
         lives=LIVES,
         invited=invited,
@@ -73,6 +78,12 @@ def _show(
         me=viewer.caller.id,
         problem=problem,
     )
+
+
+def _only_admin(listed: Sequence[Listed]) -> str:
+    """Empty where there are several, or none."""
+    admins = [each.id for each in listed if each.role == "admin"]
+    return admins[0] if len(admins) == 1 else ""
 
 
 def _role(text: str) -> Role:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from remit.contracts.change_log import Change
-from remit.contracts.desk_plans import ProposalPreview, RunDocuments
+from remit.contracts.desk_plans import ChangedSince, ProposalPreview, RunDocuments
+from remit.contracts.outcome import RollbackOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.report import ExecutionReport
 from remit.web.console.diffs import MOST_ROWS, DiffShown, rows_of
@@ -37,10 +38,12 @@ class PreviewShown:
     document: PlanPreviewDocument
     preview_digest: str
     files: tuple[FileShown, ...]
+    changed_since: tuple[ChangedSince, ...] = ()
+    """Since the yes, of a plan that has one: then this is not what was approved."""
 
     @classmethod
     def of(cls, preview: ProposalPreview) -> "PreviewShown":
-        return cls(preview.document, preview.preview_digest, tuple(_unfolded(preview)))
+        return cls(preview.document, preview.preview_digest, tuple(_unfolded(preview)), preview.changed_since)
 
     @property
     def unseen(self) -> int:
@@ -134,6 +137,29 @@ def changes_shown(changes: Iterable[Change]) -> tuple[FileShown, ...]:
         )
         for each in changes
     )
+
+
+class TakenBack(NamedTuple):
+    """What one rollback did, by files and not by checkpoints: folders have those too."""
+
+    status: str
+    files: int
+    kept: tuple[tuple[str, str], ...]
+    """Path and reason."""
+
+
+def taken_back(outcomes: Iterable[RollbackOutcome]) -> list[TakenBack]:
+    return [_taken_back(each) for each in outcomes]
+
+
+def _taken_back(outcome: RollbackOutcome) -> TakenBack:
+    paths = {each.checkpoint_id: each.file_path for each in outcome.manifest.checkpoints}
+    folders = {each.checkpoint_id for each in outcome.manifest.checkpoints if each.file_kind == "directory"}
+    if (rows := outcome.manifest.rows) is not None:
+        paths[rows.checkpoint_id] = rows.server
+    files = {paths[each] for each in outcome.restored if each in paths and each not in folders}
+    kept = tuple((paths.get(each.checkpoint_id, each.checkpoint_id), each.reason) for each in outcome.kept)
+    return TakenBack(outcome.status, len(files), kept)
 
 
 class RestShown(NamedTuple):

@@ -1,12 +1,17 @@
 """All of the console, for the app."""
 
+from typing import Final
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.web.console import catalogue, goals, inbox, ledger, levels, people, runs, tokens
 from remit.web.console.assets import serve_asset
-from remit.web.console.pages import ConsoleRoute
+from remit.web.console.own_pages import OWN_PAGES, own_page
+from remit.web.console.pages import ConsoleRoute, go, viewer_of
+
+ROOMS: Final = tuple(room.router for room in (inbox, runs, goals, ledger, catalogue, tokens, people, levels))
 
 
 def console_router() -> APIRouter:
@@ -17,6 +22,12 @@ def console_router() -> APIRouter:
     async def static(request: Request, name: str) -> Response:
         return serve_asset(request, name)
 
-    for room in (inbox, runs, goals, ledger, catalogue, tokens, people, levels):
-        router.include_router(room.router)
+    def lead_back(request: Request) -> Response:
+        viewer_of(request)
+        return go(own_page(request.url.path, request.query_params))
+
+    for path in OWN_PAGES:  # before the rooms: `/runs/NAME` would take them for names
+        router.add_api_route(path, lead_back, methods=["GET"], name=f"back from {path}")
+    for room in ROOMS:
+        router.include_router(room)
     return router

@@ -19,9 +19,16 @@ def name_of(desk: "Desk", caller: Caller, run: RunView) -> str:
     """Of a goal, the simulation that it was done by, as the record of its approval names that."""
     if not _OF_GOAL.fullmatch(run.plan_id):
         return run.plan_id or "not known"
-    issued = EntryFilter.from_tree(
-        {"kind": "envelope.issued", "correlation_id": run.envelope_id}, source="the list of runs"
-    )
-    found = desk.record.entries(caller, DEFAULT_TENANT, issued, None, 1).items
-    actor = (found[0].entry.actor or "") if found else ""
+    actor = _actor(desk, caller, "envelope.issued", run.envelope_id)
     return f"goal: {actor.removeprefix(_SIMULATION)}" if actor.startswith(_SIMULATION) else run.plan_id
+
+
+def applied_by(desk: "Desk", caller: Caller, run: RunView) -> str:
+    """Whoever had it carried out, as the record of its beginning says. Empty where nobody was named."""
+    return _actor(desk, caller, "plan.intent", run.envelope_id)
+
+
+def _actor(desk: "Desk", caller: Caller, kind: str, envelope_id: str) -> str:
+    wanted = EntryFilter.from_tree({"kind": kind, "correlation_id": envelope_id}, source="the list of runs")
+    found = desk.record.entries(caller, DEFAULT_TENANT, wanted, None, 1).items
+    return (found[0].entry.actor or "") if found and found[0].problem is None else ""

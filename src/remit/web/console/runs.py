@@ -15,8 +15,8 @@ from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.graphs import Graph
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
-from remit.web.console.plan_pages import PreviewShown, Step, changes_shown, picture_of, states_of, steps_of
-from remit.web.console.run_names import name_of
+from remit.web.console.plan_pages import PreviewShown, Step, changes_shown, picture_of, states_of, steps_of, taken_back
+from remit.web.console.run_names import applied_by, name_of
 from remit.web.console.templating import address
 from remit.web.problems import status_of
 
@@ -41,6 +41,14 @@ class Run(NamedTuple):
     preview: PreviewShown | None = None
     """Of one that was approved and not applied: what it would do to the files as they are now."""
     called: str = ""
+    applied_by: str = ""
+
+    @property
+    def own_name(self) -> str:
+        """One run, one address: that of its proposal, which it has from the yes on, where there is one."""
+        if self.proposal is not None:
+            return self.proposal.proposal_id
+        return self.view.envelope_id if self.view is not None else self.name
 
     @property
     def title(self) -> str:
@@ -53,6 +61,11 @@ class Run(NamedTuple):
         if self.proposal is not None:
             return self.proposal.state
         return self.view.status if self.view is not None else ""
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the page itself says that the yes was for other files."""
+        return self.preview is not None and bool(self.preview.changed_since)
 
     @property
     def can_undo(self) -> bool:
@@ -73,7 +86,11 @@ def runs(request: Request, cursor: str = "") -> Response:
 @router.get("/runs/{name}")
 def run(request: Request, name: str) -> Response:
     viewer = viewer_of(request)
-    return _show(request, viewer, name)
+    found = _find(request, viewer, name)
+    if found.own_name != name:
+        query = f"?{request.url.query}" if request.url.query else ""
+        return go(address(f"/runs/{found.own_name}") + query)
+    return _shown(request, found)
 
 
 @router.post("/runs/apply")
@@ -124,11 +141,28 @@ def _ask_first(request: Request, viewer: Viewer, form: Form, asking: Callable[[s
 def _show(
     request: Request, viewer: Viewer, name: str, problem: RemitError | None = None, undone: UndoAnswer | None = None
 ) -> Response:
-    found = _find(request, viewer, name)
+    return _shown(request, _find(request, viewer, name), problem, undone)
+
+
+def _shown(
+    request: Request, found: Run, problem: RemitError | None = None, undone: UndoAnswer | None = None
+) -> Response:
     refused = problem is not None or undone is not None
     status = status_of(problem) if problem is not None else 409 if refused else 200
+    is_told = found.is_stale and problem is not None and problem.reason is Reason.BINDING_MISMATCH
     changes = changes_shown(found.documents.change_log.changes) if found.documents is not None else ()
-    return page(request, "run.html", status, here="/runs", run=found, changes=changes, undone=undone, problem=problem)
+    return page(
+        request,
+        "run.html",
+        status,
+        here="/runs",
+        run=found,
+        changes=changes,
+        backs=taken_back(found.documents.rollbacks) if found.documents is not None else (),
+        undone=undone,
+        tried=is_told,
+        problem=None if is_told else problem,
+    )
 
 
 def _find(request: Request, viewer: Viewer, name: str) -> Run:
@@ -142,12 +176,13 @@ def _find(request: Request, viewer: Viewer, name: str) -> Run:
     documents = _unless_missing(lambda: plans.report(caller, name)) if view is not None else None
     look = _unless_missing(lambda: plans.undo_look(caller, name)) if documents is not None else None
     called = name_of(desk_of(request), caller, view) if view is not None else ""
+    who = applied_by(desk_of(request), caller, view) if view is not None else ""
     picture = picture_of(
         _steps(request, viewer, proposal) or steps_of(documents),
         states_of(documents.report if documents is not None else None),
         "running" if proposal is not None and proposal.state == "RUNNING" else "",
     )
-    return Run(name, proposal, view, documents, picture, look, _preview(request, viewer, proposal), called)
+    return Run(name, proposal, view, documents, picture, look, _preview(request, viewer, proposal), called, who)
 
 
 def _preview(request: Request, viewer: Viewer, proposal: ProposalView | None) -> PreviewShown | None:

@@ -21,6 +21,7 @@ MINUTE: Final = 60
 HOUR: Final = 3_600
 DAY: Final = 86_400
 SHORT_ID: Final = 8
+MOST_SHORT: Final = 24
 _STEPS: Final = (
     (DAY, DAY, "d", HOUR, "h"),
     (HOUR, HOUR, "h", MINUTE, "min"),
@@ -89,7 +90,8 @@ def short(identifier: str | None) -> str:
     if not identifier:
         return ""
     last = identifier.rpartition("-")[2]
-    return last if len(identifier) > SHORT_ID and len(last) >= SHORT_ID else identifier
+    found = last if len(identifier) > SHORT_ID and len(last) >= SHORT_ID else identifier
+    return found if len(found) <= MOST_SHORT else f"…{found[-SHORT_ID:]}"
 
 
 def tone(state: str | None) -> Tone:

@@ -6,6 +6,9 @@ import { startKeys } from "./keys.js";
 import { startListening } from "./live.js";
 import { startThemeSwitch } from "./switch.js";
 
+// The answer to a form stands at an address for forms: whoever reloads means the page that the form was on.
+const own = document.querySelector('meta[name="own-page"]')?.content;
+if (own?.startsWith("/")) history.replaceState(history.state, "", own);
 startThemeSwitch();
 // On a phone the rooms are a row that scrolls: the one that is open must be seen.
 document.querySelector(".nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });

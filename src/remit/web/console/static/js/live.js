@@ -125,6 +125,7 @@ function tell(text, live) {
 async function listen(place) {
   const headers = { Accept: "text/event-stream", ...(place.id ? { "Last-Event-ID": place.id } : {}) };
   const answer = await fetch("/v1/events", { headers, signal: place.signal, cache: "no-store" });
+  if (answer.status === 401) throw new Over();
   if (!answer.ok || !answer.body) throw new Error(String(answer.status));
   tell("Live", true);
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -136,12 +137,16 @@ async function listen(place) {
     rest = blocks.pop();
     for (const block of blocks) {
       const lines = block.split("\n");
+      if (lines.includes("event: desk.closed")) throw new Over();
       place.id = lines.find((line) => line.startsWith("id: "))?.slice(4) ?? place.id;
       const data = lines.filter((line) => line.startsWith("data: ")).map((line) => line.slice(6)).join("\n");
       if (data) said(data);
     }
   }
 }
+
+// The session that this page was opened by: whatever is answered here from now on counts for nothing.
+class Over extends Error {}
 
 const LONGEST_PAUSE = 30000;
 
@@ -153,8 +158,14 @@ export async function startListening() {
   const place = { id: "", signal: leaving.signal };
   for (let pause = 1000; !leaving.signal.aborted; pause = Math.min(pause * 2, LONGEST_PAUSE)) {
     const began = Date.now();
-    try { await listen(place); } catch { /* told below */ }
+    let over = false;
+    try { await listen(place); } catch (problem) { over = problem instanceof Over; }
     if (leaving.signal.aborted) return;
+    if (over) {
+      tell("Your session is over: log in again", false);
+      announce("Your session is over. Nothing that you do on this page counts any more: log in again.");
+      return;
+    }
     tell("Not connected", false);
     if (Date.now() - began > LONGEST_PAUSE) pause = 1000;
     await new Promise((go) => setTimeout(go, pause));

@@ -1,8 +1,11 @@
-"""In whose name a plain call is made: by the token that is set around it, and by nothing else."""
+"""In whose name a plain call is made: by the token that is set around it, or that the call around it was made with, and
+by nothing else.
+"""
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -30,6 +33,11 @@ class Acting:
         return f"{self.under[:_SHOWN]}/{digest_bytes(f'{call} {number}'.encode()).removeprefix('sha256:')}"
 
 
+def is_asked_within(key: str, asked: Collection[str]) -> bool:
+    """Whether one of these keys is of a call within the call of this key."""
+    return any(re.fullmatch(f"{re.escape(key[:_SHOWN])}/[0-9a-f]{{64}}", each) for each in asked)
+
+
 _SHOWN: Final = 100
 """Characters of a key that are repeated in those of the calls within."""
 _ACTING: Final[ContextVar[Acting | None]] = ContextVar("remit_acting", default=None)
@@ -51,13 +59,14 @@ def acting(token: str, *, key: str | None = None, wait: float | None = 0.0) -> I
 
 
 @contextlib.contextmanager
-def within(key: str) -> Iterator[None]:
-    """What is called in this block is called by the call of this key, in the same name."""
-    found = _ACTING.get()
-    if found is None:
-        yield
-        return
-    before = _ACTING.set(Acting(found.token, None, found.wait, key))
+def within(token: str, key: str, wait: float | None) -> Iterator[None]:
+    """What is called in this block is called by the call of this key, for the same agent: the call names it.
+
+    Where a block names him too, its patience with people is that of the calls within.
+    """
+    around = _ACTING.get()
+    patience = around.wait if around is not None and around.token == token else wait
+    before = _ACTING.set(Acting(token, None, patience, key))
     try:
         yield
     finally:

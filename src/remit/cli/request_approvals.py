@@ -1,0 +1,61 @@
+"""A yes to a held request or a call: to what was shown, here and now or by its digest."""
+
+import sys
+
+import click
+
+from remit.approval.people import Person
+from remit.cli.approval_view import kind_of, render_approval
+from remit.cli.plan import NobodyToAsk
+from remit.contracts.browser import Approval
+from remit.errors import Reason, Refused
+from remit.workspace import Workspace
+
+
+def approve_request(
+    workspace: Workspace, approval_id: str, digest: str | None, who: Person, reason: str | None, *, as_json: bool
+) -> Approval:
+    """Of one that is closed already the answer says what became of it; nobody is asked about that."""
+    found = workspace.approvals.show(approval_id)
+    if digest is not None:
+        _require_same(found, digest)
+    elif found.state == "PENDING":
+        _require_terminal(found, as_json=as_json)
+        click.echo(render_approval(found, workspace.approvals.seconds_left(found)))
+        _require_yes(found)
+    return workspace.approvals.decide(found.approval_id, approved=True, who=who, reason=reason)
+
+
+def _require_same(found: Approval, digest: str) -> None:
+    if digest != found.request_digest:
+        raise Refused(
+            Reason.HASH_MISMATCH,
+            "this digest is not that of the question; nothing was approved",
+            where=f"--digest, question {found.approval_id}",
+            next_step=f"Look at it, and give the digest that it shows: remit approvals show {found.approval_id}",
+        )
+
+
+def _require_terminal(found: Approval, *, as_json: bool) -> None:
+    if as_json or not sys.stdin.isatty():
+        raise NobodyToAsk(
+            Reason.MISUSE,
+            "a yes is to what was shown, and there is nobody here to show it to; nothing was approved",
+            where=f"question {found.approval_id}",
+            next_step=f"Look at it: remit approvals show {found.approval_id}; then, if it is as you want it:"
+            f" remit approvals approve {found.approval_id} --digest {found.request_digest}",
+        )
+
+
+def _require_yes(found: Approval) -> None:
+    try:
+        is_yes = click.confirm(kind_of(found).asked, default=False, err=True)
+    except click.Abort:  # Ctrl-C or the end of input is no yes
+        is_yes = False
+    if not is_yes:
+        raise NobodyToAsk(
+            Reason.CANCELLED,
+            "not approved, and not denied either: it waits",
+            where=f"question {found.approval_id}",
+            next_step=f"To say no for good: remit approvals deny {found.approval_id}",
+        )
