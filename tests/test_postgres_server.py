@@ -77,6 +77,7 @@ def test_workers_share_one_server_that_is_gone_after_the_run(tmp_path: Path) -> 
     assert not _server_directory(tmp_path / "gw0").exists()
 
 
+@pytest.mark.long
 def test_server_dies_with_a_test_run_that_is_killed(tmp_path: Path) -> None:
     run = _other_pytest(tmp_path, seconds=600)
     record = tmp_path / "alone"

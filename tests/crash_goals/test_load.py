@@ -27,7 +27,7 @@ CLEAN = GoalEvidence(
 
 
 @pytest.mark.req("AC-08", "AC-10", "AC-13")
-@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def test_goals_whose_workers_are_killed_and_that_are_given_twice_take_effect_once(
     request: pytest.FixtureRequest, store: str
 ) -> None:

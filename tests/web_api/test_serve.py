@@ -100,6 +100,7 @@ def test_it_says_where_it_listens_is_found_there_and_ends_in_order(project: Proj
     assert find_served(project.workspace.state) is None
 
 
+@pytest.mark.long  # tests/web_crash does so at every step, and a slice of it runs each time
 def test_after_a_kill_work_is_settled_and_what_waits_still_waits(project: Project) -> None:
     for name in ("one", "two"):
         project.write(f"{name}.txt")
