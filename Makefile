@@ -149,8 +149,7 @@ $(PEERS): $(DEV)
 	@touch $@
 
 bench: $(PEERS) ## print the figures that the documentation quotes
-	@set -e; for program in bench/ledger.py bench/task.py bench/plan.py bench/sql.py bench/browser.py bench/agent.py bench/over_http.py bench/sse.py "bench/history.py ."; do \
-		echo "== $$program"; $(BIN)/python $$program; done
+	@$(BIN)/python bench/all.py
 
 docs: $(DEV) ## regenerate the generated pages
 	@$(BIN)/python scripts/conformance.py --write

@@ -95,6 +95,7 @@ def answer_as_person(desk: Desk) -> None:
     Whoever is an agent (REMIT_AGENT or REMIT_TOKEN is set) is refused here.
     """
     person = PersonCaller(person_at_terminal(os.environ), "approver")
+    desk.plans.finish_previews(30)  # the preview of an agent's plan is computed after the agent was answered
     for question in desk.inbox.open(person):
         print(f"a person reads: {question.title}")
         seen: str | None

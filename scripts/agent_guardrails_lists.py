@@ -23,6 +23,7 @@ LEDGER: Final = {
     "remit.ledger.goal_reading": ANY,  # reads only
     "remit.ledger.intake": names("IntakeItem", "read_intake"),
     "remit.ledger.projections": names("append_step"),
+    "remit.ledger.seeking": names("not_before_newest"),  # reads only
     "remit.ledger.simulation_states": names("PromotedState", "newest_state_seq", "read_states"),
     "remit.store.claims": names("ClaimKey", "Done", "Running", "read_claim"),
     "remit.store.connection": names("Connection"),

@@ -18,6 +18,7 @@ from remit import errors
 from remit.contracts.catalog import CONTRACTS, load_schema
 from remit.contracts.goal_codes import USER_TEXT, goal_code
 from remit.contracts.plan_codes import plan_error
+from remit.contracts.protected_files import PROTECTED_FILES
 from remit.observe.exposition import known_metrics
 from remit.policy.browser import browser_error
 
@@ -166,8 +167,37 @@ def render_settings(page: str) -> str:
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for field in schema_lines(load_schema("system-config"), levels=2):
         default = "required" if field.required else field.default
+        if field.name.startswith("protected."):
+            default = "[the built-in list](#protected-files)"
         rows.append(f"| `{field.name}` | {field.type} | {default} | {field.description} |")
-    return _with_table(page, "settings", rows)
+    return _with_table(page, "settings", [*rows, *_protected_files()])
+
+
+def _protected_files() -> list[str]:
+    rows = [
+        "",
+        "### Protected files",
+        "",
+        "A plan touches a file of this list only with an approval that names the file (`--allow-protected PATH`). Each",
+        "pattern holds at any depth and without regard to case. The lists under `protected` add patterns. Nothing",
+        "removes one from this list.",
+        "",
+        "A name that is also an ordinary name of a folder is not in the list. Bazel's `BUILD` without a suffix is one",
+        "of them (`BUILD.bazel` is in the list). A workspace that uses it adds it in `remit.yaml`. Then a file named",
+        "`build` is protected too, because case is not regarded. The files in a folder of that name are not:",
+        "",
+        "```yaml",
+        "protected:",
+        "  important: [BUILD]",
+        "```",
+        "",
+        "| group | what | files |",
+        "|---|---|---|",
+    ]
+    for kind in PROTECTED_FILES:
+        globs = ", ".join(f"`{glob}`" for glob in kind.globs)
+        rows.append(f"| `{kind.group}` | {kind.what} | {globs} |")
+    return rows
 
 
 def render_metrics(page: str) -> str:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from remit.masking import JsonLike, is_secret_name, mask_field, mask_json
+from remit.masking import JsonLike, is_secret_name, mask_field, mask_json, mask_text
 
 pytestmark = pytest.mark.req("VX-08")
 
@@ -70,7 +70,7 @@ def test_tree_is_masked_by_name_by_value_and_in_its_keys() -> None:
     assert mask_json(tree) == {
         "user": "bob",
         "login": {"password": "********", "remember": True, "otp": "********", "hint": None},
-        "cards": ["****-****-****-1111", 4111111111111112, 1.5],
+        "cards": ["****-****-****-1111", "****-****-****-1112", 1.5],
         "j***@example.com": ["***-**-1234"],
         "usage": {"max_tokens": 4096, "tokens": 12},
         "secrets": {"db": "********", "ports": ["********"]},
@@ -129,3 +129,22 @@ def test_value_that_is_not_json_is_not_shown() -> None:
 def test_name_of_the_value_itself_counts() -> None:
     assert mask_json(1234, name="pin") == "********"
     assert mask_json(["hunter2"], name="passwords") == ["********"]
+
+
+@pytest.mark.req("VX-08")
+@pytest.mark.parametrize("name", ["card", "cc", "pan", "my_card", "userCard", "payment[card]", "cards"])
+def test_beside_the_name_of_a_card_a_number_needs_no_right_check_digit(name: str) -> None:
+    for number in ("4111111111111112", "4111 1111 1111 1112", "4111-1111-1111-1112"):
+        assert mask_field(name, number) == "****-****-****-1112"
+        assert mask_json({name: number, "id": number}) == {name: "****-****-****-1112", "id": number}
+    assert mask_json({name: {"number": 4111111111111112, "amount": 4111111111111112}}) == {
+        name: {"number": "****-****-****-1112", "amount": 4111111111111112}
+    }
+    for other in ("Visa", "jane wrote to cc", "12.5", "2026-11-18", "", "12345678901"):
+        assert mask_field(name, other) == other
+
+
+@pytest.mark.req("VX-08")
+def test_the_name_of_a_card_counts_in_free_text_too() -> None:
+    assert mask_text("pay with card: 4111 1111 1111 1112, now") == "pay with card: ****-****-****-1112, now"
+    assert mask_text("?pan=4111111111111112&span=4111111111111112") == "?pan=****-****-****-1112&span=4111111111111112"

@@ -223,8 +223,8 @@ class Browsing:
 
     def _travel_held(self, tab: "Tab", held: Held, context: Context, picture: str | None) -> Fate:
         """One held request, down the road. In a thread of its own."""
-        # Nobody waits for what the page asks for by itself.
-        flight = None if held.by_itself else self._flights.find(held.cause.action.digest(), tab.token.digest)
+        # No caller waits for what the page asks for by itself, or later.
+        flight = None if not held.is_awaited else self._flights.find(held.cause.action.digest(), tab.token.digest)
         problems: list[RemitError] = []
         door = HeldRequestDoor(
             self._tokens(),

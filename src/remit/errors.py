@@ -183,6 +183,14 @@ MEANING: Final[dict[Reason, str]] = {
 
 
 MAX_MESSAGE: Final = 2_000
+SETTLE: Final = (
+    "Fix what stands in the way, then end this process and run: remit recover. Do not ask for it under another id."
+)
+"""The next step after an effect that was begun, and of which it is not known whether it is done."""
+LOOK_AT_GOAL: Final = "Look in a moment at how the goal stands, by its id: remit ledger trace; or run: remit recover"
+"""The same for a goal."""
+SESSION_GONE: Final = "The session is gone. Navigate, and look at what the site shows before you do anything else."
+"""The same for an action in a browser that has ended."""
 LOOKED_AT: Final = 10 * MAX_MESSAGE
 
 

@@ -100,6 +100,10 @@ FAULT_POINTS: Final = frozenset(
         "proposal.made",
         "proposal.approved",
         "proposal.answered",
+        "proposal.preview_stored",
+        "proposal.previewed",
+        "clock.accepting",
+        "clock.accepted",
         "people.ended",
         "people.recorded",
     }

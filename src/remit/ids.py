@@ -4,13 +4,16 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 Clock = Callable[[], datetime]
 
 DEFAULT_TENANT: Final = "default"
 """Whom everything belongs to that no tenant asked for."""
+
+CLOCK_TOLERANCE: Final = timedelta(seconds=60)
+"""By how much two clocks may differ before anything is made of it."""
 
 _TIME: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
 
@@ -26,6 +29,14 @@ def tenant_flag(tenant_id: str, known: Collection[str]) -> str:
 
 def system_clock() -> datetime:
     return datetime.now(UTC)
+
+
+def is_within(begun: datetime, now: datetime, life: timedelta) -> bool:
+    """Whether `now` lies in the `life` of something that began then.
+
+    False also for a begin in the future: it was written while a clock was ahead that has been set right since.
+    """
+    return -CLOCK_TOLERANCE <= now - begun <= life
 
 
 def uuid7(at: datetime, random_bytes: Callable[[int], bytes] = os.urandom) -> str:

@@ -11,17 +11,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from remit.canonical import digest_bytes
 from remit.errors import EnvironmentFailed, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import render_time
 from remit.ledger.append import Batch, Ledger
+from remit.ledger.clock import LedgerAhead, judge_by_ledger
 from remit.ledger.covered import require_covered
 from remit.ledger.entry import Entry, Event
 from remit.masking import mask_json
@@ -41,11 +42,17 @@ from remit.store.connection import Connection, Dialect
 from remit.store.owners import is_before_reboot, is_childless, is_gone, lock_path, this_process
 from remit.turns import away
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 FIRST_LOOK_SECONDS: Final = 0.002
 LAST_LOOK_SECONDS: Final = 0.02
 _LOG: Final = logging.getLogger("remit.road")
 _RECORDS: Final = """SELECT seq, payload FROM ledger_entries
   WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq"""
+_BEFORE: Final = """SELECT kind, created_at, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND (kind = ? OR (kind = ? AND payload LIKE ?)) ORDER BY seq"""
+_AS_EXPIRED: Final = '%"reason":"expired"%'
 # Tokens of claims that this process holds and has given up, such as when the outcome could not be written. Nobody works
 # on them, though their owner lives.
 _given_up: Final[set[str]] = set()
@@ -66,6 +73,9 @@ class Trace:
     request_digest: str
     task_id: str | None = None
     capability_id: str | None = None
+    authority: Callable[[], str] | None = field(default=None, compare=False, repr=False)
+    """The digest of the signed permission, where that is something else than the key. Asked for only if it is needed.
+    """
 
 
 class Stored(NamedTuple):
@@ -95,6 +105,8 @@ class Journal:
         self._key = ClaimKey(trace.tenant_id, trace.door, trace.key)
         self._hosts = hosts
         self._patience = patience
+        self._judged: Refused | None = None
+        """Why the authority of this request was refused, if it was."""
 
     def look(self) -> Stored | Running | None:
         """What stands under this request's key: nothing, an outcome, or a claim whose owner is dead.
@@ -194,8 +206,21 @@ class Journal:
             with suppress(EnvironmentFailed):  # then it is this process's to go on with, as long as it lives
                 self._ledger.transact(lambda batch: let_go(batch.store, won))
 
+    def judge(self, check: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Have the authority of this request judged. Its refusal is told apart from one of the caller, whose token or
+        session can end while the authority is still valid.
+        """
+        try:
+            return check(*args, **kwargs)
+        except Refused as problem:
+            self._judged = problem
+            raise
+
     def record_refusal(self, problem: Refused, also: Sequence[Also] = ()) -> None:
-        event = self._event("refused", problem.as_json())
+        told: dict[str, Any] = problem.as_json()
+        if problem is self._judged and problem.reason is Reason.EXPIRED and not isinstance(problem, LedgerAhead):
+            told["authority"] = self._authority()  # it stays expired, also if a person accepts an earlier clock
+        event = self._event("refused", told)
         self._ledger.transact(lambda batch: _append_all(batch, (event, *also)))
         self._log("request refused", reason=problem.reason.value)
 
@@ -223,7 +248,7 @@ class Journal:
         batch: Batch,
     ) -> Entered | None:
         now, trace = batch.time_in(self._trace.tenant_id), self._trace
-        still_alive(now)
+        judge_by_ledger(still_alive, now, batch.clock)
         claimed = claim(
             batch.store,
             self._key,
@@ -235,8 +260,7 @@ class Journal:
         )
         if not isinstance(claimed, Won):
             return None
-        if any(self._records(batch.store, "intent")):
-            raise self._contradiction("this request was begun before, and its claim is gone from the database")
+        self._require_fresh(batch.store)
         batch.append(intent)
         spend(batch, now)
         reach("claim.before_commit")
@@ -251,7 +275,7 @@ class Journal:
         batch: Batch,
     ) -> Entered | None:
         now = batch.time_in(self._trace.tenant_id)
-        still_alive(now)
+        judge_by_ledger(still_alive, now, batch.clock)
         take_on(batch, now)
         taken = take_over(batch.store, orphan, token)
         if taken is None:
@@ -260,6 +284,29 @@ class Journal:
             raise self._contradiction("this request has an outcome, and its claim says that it has none")
         batch.append(self._by_actor("resumed", {"request_digest": self._trace.request_digest}))
         return Entered(taken, orphan.checkpoint, resumed=True)
+
+    def _require_fresh(self, connection: Connection) -> None:
+        """This request was never begun, and what permits it was never recorded as expired."""
+        trace, door = self._trace, self._trace.door
+        wanted = (trace.tenant_id, trace.correlation_id, f"{door}.intent", f"{door}.refused", _AS_EXPIRED)
+        for kind, created_at, payload in connection.rows(_BEFORE, wanted):
+            record = json.loads(payload)
+            if kind == f"{door}.intent" and record.get("request_digest") == trace.request_digest:
+                raise self._contradiction("this request was begun before, and its claim is gone from the database")
+            if record.get("reason") == "expired" and record.get("authority") == self._authority():
+                raise Refused(
+                    Reason.EXPIRED,
+                    f"what permits this was recorded as expired at {created_at[:19]}Z, and stays so",
+                    where=f"{door} {trace.key}",
+                    next_step="Have it leased or approved again.",
+                )
+
+    def _authority(self) -> str:
+        trace = self._trace
+        try:
+            return trace.authority() if trace.authority is not None else digest_bytes(trace.key.encode())
+        except Refused:  # it cannot be read, so nothing was verified
+            return ""
 
     def _records(self, connection: Connection, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """The place and content of this request's records of one kind. They are believed only once covered."""

@@ -114,7 +114,7 @@ class Plans:
         """
         seen = self.preview(plan, hooks)
         if as_seen is not None and seen.digest != as_seen:
-            raise _not_as_seen(seen.plan.plan_id)
+            raise not_as_seen(seen.plan.plan_id)
         require_worth_approving(seen, even_if_it_fails=even_if_it_fails)
         denials = uncovered(seen.findings, seen.needs, approvals)
         Decision(() if denials else ("the approval names all that it must",), denials).require()
@@ -364,12 +364,13 @@ def unsettled_error(problem: Unsettled, clock: Clock) -> ErrorResponse:
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
 
 
-def _not_as_seen(plan_id: str) -> Refused:
+def not_as_seen(plan_id: str, path: str = "") -> Refused:
+    """The preview that the caller names is not, or no longer, what the plan would do; `path` changed, if known."""
     return Refused(
         Reason.HASH_MISMATCH,
         "a file that the plan names, or the configuration, changed since the plan was looked at; nothing was approved",
-        where=f"plan {plan_id}",
-        next_step="Look at it again, and answer to what is shown then.",
+        where=f"plan {plan_id}" + (f", {path}" if path else ""),
+        next_step="Have its preview computed again, look at it, and answer to what is shown then.",
     )
 
 

@@ -27,7 +27,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+from remit.errors import SETTLE, EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
 from remit.faultpoints import reach
 from remit.ids import Clock
 from remit.journal import Also, Entered, Journal, Stored, Trace
@@ -208,7 +208,7 @@ def travel(
         request = door.parse(raw)  # 1. parse
         journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience, actor))
         try:
-            granted = door.verify_authority(request, site.clock())  # 2. verify authority
+            granted = journal.judge(door.verify_authority, request, site.clock())  # 2. verify authority
             standing.callback(door.stand_down, granted)
             entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
         except Refused as problem:
@@ -243,7 +243,7 @@ def _enter(
     """Steps 3 to 7, again from the start whenever somebody else was faster."""
 
     def still_alive(now: datetime) -> None:
-        door.require_alive(granted, now)
+        journal.judge(door.require_alive, granted, now)
 
     while True:
         found = journal.look()
@@ -417,7 +417,7 @@ def _unsettled(problem: RemitError, trace: Trace) -> Unsettled:
         Reason.EFFECT_FAILED,
         f"the effect was begun, and whether it is done could not be told: {problem.what}",
         where=problem.where or f"{trace.door} {trace.key}",
-        next_step="Mend what stands in the way, then call again; or end this process and run: remit recover",
+        next_step=SETTLE,
     )
 
 
@@ -427,7 +427,7 @@ def _unrecorded(problem: EnvironmentFailed, trace: Trace) -> Unsettled:
         problem.reason,
         f"it came to its end, and how it ended could not be recorded: {problem.what}",
         where=problem.where or f"{trace.door} {trace.key}",
-        next_step="Mend what stands in the way, then call again; or run: remit recover",
+        next_step="Fix what stands in the way, then run: remit recover. Do not ask for it under another id.",
     )
 
 

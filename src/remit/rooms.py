@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from remit.contracts.config import CONFIG_NAME, SystemConfig
 from remit.errors import Refused
 from remit.ids import Clock
 from remit.ledger.append import Ledger
+from remit.ledger.clock_watch import ClockWatch
 from remit.ledger.heads import Anchors
 from remit.opening import WorkspaceSettings, as_long_as_unchanged, open_store, read_config
 from remit.state import StateDirectory
@@ -99,7 +101,15 @@ class Rooms:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.store, self._current_signer("audit"), self._current_keyring, self.anchors, self.clock)
+        watch = ClockWatch.of(self.clock, self.state.clock)
+        return Ledger(self.store, self._current_signer("audit"), self._current_keyring, self.anchors, self.clock, watch)
+
+    def position_key(self) -> bytes:
+        """Seals the positions that agents are given in the stream of events. Another one after a rotation.
+
+        An Ed25519 signature is deterministic: every process with this key derives the same 32 bytes, and no other can.
+        """
+        return sha256(self._current_signer("audit")().sign("event-position", b"").encode()).digest()
 
     @cached_property
     def tasks(self) -> Tasks:

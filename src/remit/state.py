@@ -62,6 +62,11 @@ class StateDirectory:
         return self.path / "people"
 
     @property
+    def clock(self) -> Path:
+        """What the clock showed when a process last wrote to the ledger, beside the time since boot. Only a hint."""
+        return self.path / "clock.json"
+
+    @property
     def settings(self) -> Path:
         return self.path / "workspace.json"
 

@@ -36,6 +36,7 @@ from remit.contracts.browser_config import Browser
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
 from remit.ledger.append import Batch, Ledger
+from remit.ledger.clock import judge_by_ledger
 from remit.ledger.entry import Event
 from remit.masking import mask_text
 from remit.store.connection import Connection
@@ -168,7 +169,7 @@ class Tokens:
         """And in time by the newest entry here too: a clock set back revives no token, whatever chain it is used in."""
         newest = newest_time_unless_revoked(connection, self._tenant_id, token.jti)
         if newest is not None and (recorded := parse_time(newest)) > now:
-            require_in_time(token, recorded)
+            judge_by_ledger(lambda at: require_in_time(token, at), recorded, lambda: now)
 
     def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None:
         """The same, and one of its actions is used up. In the intent's transaction, for `max_actions` to be exact."""

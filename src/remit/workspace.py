@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from remit.approval.people import PEOPLE, Person, agent_cannot_decide
 from remit.authority.signing import PublicKey, Role
 from remit.doors.hooks import NO_HOOKS, PlanHooks
 from remit.errors import Reason, Refused
 from remit.ids import Clock, system_clock
+from remit.ledger.clock_acceptance import accept_clock, require_server_agrees
 from remit.ledger.key_changes import revoke_and_record, rotate_and_record
 from remit.ledger.verify import verify_store
 from remit.opening import WorkspaceSettings, find_root, open_store, read_config, read_settings
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from remit.effects.registry import Registry
     from remit.goals import Reply
     from remit.kernel.kernel import Kernel
+    from remit.ledger.entry import Entry
     from remit.ledger.findings import Progress, Verdict
     from remit.plans import Pruned
     from remit.recovery import Recovered
@@ -113,6 +116,20 @@ class Workspace(Rooms):
         A task that was done before gives its stored result; a refused one tells `on_refusal`.
         """
         return self.tasks.preview(manifest, lease, on_refusal=on_refusal)
+
+    def accept_clock(self, who: Person, *, shown: datetime | None = None) -> list[Entry]:
+        """Record that a person accepts the clock: each chain that is ahead of it goes on from what it shows now.
+
+        What is recorded as expired, refused, revoked or closed stays so. `shown` is what the clock showed when the
+        person was asked; a clock that was set since then is not accepted. An agent cannot do this.
+        """
+        if who.id.partition(":")[0] not in PEOPLE:
+            raise agent_cannot_decide("only a person accepts the clock")
+        now = self.clock()
+        if self.store.dialect == "postgresql":
+            with self.store.reading() as connection:
+                require_server_agrees(connection, now)
+        return accept_clock(self.ledger, who.actor, who.signature, shown or now)
 
     def recover(self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()) -> list[Recovered[Any]]:
         """Finish or clear away what processes that died had begun, and record each outcome.
@@ -207,12 +224,16 @@ class Workspace(Rooms):
         even_if_it_fails: bool = False,
         life: timedelta | None = None,
         actor: str | None = None,
+        as_seen: str | None = None,
     ) -> Envelope:
         """The protocol layer's side: sign an envelope for this plan on the files as they are now, and record it.
 
         What the plan needs beyond that is named: protected files, files that become executable, files whose content
         holds what was found in it, actions that cannot be undone. A plan of which something would fail is refused; one
         that goes on after an error is approved all the same with `even_if_it_fails`.
+
+        `as_seen` is the digest of the preview that the approver saw. If the plan would do something else by now, the
+        approval is refused and nothing is signed.
         """
         from remit.authority.envelope import DEFAULT_LIFE
         from remit.contracts.envelope import Approvals as Allowances
@@ -223,7 +244,9 @@ class Workspace(Rooms):
             content=tuple(content),
             irreversible=tuple(irreversible),
         )
-        return self.plans.approve(plan, approvals, life or DEFAULT_LIFE, actor, even_if_it_fails=even_if_it_fails)
+        return self.plans.approve(
+            plan, approvals, life or DEFAULT_LIFE, actor, even_if_it_fails=even_if_it_fails, as_seen=as_seen
+        )
 
     def apply(  # noqa: PLR0913 - what the caller wants to hear, by name
         self,

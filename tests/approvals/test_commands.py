@@ -43,8 +43,9 @@ def test_list_show_approve_and_deny(remit: Remit, workspace: Workspace) -> None:
         first.approval_id,
     ]
     shown = remit("approvals", "show", first.approval_id)
-    for line in ("item: tea", "card: ****-****-****-1234", "Buys tea", f"remit approvals approve {first.approval_id}"):
+    for line in ("item: tea", "card: ****-****-****-1234", "Buys tea", f"remit approvals deny {first.approval_id}\n"):
         assert line in shown.out
+    assert f"answer    remit approvals approve {first.approval_id} --digest {first.request_digest}\n" in shown.out
 
     unseen = remit("approvals", "approve", first.approval_id)
     assert unseen.code == 3  # it waits still

@@ -100,8 +100,8 @@ def test_what_comes_under_the_pointer_at_the_last_moment_gets_no_click(stage: St
         "inset:0;width:100%;height:100%'>Pay</button></form>"
         "<script>addEventListener('pointerdown', () => { pay.style.display = 'block' }, true)</script>"
     )
-    with pytest.raises(Refused, match=r"was not hit: <button id=.pay.> came between"):
-        stage.run(stage.session.click(Element("#b")))
+    stage.run(stage.session.click(Element("#b")))
+    assert stage.session.has_pressed
     stage.run(stage.session.settle(1))
     assert [asked for asked in stage.site.asked if asked.method == "POST"] == []
 
@@ -120,7 +120,7 @@ def test_a_button_that_comes_between_the_last_look_and_the_press_is_not_pressed(
         await down(mouse)
 
     monkeypatch.setattr(Mouse, "down", too_late)
-    with pytest.raises(Refused, match=r"was not hit: <button id=.pay.> came between"):
+    with pytest.raises(EnvironmentFailed, match=r"pressed once .* <button id=.pay.> came between"):
         stage.run(stage.session.click(Element("#b")))
     stage.run(stage.session.settle(1))
     assert [asked for asked in stage.site.asked if asked.method == "POST"] == []

@@ -17,8 +17,8 @@ PAY = "Sends 1 field at shop.test: POST /pay"
     [
         ([], "not sent", 0, "safe to ask for it again"),
         ([RequestFate(PAY, "NOT_SENT")], "not sent", 0, "safe to ask for it again"),
-        ([RequestFate(PAY)], "unknown", 1, "Look at the site before"),
-        ([RequestFate(PAY, "ANSWERED", 200), RequestFate(PAY, "UNKNOWN")], "unknown", 2, "Look at the site before"),
+        ([RequestFate(PAY)], "unknown", 1, "Look at the site to see"),
+        ([RequestFate(PAY, "ANSWERED", 200), RequestFate(PAY, "UNKNOWN")], "unknown", 2, "Look at the site to see"),
         ([RequestFate(PAY, "ANSWERED", 201)], "sent", 1, "not sent again"),
         ([RequestFate(PAY, "SENT")], "sent", 1, "not sent again"),
     ],

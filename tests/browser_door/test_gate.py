@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -10,6 +11,7 @@ from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, SessionGate
 from remit.browser.held import Fate, Held, Running, questions_put
 from remit.browser.requests import Answer, Ending, OutgoingRequest, RequestKind
 from remit.contracts.browser import Action
+from remit.masking.names import Kind
 
 T = TypeVar("T")
 
@@ -73,6 +75,8 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
         (request("HEAD"), False),
         (request("OPTIONS"), False),
         (request("GET", goes=True), False),
+        (request("GET", "https://shop.test/x?_method=DELETE"), False),
+        (request("POST", "https://shop.test/x?_method=GET"), True),
         (request("POST"), True),
         (request("PUT"), True),
         (request("DELETE"), True),
@@ -148,17 +152,21 @@ def test_before_the_first_action_nothing_is_sent() -> None:
     run(work)
 
 
-@pytest.mark.req("VX-08")
+@pytest.mark.req("VX-08", "VX-16")
 def test_what_is_noted_of_a_request_that_was_turned_away_is_masked() -> None:
     async def work() -> None:
         stage = Stage()
         running = stage.begin()
-        stage.gate.secrets.add("open sesame")
-        stage.gate.refused("GET", "https://evil.test/open%20sesame?card=4111111111111111", "no way to OPEN SESAME")
+        for typed in ("open sesame", "evil.test"):
+            stage.gate.secrets.add(
+                typed, Kind.PASSWORD, is_password=True, names=[typed], page="https://shop.test/login"
+            )
+        url = "https://evil.test/open%20sesame?card=4111111111111112&x=open%20sesame"
+        stage.gate.refused("GET", url, "no way to OPEN SESAME")
         noted = running.turned_away[0]
         assert (noted.url, noted.why) == (
-            "https://evil.test/********?card=****-****-****-1111",
-            "no way to ********",
+            "https://evil.test/open%20sesame?card=****-****-****-1112&x=********",
+            "no way to OPEN SESAME",
         )
 
     run(work)
@@ -386,17 +394,67 @@ def test_what_opens_a_window_of_its_own_is_turned_away() -> None:
 
 @pytest.mark.req("VX-09")
 @pytest.mark.parametrize(
-    "kind, is_over, by_itself",
-    [("navigate", False, True), ("snapshot", False, True), ("click", False, False), ("click", True, True)],
+    "kind, is_over, expected",
+    [
+        ("navigate", False, (True, False)),
+        ("snapshot", False, (True, False)),
+        ("click", False, (False, False)),
+        ("click", True, (False, True)),
+    ],
 )
-def test_what_no_action_of_the_agent_asks_for_is_the_pages_own(kind: str, is_over: bool, by_itself: bool) -> None:  # noqa: FBT001
-    async def work() -> bool:
+def test_what_is_asked_for_before_any_action_is_the_pages_own_and_after_one_it_is_late(
+    kind: str,
+    is_over: bool,  # noqa: FBT001
+    expected: tuple[bool, bool],
+) -> None:
+    async def work() -> tuple[bool, bool]:
         stage = Stage()
-        stage.begin(kind).finished = is_over
+        running = stage.begin(kind)
+        if is_over:
+            running.end(asyncio.get_running_loop().time())
         await stage.gate.judge(request("POST"))
-        return stage.held[0].by_itself
+        held = stage.held[0]
+        assert held.is_awaited is not (any(expected))
+        return held.by_itself, held.seconds_after is not None
 
-    assert run(work) is by_itself
+    assert run(work) == expected
+
+
+@pytest.mark.req("VX-07")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "X-HTTP-Method-Override", "X_HTTP_Method_Override", "x.http.method.override", "X-HTTP_METHOD-override",
+        "X-HTTP-Method", "X-Method-Override", "X_Method_Override", "X-Override-Method", "HTTP-Method-Override",
+        "X-HttpMethodOverride", "X-Original-Method", "X-Original-URL", "X_ORIGINAL_URL", "x-rewrite-url",
+        "X_Rewrite_URL", "X-Original-URI", "X-Forwarded-URI", "X-Forwarded-Method", "X-Forwarded-Path",
+        "X-Method", "X-HTTP-Verb-Override", "X-Verb-Override", "X-Request-Method", "X-HTTP-Path-Override",
+    ],
+)  # fmt: skip
+def test_reading_that_names_another_method_or_address_in_its_head_is_held(name: str) -> None:
+    async def work() -> tuple[Answer, int]:
+        stage = Stage()
+        stage.begin()
+        asked = request("GET")
+        answer = await stage.gate.judge(replace(asked, headers=(*asked.headers, (name, "DELETE"))))
+        return answer, len(stage.held)
+
+    assert run(work) == (Answer.SEND, 1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Access-Control-Request-Method", "Referer", "Origin", "Cookie", "X-Requested-With", "X-Forwarded-For", "Method"],
+)
+def test_other_headers_have_nothing_held(name: str) -> None:
+    async def work() -> tuple[Answer, int]:
+        stage = Stage()
+        stage.begin()
+        asked = request("GET")
+        answer = await stage.gate.judge(replace(asked, headers=(*asked.headers, (name, "DELETE"))))
+        return answer, len(stage.held)
+
+    assert run(work) == (Answer.READ, 0)
 
 
 @pytest.mark.req("VX-09")

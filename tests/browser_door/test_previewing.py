@@ -20,6 +20,7 @@ from remit.contracts.browser import Action, Amount, HTTPPreview
 from remit.doors.browser_papers import render_summary
 from remit.errors import Reason, Refused
 from remit.masking import mask_shaped
+from remit.masking.names import Kind
 
 FORM = "application/x-www-form-urlencoded"
 URL = "https://shop.test/pay"
@@ -58,6 +59,9 @@ def test_a_form_is_shown_field_by_field_in_two_parts() -> None:
     [
         ("password", "hunter2", "********"),
         ("card", "4111 1111 1111 1111", "****-****-****-1111"),
+        ("card", "4111 1111 1111 1112", "****-****-****-1112"),
+        ("cc", "4111111111111112", "****-****-****-1112"),
+        ("myPan", "4111-1111-1111-1112", "****-****-****-1112"),
         ("number", "078-05-1120", "***-**-1120"),
         ("ssn", "078051120", "***-**-1120"),
         ("key", "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "sk_...p7dc"),
@@ -187,18 +191,32 @@ def test_headers_are_masked_and_repeated_ones_are_all_there() -> None:
     assert (preview.headers["X-Note"], preview.headers["X-Note#2"]) == ("one", "two")
 
 
-def test_what_was_typed_into_a_password_field_is_masked_whatever_carries_it() -> None:
+def typed(*values: str, page: str = URL) -> TypedSecrets:
+    secrets = TypedSecrets()
+    for number, value in enumerate(values):
+        secrets.add(value, Kind.PASSWORD, is_password=True, names=[f"field-{number}"], page=page)
+    return secrets
+
+
+@pytest.mark.req("VX-08", "VX-16")
+def test_what_was_typed_into_a_password_field_is_masked_where_it_is_a_whole_value() -> None:
     secret = "open sesame/1"
     request = outgoing(
-        urlencode({"x1": secret, "x2": "fine", "x3": f"<{secret}>"}).encode(),
+        urlencode({"x1": secret, "x2": "fine", "x3": f"<{secret}>", "to": secret}).encode(),
         url=f"{URL}/{quote(secret)}?q={quote(secret, safe='')}",
         headers=(("X-Odd", secret),),
     )
-    preview = shown(request, Context(secrets=TypedSecrets([secret])))
-    assert preview.body.masked == {"x1": "********", "x3": "<********>"}
-    assert preview.body.preview == {"x2": "fine"}
-    assert preview.headers["X-Odd"] == "********"
-    assert not survives(secret, preview)
+    preview = shown(request, Context(secrets=typed(secret, "shop.test", "x2", "fine", "pay"), page=URL))
+    assert preview.url == f"{URL}/{quote(secret)}?q=********"
+    assert preview.body.masked == {"x1": "********", "x2": "********"}
+    assert preview.body.preview == {"x3": f"<{secret}>", "to": secret}
+    assert (preview.headers["X-Odd"], preview.headers["Host"]) == ("********", "shop.test")
+    assert preview.estimated_effect == (
+        f"Sends 4 fields at shop.test: POST /pay/{quote(secret)}. Masked: x1, x2, q, X-Odd (value typed into a secret"
+        " field)."
+    )
+    elsewhere = shown(request, Context(secrets=typed(secret), page="https://shop.test/other"))
+    assert elsewhere.body.masked == {}, "it was typed on another page"
 
 
 def test_the_effect_is_told_from_the_request_and_not_from_what_somebody_says() -> None:
@@ -238,11 +256,12 @@ def test_typing_a_password_is_previewed_without_a_method_and_without_the_passwor
 
 @pytest.mark.req("VX-07")
 def test_that_a_password_is_sent_unencrypted_is_said() -> None:
-    typed, warning = Context(secrets=TypedSecrets(["hunter2"])), "a password is sent unencrypted"
+    knowing, warning = Context(secrets=typed("hunter2"), page=URL), "a password is sent unencrypted"
     for body, context, is_said in (
         (b"user=jane&userPassword=hunter2", Context(), True),
-        (b"x1=hunter2", typed, True),
-        (b"passenger=jane&password=", typed, False),
+        (b"x1=hunter2", knowing, True),
+        (b"to=hunter2", knowing, True),
+        (b"passenger=jane&password=", knowing, False),
     ):
         assert (warning in shown(outgoing(body, url="http://shop.test/"), context).estimated_effect) is is_said, body
         assert warning not in shown(outgoing(body), context).estimated_effect

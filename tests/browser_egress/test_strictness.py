@@ -85,15 +85,6 @@ AMBIGUOUS = {
     "connection names a header": (400, "GET http://{A}/ HTTP/1.1\r\nHost: {A}\r\nConnection: close, cookie\r\n\r\n"),
     "TRACE": (405, "TRACE http://{A}/ HTTP/1.1\r\nHost: {A}\r\n\r\n"),
     "TRACK": (405, "TRACK http://{A}/ HTTP/1.1\r\nHost: {A}\r\n\r\n"),
-    "another method in the head": (
-        405,
-        "GET http://{A}/ HTTP/1.1\r\nHost: {A}\r\nX-HTTP-Method-Override: DELETE\r\n\r\n",
-    ),
-    "another method in small letters": (
-        405,
-        "GET http://{A}/ HTTP/1.1\r\nHost: {A}\r\nx-http-method: DELETE\r\n\r\n",
-    ),
-    "a third way to name it": (405, "OPTIONS http://{A}/ HTTP/1.1\r\nHost: {A}\r\nX-Method-Override: POST\r\n\r\n"),
     "upgrade to HTTP/2": (
         400,
         "GET http://{A}/ HTTP/1.1\r\nHost: {A}\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",

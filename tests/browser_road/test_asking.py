@@ -387,7 +387,8 @@ def test_a_browser_that_dies_takes_what_it_held_along_and_the_next_navigation_st
         assert (result.error.code, result.sent) == ("KERNEL_ERROR", 0), "nobody said no"
         assert str(result.reason).startswith("not sent: the question is void: ")
         assert exit_code(result, refused=False) == 2
-    assert "its browser session has ended" in str(ended.reason)
+    # Chromium may tell that it gave the request up before the session's end is noticed.
+    assert str(ended.reason).endswith(("its browser session has ended", "the browser gave the request up"))
     assert place.site.posts() == []
 
 

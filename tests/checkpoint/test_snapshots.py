@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from remit.canonical import canonical_bytes, digest_bytes
 from remit.checkpoint.snapshots import open_snapshot, take
 from remit.confine import beneath
 from remit.confine.names import locate
@@ -56,6 +57,34 @@ def test_a_snapshot_is_private_and_has_all_that_is_needed(file: Path, tmp_path: 
     for path in (tmp_path / "state").rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600)
     assert (tmp_path / "state").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.req("PV-04")
+def test_the_digest_in_a_reference_cannot_be_computed_from_what_the_file_held(file: Path, tmp_path: Path) -> None:
+    """All else in the meta can be guessed: so it holds a number that cannot, and another one each time."""
+    folder = tmp_path / "snapshots"
+    metas = []
+    for reference in (keep(file, folder), keep(file, folder)):
+        descriptor, meta = open_snapshot(folder, reference)
+        os.close(descriptor)
+        guess = {name: value for name, value in meta.items() if name != "nonce"}
+        assert digest_bytes(canonical_bytes(guess)) != reference.partition("@")[2]
+        metas.append(meta)
+    assert metas[0]["nonce"] != metas[1]["nonce"]
+    assert {len(bytes.fromhex(meta["nonce"])) for meta in metas} == {32}
+
+
+def test_a_snapshot_from_before_the_nonce_is_still_read(file: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "snapshots"
+    reference = keep(file, folder)
+    [place] = folder.iterdir()
+    meta = json.loads((place / "meta.json").read_text())
+    del meta["nonce"]
+    old = canonical_bytes(meta)
+    (place / "meta.json").write_bytes(old)
+    descriptor, found = open_snapshot(folder, f"{reference.partition('@')[0]}@{digest_bytes(old)}")
+    os.close(descriptor)
+    assert found == meta
 
 
 @pytest.mark.req("FX-08")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Remit
+from tests.cli.conftest import Remit, approve
 from tests.cli.test_plan_commands import AFTER, BEFORE, SLOW, applied, create, interrupted, project, put, update
 
 __all__ = ["project"]
@@ -26,7 +26,7 @@ main(["rollback", "last"])
 
 
 def test_a_polite_kill_cancels_a_plan_as_ctrl_c_does(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update(), create("new/file.txt")), "-o", "envelope.json")
+    approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW, signal.SIGTERM)
     assert code == 1, (out, err)
     assert "Cancelling; everything will be taken back." in err
@@ -66,8 +66,8 @@ def test_a_run_that_is_cancelled_early_is_to_be_run_again_for_nobody_has_its_env
 def test_what_was_cut_short_is_settled_aloud(
     remit: Remit, project: Path, point: str, state: str, *, as_json: bool
 ) -> None:
-    remit("approve", put(project, update()), "-o", "first.json")
-    remit("approve", put(project, create("other.txt"), plan_id="plan-2"), "-o", "second.json")
+    approve(remit, put(project, update()), "-o", "first.json")
+    approve(remit, put(project, create("other.txt"), plan_id="plan-2"), "-o", "second.json")
     assert remit("apply", "first.json", REMIT_FAULT=point).code == -signal.SIGKILL
     told = remit("apply", "second.json", *(["--json"] if as_json else []))
     assert told.code == 0, told
@@ -83,7 +83,7 @@ def test_what_was_cut_short_is_settled_aloud(
 
 
 def test_a_rollback_says_what_it_settled_first(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     assert remit("apply", "envelope.json", REMIT_FAULT="road.intent_recorded").code == -signal.SIGKILL
     told = remit("rollback", "last")
     assert told.code == 2, told
@@ -92,7 +92,7 @@ def test_a_rollback_says_what_it_settled_first(remit: Remit, project: Path) -> N
 
 
 def test_a_refusal_after_settling_names_what_was_settled(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     assert remit("apply", "envelope.json", REMIT_FAULT="road.intent_recorded").code == -signal.SIGKILL
     document = remit("rollback", "last", "--json").document
     assert document["error"]["reason"]

@@ -186,3 +186,16 @@ def test_a_warning_on_a_terminal_says_which_task_and_why(remit: Remit, base: Pat
     assert told.code == 0
     (line,) = told.err.splitlines()
     assert line.startswith("warning: a task could not be settled (task_id: t, why: the file is neither at its source")
+
+
+@pytest.mark.req("PV-04")
+def test_a_lease_for_a_protected_file_warns_what_it_allows(remit: Remit, base: Path) -> None:
+    (base / "package.json").write_text("{}")
+    assert "is protected" not in run_task(remit, base, "FILE_COPY").err
+    inputs = {"source_path": str(base / "package.json"), "destination_path": str(base / "c")}
+    task = {"task_id": "p", "capability_id": "FILE_MOVE", "inputs": inputs, "constraints": {"reversible": True}}
+    (base.parent / "project" / "task.json").write_text(json.dumps(task))
+    leased = remit("task", "lease", "task.json")
+    assert leased.code == 0
+    assert f"{base / 'package.json'} is protected; with this lease an agent may run FILE_MOVE on it" in leased.err
+    assert leased.document["task_id"] == "p", "the lease alone is on standard output"

@@ -16,6 +16,7 @@ from tests.cli.test_help import LEAVES
 ASKED_FOR: dict[str, list[str]] = {
     "keys rotate": ["kernel"],
     "keys revoke": ["k"],
+    "ledger export": ["-o", "exported"],
     "people invite": ["evil", "--role", "admin"],
     "token issue": ["--sub", "evil", "--cap", "plan.apply"],
 }
@@ -49,6 +50,34 @@ def test_what_is_for_a_person_is_refused_to_an_agent_before_it_begins(
         assert isinstance(ran.exception, Refused), (path, ran.output, ran.exception)
         assert (ran.exception.reason, "an agent cannot" in ran.exception.what) == (Reason.PERMISSION_DENIED, True), path
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.req("PV-04")
+@pytest.mark.parametrize("variable", ["REMIT_AGENT", "REMIT_TOKEN"])
+def test_what_prints_entries_of_the_record_is_refused_to_an_agent_and_verifying_is_not(
+    tmp_path: Path, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries hold digests of files, of previews, and counts."""
+    monkeypatch.setenv("REMIT_STATE", str(tmp_path / "state"))
+    (tmp_path / "project").mkdir()
+    here = ["-C", str(tmp_path / "project")]
+    assert CliRunner().invoke(main, ["init", here[1]]).exit_code == 0
+    printing: tuple[list[str], ...] = (
+        ["ledger", "show", "--json"],
+        ["ledger", "show"],
+        ["ledger", "export", "-o", str(tmp_path / "exported")],
+        ["ledger", "trace", "x"],
+        ["runs"],
+        ["runs", "--json"],
+    )
+    assert "workspace.created" in CliRunner().invoke(main, [*printing[0], *here]).stdout
+    monkeypatch.setenv(variable, "bot")
+    for words in printing:
+        ran = CliRunner().invoke(main, [*words, *here], standalone_mode=False)
+        assert isinstance(ran.exception, Refused), (words, ran.output)
+        assert (ran.exception.reason, ran.stdout) == (Reason.PERMISSION_DENIED, "")
+        assert "remit ledger verify" in (ran.exception.next_step or "")
+    assert CliRunner().invoke(main, ["ledger", "verify", *here]).exit_code == 0
 
 
 def test_a_command_that_nobody_put_into_the_table_is_for_a_person(

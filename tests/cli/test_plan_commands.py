@@ -2,14 +2,11 @@
 
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,8 @@ from remit.contracts.outcome import RollbackOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.contracts.report import ExecutionReport
 from remit.contracts.status import CompletionStatus
-from tests.cli.conftest import Ran, Remit
+from tests.cli.conftest import Ran, Remit, approve
+from tests.cli.terminal import Typed, at_a_terminal
 
 BEFORE = '{\n  "retries": 3\n}\n'
 AFTER = '{\n  "retries": 5\n}\n'
@@ -56,7 +54,7 @@ def change_env() -> dict[str, Any]:
 
 
 def applied(remit: Remit, plan: str, *allowed: str) -> Ran:
-    approved = remit("approve", plan, "-o", "envelope.json", *allowed)
+    approved = approve(remit, plan, "-o", "envelope.json", *allowed)
     assert approved.code == 0, approved
     return remit("apply", "envelope.json")
 
@@ -102,7 +100,7 @@ def test_a_preview_of_what_would_fail_ends_with_1_and_of_what_is_refused_with_2(
 
 @pytest.mark.req("PX-13", "PX-37")
 def test_an_approved_plan_is_applied_once_and_reported(remit: Remit, project: Path) -> None:
-    approved = remit("approve", put(project, update()), "-o", "envelope.json", "--minutes", "5")
+    approved = approve(remit, put(project, update()), "-o", "envelope.json", "--minutes", "5")
     assert approved.code == 0, approved
     envelope = Envelope.parse((project / "envelope.json").read_bytes())
     assert envelope.envelope_id in approved.out
@@ -128,7 +126,7 @@ def test_an_approved_plan_is_applied_once_and_reported(remit: Remit, project: Pa
 
 @pytest.mark.req("PX-02")
 def test_an_envelope_that_was_changed_is_refused_with_exit_2(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     envelope = project / "envelope.json"
     envelope.write_text(envelope.read_text().replace('"value":5', '"value":6'))
     refused = remit("apply", "envelope.json")
@@ -146,12 +144,12 @@ def test_a_protected_file_needs_its_flag_and_an_idle_flag_is_refused(remit: Remi
     shown = remit("preview", put(project, change_env()))
     assert shown.code == 0
     assert "give: --allow-protected .env" in shown.out
-    refused = remit("approve", "plan.json", "-o", "envelope.json")
+    refused = approve(remit, "plan.json", "-o", "envelope.json")
     assert refused.code == 2
     assert not (project / "envelope.json").exists()
     assert applied(remit, "plan.json", "--allow-protected", ".env").code == 0
     assert (project / ".env").read_text() == "REGION=south\n"
-    idle = remit("approve", put(project, update()), "--allow-protected", ".env")
+    idle = approve(remit, put(project, update()), "--allow-protected", ".env")
     assert idle.code == 2, idle
 
 
@@ -188,52 +186,23 @@ def test_run_names_the_flags_that_are_missing_before_it_asks(remit: Remit, proje
     assert remit("run", "plan.json", "--yes", "--allow-protected", ".env").code == 0
 
 
-def on_a_terminal(
-    project: Path, answer: bytes, *arguments: str, meanwhile: Callable[[], object] = lambda: None
-) -> tuple[int, str]:
-    """A person at a terminal, who waits for the question, and answers it after something else has happened."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.chdir(project)
-        os.environ["REMIT_STATE"] = str(project.parent / "state")
-        os.execv(sys.executable, [sys.executable, "-m", "remit", *arguments])  # noqa: S606 - no shell is wanted
-    shown = b""
-    while b"[y/N]" not in shown:
-        shown += os.read(terminal, 4096)
-    meanwhile()
-    while True:
-        try:  # Python looks for signals before it reads, not in between: an early Ctrl-C may need a second one
-            os.write(terminal, answer)
-            while select.select([terminal], [], [], 3)[0]:
-                shown += os.read(terminal, 4096)
-        except OSError:  # nobody is on the other side any more
-            break
-    _, status = os.waitpid(pid, 0)
-    os.close(terminal)
-    return os.waitstatus_to_exitcode(status), shown.decode()
-
-
-@pytest.mark.parametrize("answer, code", [(b"y\n", 0), (b"n\n", 2), (b"\n", 2), (b"\x03", 2)], ids=repr)
-def test_run_asks_a_person_and_only_a_yes_is_a_yes(remit: Remit, project: Path, answer: bytes, code: int) -> None:
-    plan = put(project, update())
-    ended, shown = on_a_terminal(project, answer, "run", plan)
-    assert ended == code, shown
-    assert "Apply this plan?" in shown
-    assert "\x1b[32m" in shown
+@pytest.mark.parametrize("answer, code", [("y\n", 0), ("n\n", 2), ("\n", 2), ("\x03", 2)], ids=repr)
+def test_run_asks_a_person_and_only_a_yes_is_a_yes(remit: Remit, project: Path, answer: str, code: int) -> None:
+    seen = at_a_terminal(project, "run", put(project, update()), answers=(Typed("Apply this plan? [y/N]", answer),))
+    assert (seen.code, seen.answered) == (code, True), seen
+    assert "\x1b[32m" in seen.shown
     assert (project / "settings.json").read_text() == (AFTER if code == 0 else BEFORE)
 
 
-@pytest.mark.req("PX-29")
+@pytest.mark.req("PX-29", "PV-07")
 def test_a_yes_to_one_diff_is_no_yes_to_another(remit: Remit, project: Path) -> None:
     other = BEFORE.replace("3", "4")
-    plan = put(project, update())
-    ended, shown = on_a_terminal(
-        project, b"y\n", "run", plan, meanwhile=lambda: (project / "settings.json").write_text(other)
-    )
-    assert ended == 2, shown
-    assert "changed while you were looking" in shown
+    meanwhile = Typed("[y/N]", "y\n", lambda: (project / "settings.json").write_text(other))
+    seen = at_a_terminal(project, "run", put(project, update()), answers=(meanwhile,))
+    assert (seen.code, seen.answered) == (2, True), seen
+    assert "something changed while the preview was shown: settings.json (other content)" in seen.shown
     assert (project / "settings.json").read_text() == other
-    assert "envelope.cancelled" in remit("ledger", "show").out
+    assert "envelope.issued" not in remit("ledger", "show").out, "nothing was signed"
 
 
 @pytest.mark.req("PX-15")
@@ -278,7 +247,7 @@ def test_a_report_is_found_by_folder_and_by_either_id_and_else_refused(remit: Re
 
 
 def test_an_envelope_that_was_not_used_is_void_after_cancel(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     name = json.loads((project / "envelope.json").read_text())["envelope_id"]
     told = remit("cancel", name)
     assert (told.code, told.out) == (0, f"Envelope {name} was not used, and is void from now on.\n")
@@ -332,7 +301,7 @@ def interrupted(project: Path, program: str, by: signal.Signals = signal.SIGINT)
 
 
 def test_ctrl_c_takes_everything_back(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update(), create("new/file.txt")), "-o", "envelope.json")
+    approve(remit, put(project, update(), create("new/file.txt")), "-o", "envelope.json")
     code, out, err = interrupted(project, SLOW)
     assert code == 1, (out, err)
     assert "Cancelling; everything will be taken back." in err
@@ -345,7 +314,7 @@ def test_ctrl_c_takes_everything_back(remit: Remit, project: Path) -> None:
 def test_ctrl_c_before_anything_was_begun_leaves_the_approval_unused(
     remit: Remit, project: Path, *, as_json: bool
 ) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     early = SLOW.replace('"RUNNING"', '"CHECKING"')
     code, out, err = interrupted(project, early.replace('.json"]', '.json", "--json"]') if as_json else early)
     assert code == 1, (out, err)
@@ -362,7 +331,7 @@ def test_ctrl_c_before_anything_was_begun_leaves_the_approval_unused(
 @pytest.mark.req("PX-28")
 @pytest.mark.parametrize("point, state", [("road.effect_done", "finished"), ("road.intent_recorded", "cleared")])
 def test_recover_settles_a_plan_that_was_killed(remit: Remit, project: Path, point: str, state: str) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     assert remit("apply", "envelope.json", REMIT_FAULT=point).code == -signal.SIGKILL
     told = remit("recover", "--json")
     assert told.code == 0, told

@@ -12,7 +12,7 @@ import pytest
 from remit.cli.allowing import command_again
 from remit.cli.plan_summary import render_outcome, render_preview
 from remit.contracts.report import SkippedAction
-from tests.cli.conftest import Remit
+from tests.cli.conftest import Remit, approve
 from tests.cli.test_plan_commands import BEFORE, applied, change_env, create, project, put, update
 from tests.cli.test_plan_views import ended, error, previewed, text
 from tests.cli.test_refusals import failing_in_part, given_command
@@ -92,14 +92,14 @@ def test_the_command_to_copy_leaves_out_what_is_of_no_use(spelled: list[str]) ->
 
 @pytest.mark.req("PX-06")
 def test_a_pattern_is_said_to_be_none_and_the_command_works(remit: Remit, project: Path) -> None:
-    told = remit("approve", put(project, change_env()), "-o", "envelope.json", "--allow-protected", "*.env")
+    told = approve(remit, put(project, change_env()), "-o", "envelope.json", "--allow-protected", "*.env")
     assert told.code == 2
     assert "of no use: *.env (protected), for patterns do not work" in told.err
     assert remit(*given_command(told.err)).code == 0
 
 
 def test_a_flag_that_cannot_help_says_so_and_what_would(remit: Remit, project: Path) -> None:
-    told = remit("approve", put(project, update(target="gone.json")), "--even-if-it-fails")
+    told = approve(remit, put(project, update(target="gone.json")), "--even-if-it-fails")
     assert told.code == 2
     assert "--even-if-it-fails cannot help here" in told.err
     assert '"stop_on_error": false' in told.err
@@ -144,7 +144,7 @@ def test_a_rollback_in_part_ends_with_1_and_says_what_stays(remit: Remit, projec
 
 
 def test_a_repeat_is_marked_for_programs(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     assert [remit("apply", "envelope.json", "--json").document["stored"] for _ in range(2)] == [False, True]
     assert [remit("rollback", "last", "--json").document["stored"] for _ in range(2)] == [False, True]
 
@@ -168,7 +168,7 @@ def test_drift_by_a_later_plan_names_that_plan(remit: Remit, project: Path) -> N
 
 
 def test_a_shell_completes_what_can_be_cancelled(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     name = json.loads((project / "envelope.json").read_text())["envelope_id"]
     assert completed(remit, "remit cancel ") == [name]
     assert remit("apply", "envelope.json").code == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Remit
+from tests.cli.conftest import Remit, approve
 from tests.cli.test_plan_commands import BEFORE, applied, create, project, put, update
 
 __all__ = ["project"]
@@ -68,7 +68,7 @@ def test_a_run_is_taken_back_by_its_short_name_and_only_by_one_that_is_clear(rem
 
 
 def test_a_run_that_was_killed_is_listed_as_unfinished(remit: Remit, project: Path) -> None:
-    remit("approve", put(project, update()), "-o", "envelope.json")
+    approve(remit, put(project, update()), "-o", "envelope.json")
     assert remit("apply", "envelope.json", REMIT_FAULT="road.effect_done").code == -signal.SIGKILL
     (run,) = remit("runs", "--json").document
     assert (run["status"], run["plan_id"], run["undo"]["state"]) == ("UNFINISHED", "plan-1", "UNKNOWN")

@@ -147,7 +147,7 @@ def test_the_text_of_statements_is_shown_with_their_numbers(monkeypatch: pytest.
 def test_long_texts_are_broken_and_cut_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     long = migration(texts=["SELECT 1\n" * 50, "x" * 300])
     lines = shown(long, monkeypatch, 80)
-    assert "    ... 16 more lines of SQL: --full" in lines
+    assert "    ... 12 more lines of SQL: --full" in lines
     assert lines_not_shown(long, 40) == 12
     assert lines_not_shown(long, 0) == 12
     assert lines_not_shown(long, None) == 0

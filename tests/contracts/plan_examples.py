@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from remit.contracts.protected_files import built_in_globs
+
 DIGEST = "sha256:" + "ab" * 32
 
 WORKED_EXAMPLE: dict[str, Any] = {
@@ -108,13 +110,9 @@ FULL_CONFIG: dict[str, Any] = {
     "root": ".",
     "base_directories": ["/srv/inbox"],
     "protected": {
-        "critical": [".git/**", ".env", ".env.*", "credentials.json", "secrets.*", "vault/**"],
-        "important": ["requirements.txt", "pyproject.toml", "setup.py", ".pre-commit-config.yaml"],
-        "agent_system": [
-            "agent/agent_rules.md",
-            "agent_inspector/agent_inspector.md",
-            "agent_executor/agent_executor.md",
-        ],
+        "critical": [*built_in_globs("critical"), "vault/**"],
+        "important": [*built_in_globs("important")],
+        "agent_system": [*built_in_globs("agent_system")],
     },
     "limits": {
         "max_files": 10,
@@ -129,7 +127,16 @@ FULL_CONFIG: dict[str, Any] = {
     "sandbox": "required",
     "connections": {
         "duckdb": {"type": "duckdb", "path": "data/main.duckdb", "read_only": True},
-        "warehouse": {"type": "postgresql", "url_variable": "WAREHOUSE_URL", "url_file": None, "read_only": False},
+        "warehouse": {
+            "type": "postgresql",
+            "url_variable": "WAREHOUSE_URL",
+            "url_file": None,
+            "read_only": False,
+            "lock_timeout_seconds": 3,
+            "statement_timeout_seconds": 60,
+            "preview_timeout_seconds": 20,
+            "functions": ["public.total"],
+        },
     },
     "pipelines": {
         "nightly": {
@@ -173,6 +180,9 @@ FULL_CONFIG: dict[str, Any] = {
         "user": "browser",
         "max_body_bytes": 1_048_576,
         "idle_seconds": 60,
+        "late_seconds": 2,
+        "page_bytes": 1 << 30,
+        "page_seconds": 8,
         "picture_days": 7,
         "picture_bytes": 104857600,
         "metrics_port": 9464,

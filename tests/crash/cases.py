@@ -57,6 +57,7 @@ ROTATION_POINTS: Points = {
     "keys.private_written": (1, 2),
     "keys.keyring_written": (1, 2),
 }
+CLOCK_POINTS: Points = {"clock.accepting": (1,), "clock.accepted": (1,)}
 
 _BY_OTHERS: Final = (
     "effect.",
@@ -92,7 +93,15 @@ COVERED_ELSEWHERE: Final = EFFECT_POINTS | frozenset(
 )
 """Killed by the tests of the road, of making a workspace, of effects, snapshots, plans, the browser and goals."""
 
-TABLES: Final = (APPEND_POINTS, ANCHOR_POINTS, MIGRATION_POINTS, CLAIM_POINTS, KEY_POINTS, ROTATION_POINTS)
+TABLES: Final = (
+    APPEND_POINTS,
+    ANCHOR_POINTS,
+    MIGRATION_POINTS,
+    CLAIM_POINTS,
+    KEY_POINTS,
+    ROTATION_POINTS,
+    CLOCK_POINTS,
+)
 
 
 def faults(table: Points) -> list[ParameterSet]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from remit.authority.keys import create_keys, load_keyring, load_signer
 from remit.errors import RemitError
-from remit.ids import system_clock
+from remit.ids import Clock, system_clock
 from remit.ledger.append import Ledger
 from remit.ledger.entry import COLUMNS, Entry, Event
 from remit.ledger.findings import Verdict
@@ -42,9 +42,9 @@ class Place:
         create_keys(self.keys, system_clock)
         migrate(self.store(), system_clock)
 
-    def ledger(self) -> Ledger:
+    def ledger(self, clock: Clock = system_clock) -> Ledger:
         signer = load_signer(self.keys, "audit")
-        return Ledger(self.store(), lambda: signer, lambda: load_keyring(self.keys), self.anchors, system_clock)
+        return Ledger(self.store(), lambda: signer, lambda: load_keyring(self.keys), self.anchors, clock)
 
     def verdict(self) -> Verdict:
         return verify_store(self.store(), load_keyring(self.keys), self.anchors)

@@ -38,7 +38,7 @@ def append_for_ever(ledger: Ledger, acknowledged: list[Entry]) -> None:
         acknowledged.append(ledger.append(event(number)))  # noqa: PERF401 - those before the error count
 
 
-@pytest.mark.parametrize("size", ["460k", "1m"])
+@pytest.mark.parametrize("size", ["540k", "1m"])
 def test_appending_to_a_full_disk_loses_nothing(tmp_path: Path, size: str) -> None:
     with small_disk(tmp_path / "disk", size) as disk:
         place = Place(disk)

@@ -1,6 +1,6 @@
 """What the child processes of the crash tests do. Each acknowledges a thing once it may be relied on.
 
-    workload.py {append,threads,claims,migrate,keys,rotate} FOLDER [--url URL] [--count N] [--bug NAME]
+    workload.py {append,threads,claims,migrate,keys,rotate,accept} FOLDER [--url URL] [--count N] [--bug NAME]
 
 The bugs are planted on purpose: a test that does not notice them would notice nothing.
 """
@@ -21,6 +21,7 @@ from remit.errors import RemitError
 from remit.faultpoints import reach
 from remit.ids import render_time, system_clock
 from remit.ledger.append import Batch
+from remit.ledger.clock_acceptance import accept_clock
 from remit.ledger.entry import Entry, Event
 from remit.store.claims import ClaimKey, Won, claim, finish_claim
 from remit.store.migrate import migrate
@@ -119,6 +120,13 @@ def rotate(place: Place, count: int) -> None:
         acknowledge(f"{old.key_id} {new.key_id}")
 
 
+def accept(place: Place, _count: int) -> None:
+    """Accept the clock in both chains, which an earlier process left in the future."""
+    with closing(place.ledger()) as ledger:
+        for entry in accept_clock(ledger, "os:ada", "os:ada", system_clock()):
+            promise(entry)
+
+
 def anchor_before_the_commit() -> None:
     """Planted bug: the anchor speaks of entries that may never be there."""
     honest = Batch.seal
@@ -169,6 +177,7 @@ WORK: dict[str, Callable[[Place, int], None]] = {
     "migrate": migrate_store,
     "keys": make_keys,
     "rotate": rotate,
+    "accept": accept,
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from remit.approval.people import Person
 from remit.authority.tokens import Wish
 from remit.contracts.browser import TokenConstraints
-from remit.contracts.capabilities import DOOR_CAPABILITIES
+from remit.contracts.capabilities import DOOR_CAPABILITIES, is_browser
 from remit.desk.callers import AgentCaller, PersonCaller
 from remit.desk.desk import Desk
 from remit.people.roles import Role
@@ -36,7 +36,8 @@ def agent(
 ) -> AgentCaller:
     """With a real token, verified as a way in does it."""
     whose = {"user": user, "tenant": tenant} if user else {}
-    constraints = TokenConstraints.from_tree({"domains": list(domains), **whose})
+    places = {"domains": list(domains)} if any(map(is_browser, caps)) else {}
+    constraints = TokenConstraints.from_tree(places | whose)
     text = workspace.tokens.issue(Wish(sub, caps or DOOR_CAPABILITIES, constraints, life)).text
     return AgentCaller.by(workspace.tokens, text)
 

@@ -32,7 +32,7 @@ SECONDS = 20.0
 @pytest.fixture
 def events(office: Office) -> Iterator[Events]:
     workspace = office.workspace
-    made = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock)
+    made = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
     yield made
     made.close()
 
@@ -75,7 +75,7 @@ def test_what_is_recorded_is_told_once_and_whoever_comes_back_misses_nothing(off
         assert whole[0].event.payload == {"n": whole[0].event.correlation_id}
         since: set[tuple[str | None, int | None]] = set()
         for number, sent in enumerate(whole, start=1):
-            other = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock)
+            other = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
             async with await other.subscribe(person("viewer"), after=sent.id) as again:
                 expected = {place_of(each) for each in whole[number:]} | since
                 missed = [place_of(each) for each in await take(again, len(expected))]
@@ -85,6 +85,37 @@ def test_what_is_recorded_is_told_once_and_whoever_comes_back_misses_nothing(off
                 assert place_of(await anext(again)) == new
             other.close()
             since.add(new)
+
+    run(listen())
+
+
+@pytest.mark.req("PV-04")
+def test_an_agent_cannot_count_the_entries_between_its_events_and_goes_on_from_each(
+    office: Office, events: Events
+) -> None:
+    """When the preview of its plan was computed depends on what files hold, and is an entry like any other."""
+    workspace = office.workspace
+    mine = agent(workspace, "task.run", sub="mine")
+
+    async def listen() -> None:
+        async with await events.subscribe(mine) as listener:
+            record(office, "task.asked", "first", actor="agent:mine")
+            second = record(office, "task.asked", "second", actor="agent:mine")
+            for number in range(100):  # so that the count gains a digit, whatever it was
+                record(office, "test.other", f"o{number}")
+            record(office, "task.asked", "third", actor="agent:mine")
+            heard = await take(listener, 3)
+        assert [each.event.seq for each in heard] == [None] * 3
+        assert len({len(each.id or "") for each in heard}) == 1, "not even its length counts"
+        other = Events(lambda: workspace.store, Bell(workspace.state.bell), workspace.clock, workspace.position_key)
+        async with await other.subscribe(mine, heard[0].id) as listener:
+            assert [told(each)[1] for each in await take(listener, 2)] == ["second", "third"]
+        other.close()
+        broken = (heard[0].id or "")[:-2] + "AA"
+        for place in (f"default:{second}", "agent.", "agent.AAAA", broken, "agent." + "A" * 200_000, "x" * 10):
+            with pytest.raises(Refused) as refused:
+                await events.subscribe(mine, place)
+            assert (refused.value.reason, refused.value.where) == (Reason.MALFORMED, "Last-Event-ID")
 
     run(listen())
 
@@ -195,12 +226,17 @@ def test_progress_is_told_to_people_and_to_its_owner(office: Office, events: Eve
             for done in range(50):
                 job.say("bytes", done, 50)
 
-        job = work.begin("k", labour, subject="task:t", owner=bot.id)
-        assert await asyncio.to_thread(job.wait, SECONDS)
-        for listener in heard[:2]:
-            sent = await anext(listener)
-            assert (sent.kind, sent.id) == ("work.progress", None)
-            assert json.loads(sent.text)["payload"]["subject"] == "task:t"
+        for subject in ("task:t", "plan:p", "verify:v"):
+            job = work.begin(subject, labour, subject=subject, owner=bot.id)
+            assert await asyncio.to_thread(job.wait, SECONDS)
+        # How far a task or a plan is tells of the files that it works on.
+        for listener, told in ((heard[0], ("task:t", "plan:p", "verify:v")), (heard[1], ("verify:v",))):
+            subjects: list[str] = []
+            while subjects[-1:] != ["verify:v"]:
+                sent = await anext(listener)
+                assert (sent.kind, sent.id) == ("work.progress", None)
+                subjects.append(json.loads(sent.text)["payload"]["subject"])
+            assert tuple(dict.fromkeys(subjects)) == told
         record(office, "task.asked", "own", actor="agent:stranger")
         assert (await anext(heard[2])).kind == "task.asked"
         for listener in heard:

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextvars
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -159,3 +161,42 @@ def test_an_event_loop_is_let_go_too_and_one_that_has_ended_disturbs_no_job() ->
     gate.set()
     assert job.wait_until_ended(SOON)
     work.close()
+
+
+def test_where_one_of_each_owner_is_at_work_no_owner_takes_all_threads() -> None:
+    work = Work(2, one_of_each=True)
+    gate, begun = threading.Event(), threading.Semaphore(0)
+
+    def hold(_: Job[None]) -> None:
+        begun.release()
+        gate.wait(SOON)
+
+    mine = [work.begin(f"mine{number}", hold, subject=f"mine{number}", owner="mine") for number in range(3)]
+    assert begun.acquire(timeout=SOON)
+    other = work.begin("other", lambda _: "done", subject="other", owner="other")
+    assert other.wait(SOON), "a thread is left for another owner"
+    assert [job.is_running for job in mine] == [True] * 3
+    assert not begun.acquire(blocking=False), "the second of the same owner is not begun"
+    gate.set()
+    assert all(job.wait(SOON) for job in mine)
+    assert work.close()
+
+
+def test_a_job_that_has_ended_holds_nothing_of_what_was_sent() -> None:
+    class Sent:
+        """Something large."""
+
+    work, sent = Work(), Sent()
+    left = weakref.ref(sent)
+
+    def use(_: Job[bool], sent: Sent = sent) -> bool:
+        return sent is not None
+
+    job = work.begin("large", use, subject="large", owner="mine")
+    assert job.wait(SOON)
+    assert job.result()
+    del sent, use
+    gc.collect()
+    assert work.about("large") is job, "it is still known"
+    assert left() is None
+    assert work.close()

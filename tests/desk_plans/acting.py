@@ -1,6 +1,6 @@
 """Somebody at a desk of his own process, who may be killed at it.
 
-acting.py ROOT {propose FILE KEY, approve ID, deny ID, apply ID}
+acting.py ROOT {propose FILE KEY, compute ID, approve ID, deny ID, apply ID}
 """
 
 import sys
@@ -19,6 +19,9 @@ if __name__ == "__main__":
         plans = PlanDesk(workspace)
         if what == "propose":
             view = plans.propose(who, Path(more[0]).read_bytes(), key=more[1])
+        elif what == "compute":
+            plans.compute(who, more[0])
+            view = plans.get(who, more[0])
         elif what == "apply":
             view = plans.apply(who, more[0], wait=30)
         elif what == "deny":

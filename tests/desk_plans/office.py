@@ -42,6 +42,7 @@ class Office:
         return self.project.workspace
 
     def close(self) -> None:
+        self.plans.close()
         self.work.close()
         self.project.close()
 

@@ -1,13 +1,14 @@
 """`remit propose`, `remit approvals` and `remit apply --proposal`, each in a process of its own."""
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from remit.cli.approvals import approvals as approvals_command
-from tests.cli.conftest import Remit, remit
+from tests.cli.conftest import Ran, Remit, remit
+from tests.cli.terminal import Typed, at_a_terminal
 from tests.plan_road.project import create, plan_of, replace
 
 __all__ = ["remit"]
@@ -53,8 +54,10 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
     allowed = ("--allow-protected", ".env")
     (project / "a.txt").write_text("one\ntwo\nthree\n")
     stale = remit("approvals", "approve", name, "--digest", digest, *allowed)
-    assert (stale.code, "Look at it again" in stale.err) == (2, True)
-    digest = remit("approvals", "show", name, "--json").document["preview"]["preview_digest"]
+    assert (stale.code, "computed again" in stale.err, "a.txt" in stale.err) == (2, True, True)
+    told = remit("approvals", "show", name).out
+    assert "a.txt: this file was changed since this preview" in told and f"approvals compute {name}" in told  # noqa: PT018
+    digest = remit("approvals", "compute", name, "--json").document["preview"]["preview_digest"]
     yes = remit("approvals", "approve", name, "--digest", digest, *allowed, "--as", "Ada", "--reason", "fine")
     assert yes.code == 0, yes.err
     assert f"remit apply --proposal {name}" in yes.out
@@ -91,17 +94,154 @@ def test_a_no_and_what_is_refused(remit: Remit, tmp_path: Path) -> None:
     assert (question.code, "are for proposed plans" in question.err) == (2, True)
 
 
-def test_at_a_terminal_the_plan_is_shown_and_asked_for(
-    remit: Remit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.req("PV-07")
+def test_at_a_terminal_the_plan_is_shown_and_asked_for(remit: Remit, tmp_path: Path) -> None:
     assert remit("init").code == 0
     made = remit("propose", "-", "--json", stdin=plan_of(create("a", "new.txt"), plan_id="new")).document
-    monkeypatch.setenv("REMIT_STATE", str(tmp_path / "state"))
-    monkeypatch.delenv("REMIT_TOKEN", raising=False)
-    monkeypatch.setattr("remit.cli.plan_approvals._require_terminal", lambda *_, **__: None)
-    answers = {"n\n": "not denied either", "y\n": "Approved"}
-    for typed, told in answers.items():
-        arguments = ["approve", made["proposal_id"], "-C", str(tmp_path / "project")]
-        ran = CliRunner().invoke(approvals_command, arguments, input=typed)
-        assert "+new" in ran.output, ran.output
-        assert told in (ran.output + str(ran.exception)), ran.output
+    answers = {"n\n": (3, "not denied either"), "y\n": (0, "Approved")}
+    for typed, (code, told) in answers.items():
+        seen = at_a_terminal(
+            tmp_path / "project",
+            *("approvals", "approve", made["proposal_id"]),
+            answers=(Typed("+new", ""), Typed("Approve this plan? [y/N]", typed)),
+        )
+        assert (seen.code, seen.answered, told in seen.shown) == (code, True, True), seen
+
+
+LONG = plan_of(create("a", "long.txt", "line\n" * 90 + "the last\n"), plan_id="long")
+HIDDEN = "54 lines of this preview were not shown."
+
+
+@pytest.mark.req("PV-07")
+def test_lines_of_a_proposed_plan_that_were_not_shown_need_a_word_of_their_own(remit: Remit, tmp_path: Path) -> None:
+    assert remit("init").code == 0
+    project = tmp_path / "project"
+    name = remit("propose", "-", "--json", stdin=LONG).document["proposal_id"]
+    plain = at_a_terminal(project, "approvals", "approve", name, answers=(Typed(HIDDEN, "y\n"), Typed(HIDDEN, "n\n")))
+    assert (plain.code, plain.answered) == (3, True), plain
+    digest = remit("approvals", "show", name, "--json").document["preview"]["preview_digest"]
+    given = ("approvals", "approve", name, "--digest", digest)
+    refused = remit(*given)
+    assert (refused.code, "--unseen-lines 54" in refused.err) == (2, True), refused
+    assert remit(*given, "--unseen-lines", "53").code == 2
+    assert remit("approvals", "show", name, "--json").document["proposal"]["state"] == "PENDING"
+    seen = at_a_terminal(
+        project,
+        *("approvals", "approve", name),
+        answers=(Typed(HIDDEN, "f\n"), Typed("+the last", ""), Typed("Approve this plan? [y/N]", "y\n")),
+    )
+    assert (seen.code, seen.answered) == (0, True), seen
+    for number, more in enumerate((("--unseen-lines", "54"), ("--full",))):
+        made = remit("propose", "-", "--json", "--key", f"k{number}", stdin=LONG).document["proposal_id"]
+        said = remit("approvals", "approve", made, "--digest", digest, *more)
+        assert said.code == 0, said
+
+
+@pytest.mark.req("PV-07")
+def test_whoever_waits_for_plans_names_lines_that_were_not_shown_or_sees_them_first(
+    remit: Remit, tmp_path: Path
+) -> None:
+    assert remit("init").code == 0
+    project = tmp_path / "project"
+    for typed, told in ((("y\n", "f\n"), True), (("yes\n", "unseen\n"), False)):
+        name = remit("propose", "-", "--json", stdin=LONG).document["proposal_id"]
+        asked = [Typed(HIDDEN, text) for text in typed]
+        asked += [Typed("+the last", ""), Typed("yes (y), no (n) or later (s)", "y\n")] if told else []
+        ends = [Typed("Why?", "\n"), Typed("Approved: ", "\x03")]
+        seen = at_a_terminal(project, "approvals", "--wait", answers=(*asked, *ends))
+        assert seen.answered, seen
+        assert remit("approvals", "show", name, "--json").document["proposal"]["state"] == "APPROVED"
+
+
+def answers_of(shown: Ran) -> list[str]:
+    """The commands under `answer`, as a person copies them."""
+    assert shown.code == 0, shown
+    found = re.search(r"^  answer    (.*)(?:\n            (.*))?", shown.out, re.MULTILINE)
+    assert found is not None, shown.out
+    return [each for each in found.groups() if each]
+
+
+def proposed_by_bot(remit: Remit, plan: bytes) -> str:
+    token = remit("token", "issue", "--sub", "bot", "--cap", "plan.propose").out.strip()
+    name: str = remit("propose", "-", "--json", stdin=plan, REMIT_TOKEN=token).document["proposal_id"]
+    return name
+
+
+@pytest.mark.req("PV-07")
+@pytest.mark.parametrize("options", [(), ("--full",)], ids=["cut", "full"])
+def test_the_answer_that_show_prints_is_a_command_that_works_without_a_terminal(
+    remit: Remit, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    assert remit("init").code == 0
+    project = tmp_path / "project"
+    (project / ".env").write_text("A=1\n")
+    text = "line\n" * 90 + "the last\n"
+    lasting = {"stop_on_error": False, "rollback_on_failure": False}
+    plans = (
+        plan_of(create("a", "new.txt"), plan_id="short"),
+        plan_of(create("a", "long.txt", text), replace("b", ".env", "A=1", "A=2"), plan_id="needs"),
+        plan_of(create("a", "made.txt"), replace("b", "none.txt"), plan_id="partly", **lasting),
+    )
+    for plan in plans:
+        name = proposed_by_bot(remit, plan)
+        place = ("-C", str(project))
+        approve, deny = answers_of(remit("approvals", "show", *place, name, *options, cwd=tmp_path))
+        assert deny == f"remit approvals deny -C {project} {name}"
+        alone = remit("approvals", "approve", *place, name, *options, cwd=tmp_path)
+        assert (alone.code, approve in alone.err) == (3, True), alone
+        said = remit(*shlex.split(approve)[1:], cwd=tmp_path)
+        assert said.code == 0, (approve, said)
+
+
+@pytest.mark.req("PV-07")
+def test_of_a_plan_that_only_can_be_denied_no_approval_is_offered(remit: Remit, tmp_path: Path) -> None:
+    assert remit("init").code == 0
+    project = tmp_path / "project"
+    (project / "a.txt").write_text("one\n")
+    name = proposed_by_bot(remit, plan_of(replace("a", "a.txt", "absent", "x"), plan_id="doomed"))
+    deny = f'remit approvals deny {name} --reason "..."'
+    assert answers_of(remit("approvals", "show", name)) == [deny]
+    shown = remit("approvals", "show", name, "--json").document
+    assert shown["preview"]["document"]["doomed"]
+    digest = shown["preview"]["preview_digest"]
+    for given, code in (((), 3), (("--digest", digest), 2), (("--digest", digest, "--even-if-it-fails"), 2)):
+        refused = remit("approvals", "approve", name, *given)
+        assert (refused.code, deny in refused.err) == (code, True), refused
+        assert ("remit preview" in refused.err, "approvals approve" in refused.err) == (False, False), refused
+    for command in (("approve", name), ("--wait",)):
+        ends = (Typed(f"deny {name}", "\x03"),)
+        seen = at_a_terminal(project, "approvals", *command, answers=ends)
+        assert (seen.answered, deny in seen.shown) == (True, True), seen
+        assert f"approvals approve {name}" not in seen.shown
+    view, listed = shown["proposal"], remit("approvals", COLUMNS="240").out
+    assert (view["risk"], view["title"].endswith("1 would fail")) == (shown["preview"]["document"]["risk"], True), view
+    assert re.search(rf"^{name}.* {view['risk']} +{re.escape(view['title'])}$", listed, re.MULTILINE), listed
+    assert remit(*shlex.split(deny.replace("...", "mind the words"))[1:]).code == 0
+
+
+@pytest.mark.req("PV-07")
+def test_of_a_stale_preview_only_compute_and_deny_are_offered(remit: Remit, tmp_path: Path) -> None:
+    assert remit("init").code == 0
+    file = tmp_path / "project" / "a.txt"
+    file.write_text("one\ntwo\n")
+    name = proposed_by_bot(remit, plan_of(replace("a", "a.txt"), plan_id="stale"))
+    file.write_text("one\ntwo\nthree\n")
+    shown = remit("approvals", "show", name)
+    assert answers_of(shown) == [f"remit approvals deny {name}"]
+    assert (f"remit approvals compute {name}" in shown.out, "approvals approve" in shown.out) == (True, False)
+    approve, _ = answers_of(remit("approvals", "compute", name))
+    assert remit(*shlex.split(approve)[1:]).code == 0
+
+
+def test_a_list_for_programs_says_elsewhere_that_plans_wait_too(remit: Remit) -> None:
+    assert remit("init").code == 0
+    quiet = remit("approvals", "--json")
+    assert (quiet.document, quiet.err) == ([], "")
+    name = remit("propose", "-", "--json", stdin=plan_of(create("a", "new.txt"), plan_id="new")).document["proposal_id"]
+    hint = "1 proposed plan waits too, and is not in this list: remit approvals list --plans --json\n"
+    for command in (("approvals", "--json"), ("approvals", "list", "--json")):
+        told = remit(*command)
+        assert (told.code, told.document, told.err) == (0, [], hint)
+    assert [each["proposal_id"] for each in remit(*shlex.split(hint.partition(": ")[2])[1:]).document["plans"]] == [
+        name
+    ]

@@ -44,8 +44,10 @@ def test_a_yes_is_to_the_preview_that_was_shown(office: Office) -> None:
     assert refused(plans.decide, APPROVER, made.proposal_id, approved=True).reason is Reason.MALFORMED
     office.project.write(path, "one\ntwo\nsomething else\n")
     problem = refused(plans.decide, APPROVER, made.proposal_id, approved=True, preview_digest=shown)
-    assert (problem.reason, "Look at it again" in problem.next_step) == (Reason.HASH_MISMATCH, True)
+    assert (problem.reason, "computed again" in problem.next_step) == (Reason.HASH_MISMATCH, True)
     assert plans.get(APPROVER, made.proposal_id).state == "PENDING"
+    assert refused(office.yes, made.proposal_id).reason is Reason.HASH_MISMATCH, "what is stored is what it was before"
+    assert plans.compute(OPERATOR, made.proposal_id).preview_digest != shown
     assert office.yes(made.proposal_id).state == "APPROVED"
     again = refused(plans.decide, ADMIN, made.proposal_id, approved=False)
     assert again.reason is Reason.TRANSITION_INVALID
@@ -71,7 +73,7 @@ def test_what_could_not_be_approved_is_not_proposed(office: Office) -> None:
     before = len(office.plans.waiting(ADMIN))
     office.project.write("there.txt")
     doomed = plan_of(create("a", "there.txt"), plan_id="doomed")
-    assert refused(office.plans.propose, office.agent, doomed).reason is Reason.FILE_CONFLICT
+    assert refused(office.plans.propose, OPERATOR, doomed).reason is Reason.FILE_CONFLICT
     assert refused(office.plans.propose, office.agent, b"{}").reason is Reason.MALFORMED
     outside = plan_of(create("a", "../outside.txt"), plan_id="outside")
     assert refused(office.plans.propose, office.agent, outside).reason is Reason.PATH_REFUSED

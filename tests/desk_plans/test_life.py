@@ -19,18 +19,21 @@ def test_an_agent_proposes_a_person_approves_the_agent_applies_and_takes_it_back
     assert (approved.state, approved.decided_by, approved.reason) == ("APPROVED", "os:bob", "looks good")
     assert approved.envelope_id is not None
     assert approved.apply_until is not None
-    assert office.entries(made.proposal_id) == [("proposal.made", "agent:bot"), ("proposal.approved", "os:bob")]
+    steps = [("proposal.made", "agent:bot"), ("proposal.previewed", "agent:bot"), ("proposal.approved", "os:bob")]
+    assert office.entries(made.proposal_id) == steps
     assert office.entries(approved.envelope_id) == [("envelope.issued", "os:bob")]
 
     applied = office.plans.apply(office.agent, made.proposal_id, wait=30)
     assert (applied.state, office.project.read(path)) == ("APPLIED", "one\nTWO\nthree\n")
     assert applied.undo is not None
     assert applied.undo.state == "POSSIBLE"
-    report = office.plans.report(office.agent, made.proposal_id)
+    report = office.plans.report(OPERATOR, made.proposal_id)
+    assert report.status is not None
     assert (report.status.folder, report.status.status) == (applied.report_folder, "SUCCESS")
 
     answer = office.plans.undo(office.agent, made.proposal_id)
-    assert (answer.status, answer.restored, office.project.read(path)) == ("EXECUTED", (path,), "one\ntwo\nthree\n")
+    assert (answer.status, answer.restored, office.project.read(path)) == ("EXECUTED", None, "one\ntwo\nthree\n")
+    assert answer.withheld, "which files they were is for people"
     assert office.plans.get(office.agent, made.proposal_id).state == "UNDONE"
     assert office.plans.undo(office.agent, made.proposal_id).stored
 

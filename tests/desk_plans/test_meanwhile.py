@@ -104,6 +104,7 @@ def test_whoever_does_not_count_any_more_does_nothing_more(office: Office, meanw
     who = _session(office, name)
     people.invite(f"victim-of-{name}", "viewer", actor="os:ada")
     verbs = _verbs(office, name)
+    assert office.plans.finish_previews(60)
     if meanwhile == "removed":
         people.remove(name, actor="os:ada")
     elif meanwhile == "demoted":
@@ -141,6 +142,7 @@ def _agents_verbs(office: Office) -> dict[str, Callable[[AgentCaller], Any]]:
 def test_an_agent_whose_token_does_not_count_any_more_does_nothing_more(office: Office, meanwhile: str) -> None:
     """By another token of the same agent, so that all of it is its own."""
     verbs, late = _agents_verbs(office), office.token("bot", life=timedelta(minutes=10))
+    assert office.plans.finish_previews(60)
     if meanwhile == "revoked":
         office.workspace.tokens.revoke(late.token.jti, actor="os:ada")
     elif meanwhile == "expired":
@@ -183,9 +185,14 @@ def test_after_the_yes_a_look_names_what_was_changed_and_whoever_applies_is_told
     office.project.write(path, "one\nTWO and two\nthree\n")
     (changed,) = office.plans.look(OPERATOR, made.proposal_id).changed_since
     assert (changed.path, changed.how) == (path, "this file was changed since the plan was approved")
-    problem = refused(office.plans.apply, office.agent, made.proposal_id, 30)
+    problem = refused(office.plans.apply, OPERATOR, made.proposal_id, 30)
     assert (problem.reason, problem.where) == (Reason.BINDING_MISMATCH, path)
     assert ("remit" in problem.next_step, "proposed anew" in problem.next_step) == (False, True)
+    told = office.plans.get(OPERATOR, made.proposal_id).refused
+    assert told is not None
+    assert told.next_step == problem.next_step
+    problem = refused(office.plans.apply, office.agent, made.proposal_id, 30)
+    assert (problem.reason, problem.where) == (Reason.BINDING_MISMATCH, ""), "which file it is is for people"
     told = office.plans.get(office.agent, made.proposal_id).refused
     assert told is not None
     assert told.next_step == problem.next_step
@@ -210,7 +217,7 @@ def test_whoever_is_told_of_drift_hears_no_flags_of_a_command_and_where_the_old_
     to_person = office.plans.undo(OPERATOR, name).refused
     assert to_agent is not None
     assert to_person is not None
-    assert f"Only a person can have them overwritten: {CONSOLE}/runs/" in to_agent.next_step
+    assert f"Only a person can have it overwritten: {CONSOLE}/runs/" in to_agent.next_step
     assert "forced undo overwrites it" in to_person.next_step
     assert "--" not in to_agent.next_step + to_person.next_step
     assert office.plans.undo_look(OPERATOR, name).set_aside == ()

@@ -16,8 +16,9 @@ from remit.authority.envelope import issue_envelope, verify_envelope
 from remit.authority.keys import load_signer
 from remit.contracts.envelope import Approvals, Envelope
 from remit.contracts.plan import Plan
-from remit.errors import Reason, RemitError
+from remit.errors import Reason, Refused, RemitError
 from remit.ledger.append import Batch
+from remit.ledger.clock_acceptance import accept_clock
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
 from remit.store.connection import Guarded
@@ -284,3 +285,25 @@ def test_the_database_takes_no_step_without_its_entry(shelf: Shelf) -> None:
     with pytest.raises((Guarded, RemitError)):
         shelf.world.ledger.transact(forge)
     assert shelf.found(row).state == "PENDING"
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_proposal_outlives_a_clock_that_was_ahead_only_if_it_was_made_before(shelf: Shelf, *, ahead: bool) -> None:
+    world, span = shelf.world, timedelta(days=366)
+    before = None if ahead else shelf.propose()
+    right = world.clock.now
+    world.clock.now += span
+    made = before or shelf.propose()
+    world.append("default", 1)
+    world.clock.now = right
+    if not ahead:
+        with pytest.raises(Refused, match="behind the ledger's newest entry"):
+            shelf.proposals.deny(made.proposal_id, ADA)
+        assert shelf.found(made).state == "PENDING"
+    assert accept_clock(world.ledger, ADA.id, ADA.signature, world.clock.now)
+    if ahead:
+        assert shelf.found(made).state == "EXPIRED", "its end lies a year ahead, and so does its begin"
+    else:
+        assert shelf.yes(made).state == "APPROVED"
+    assert shelf.propose(2).state == "PENDING"
+    assert world.verify().findings == []

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ from remit.cli import doctor as doctor_command
 from remit.cli import main
 from remit.cli.doctor import examine
 from remit.ids import system_clock
-from remit.observe import disk_checks, machine_checks, web_checks, workspace_checks
+from remit.observe import browser_checks, disk_checks, goal_checks, machine_checks, web_checks, workspace_checks
 from remit.observe.check import Topic
 from remit.observe.checkup import Checkup, check_machine
-from tests import warm
 from tests.doctor.place import ROOT, Place, by_name, change, key_file
 
 
@@ -100,7 +100,7 @@ def test_hostile_names_reach_no_terminal_as_escapes(tmp_path: Path) -> None:
 
 def test_a_terminal_without_unicode_gets_plain_marks(place: Place) -> None:
     environ = {**os.environ, **place.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "latin-1"}
-    command = [warm.python(), "-m", "remit", "doctor", "-C", str(place.root)]
+    command = [sys.executable, "-m", "remit", "doctor", "-C", str(place.root)]
     done = subprocess.run(command, env=environ, capture_output=True, check=False)
     assert done.stderr == b""
     assert b"+ ok" in done.stdout
@@ -110,7 +110,7 @@ def test_a_checkup_is_quick(place: Place) -> None:
     """Processor time, a browser's start included: on a busy machine the wall clock tells of others' work."""
     environ = {**place.environ, **os.environ, "REMIT_STATE": place.environ["REMIT_STATE"], "PYTHONPATH": f"{ROOT}/src"}
     before = os.times()
-    command = [warm.python(), "-m", "remit", "doctor", "--json", "-C", str(place.root)]
+    command = [sys.executable, "-m", "remit", "doctor", "--json", "-C", str(place.root)]
     subprocess.run(command, env=environ, capture_output=True, check=False)
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
@@ -119,7 +119,7 @@ def test_a_checkup_is_quick(place: Place) -> None:
 
 def test_the_how_to_page_names_every_check() -> None:
     page = (ROOT / "docs/how-to/check-a-machine.md").read_text(encoding="utf-8")
-    rooms = (machine_checks, disk_checks, workspace_checks, web_checks, doctor_command)
+    rooms = (machine_checks, disk_checks, workspace_checks, web_checks, browser_checks, goal_checks, doctor_command)
     topics = {topic.name for room in rooms for topic in vars(room).values() if isinstance(topic, Topic)}
     assert len(topics) > 25
     listed = set(re.findall(r"^\| ([^|]+?) \|", page, re.MULTILINE)) - {"mark", "check", "---", "✓", "!", "✗", "·"}

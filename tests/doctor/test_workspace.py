@@ -15,6 +15,7 @@ from remit.authority.tokens import Wish
 from remit.cli.doctor import examine_workspace
 from remit.contracts.browser import TokenConstraints
 from remit.ids import render_time, system_clock
+from remit.ledger.clock_acceptance import ChainClock
 from remit.observe import workspace_checks as workspace
 from remit.workspace import Workspace
 from tests.doctor.place import ROOT, Place, change, key_file
@@ -43,6 +44,7 @@ def test_a_sound_workspace_passes_every_check(place: Place) -> None:
         "keyring",
         "store",
         "tables",
+        "anchors",
         "guards",
         "clock and ledger",
     ]
@@ -219,7 +221,7 @@ def _base_over_the_state(place: Place) -> None:
         (_newer_store, "tables", "newer than this program", "Update Remit"),
         (_store_of_other_tables, "tables", "differs from the one this store was built with", "backup"),
         (_lost_guard, "guards", "lost its guard ledger_entries_no_delete", "remit ledger verify"),
-        (_entry_from_the_future, "clock and ledger", "behind the newest entry", "timedatectl set-ntp true"),
+        (_entry_from_the_future, "clock and ledger", "behind the ledger's newest entry", "remit clock accept"),
         (_entry_without_a_time, "clock and ledger", "ValueError", ""),
         (_open_state, "state directory", "open to others (mode 0755)", "chmod -R go-rwx"),
         (_lost_state, "state directory", "is missing", "remit init"),
@@ -313,8 +315,9 @@ def test_state_that_overlaps_the_workspace_fails(place: Place) -> None:
     "behind, status", [(timedelta(0), "ok"), (timedelta(milliseconds=900), "ok"), (timedelta(seconds=2), "fail")]
 )
 def test_a_clock_behind_the_newest_entry_fails_beyond_a_moment(behind: timedelta, status: str) -> None:
-    assert workspace.check_ledger_clock(NOW + behind, NOW).status == status
+    chain = ChainClock("default", NOW + behind, behind, None)
+    assert workspace.check_ledger_clock([chain], NOW).status == status
 
 
 def test_an_empty_ledger_is_behind_nothing() -> None:
-    assert workspace.check_ledger_clock(None, NOW).status == "ok"
+    assert workspace.check_ledger_clock([], NOW).status == "ok"

@@ -95,3 +95,25 @@ def test_a_document_deeper_than_is_followed_is_refused_and_not_a_crash() -> None
     with pytest.raises(Refused) as refusal:
         select_one(document, "$..x")
     assert refusal.value.reason is Reason.LIMIT_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    "text, path, is_found",
+    [
+        ("a\rb", "$[?match(@.a, 'a.b')].a", False),
+        ("a\nb", "$[?match(@.a, 'a.b')].a", False),
+        ("a\u2028b", "$[?match(@.a, 'a.b')].a", True),
+        ("a\rb", "$[?search(@.a, 'a.')].a", False),
+        ("a.b", "$[?match(@.a, 'a\\\\.b')].a", True),
+        ("axb", "$[?match(@.a, 'a\\\\.b')].a", False),
+        ("a.b", "$[?match(@.a, 'a[.]b')].a", True),
+        ("a\rb", "$[?match(@.a, 'a[^x]b')].a", True),
+    ],
+)
+def test_a_dot_of_a_pattern_matches_neither_line_feed_nor_carriage_return(text: str, path: str, is_found: bool) -> None:  # noqa: FBT001
+    """RFC 9485, section 5.4."""
+    if is_found:
+        assert select_one([{"a": text}], path) == (0, "a")
+    else:
+        with pytest.raises(Refused):
+            select_one([{"a": text}], path)

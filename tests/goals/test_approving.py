@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from remit.agent.gates import Waited
 from remit.approval.people import Person
 from remit.desk.goal_questions import all_waiting
 from remit.errors import Reason, Refused
@@ -123,3 +124,9 @@ def test_what_nobody_approved_in_time_is_over(desk: Office, clock: Hand) -> None
     assert desk.events(correlation)[-1] == "REFUSED"
     assert not (desk.base / "mine.txt").exists()
     assert all(one.agrees for one in desk.goals.replay(correlation, tenant=TENANT))
+
+
+@pytest.mark.parametrize("asked_at, is_over", [("2026-01-01T00:00:00Z", False), ("2027-01-02T00:00:00Z", True)])
+def test_an_approval_that_was_asked_for_while_the_clock_was_ahead_is_over(asked_at: str, *, is_over: bool) -> None:
+    """After a person accepted an earlier clock it is dated in the future: it must not wait for a year."""
+    assert Waited(asked_at, None, "2026-01-01T00:00:30Z").is_over is is_over

@@ -16,6 +16,7 @@ from remit.desk.plans import PlanDesk
 from remit.errors import Refused
 from remit.workspace import Workspace
 from tests.approvals.terminal import Terminal
+from tests.cli.terminal import Typed, at_a_terminal
 from tests.goals.office import POLICY, Office
 from tests.goals_cli.conftest import Shell
 from tests.plan_road.project import plan_of, replace
@@ -75,7 +76,7 @@ def test_whoever_stays_at_the_terminal_is_asked_about_goals_and_plans_too(shell:
         terminal.type("y\n")
         terminal.until("Why?")
         terminal.type("\n")
-        terminal.until("Look at it again")
+        terminal.until("Have its preview computed again")
         assert desk.get(ADMIN, plan.proposal_id).state == "PENDING"  # no yes to what he did not see
         second = desk.propose(bot, plan_of(replace("a", "a.txt"), plan_id="again"))
         terminal.until("Approve this plan? yes (y), no (n) or later (s)")
@@ -148,3 +149,14 @@ def test_the_tab_key_offers_goals_that_it_makes_sense_for(shell: Shell) -> None:
     assert offered("remit ask --reply g-") == {"g-asks"}
     assert offered("remit ask --undo g-") == {"g-done"}
     assert offered("remit ledger trace g-") == {"g-waits", "g-asks", "g-done"}
+
+
+@pytest.mark.req("PV-07")
+def test_at_a_terminal_a_goal_is_shown_before_it_is_approved(shell: Shell) -> None:
+    shell.asked("copy the form as new", "g-1", "--confirm", "yes", user="leo")
+    command = ("approvals", "approve", "g-1")
+    for typed, code, state in (("n\n", 3, 1), ("y\n", 0, 0)):
+        answers = (Typed("copy the form as new (en)", ""), Typed("Approve this goal? [y/N]", typed))
+        seen = at_a_terminal(shell.office.root, *command, answers=answers, environ=shell.environ())
+        assert (seen.code, seen.answered) == (code, True), seen
+        assert len(shell("approvals", "list", "--goals", "--json").document["goals"]) == state

@@ -2,8 +2,10 @@
 
 import pytest
 
+from remit.errors import EnvironmentFailed, Reason
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
+from remit.store.migrate import migrate
 from remit.store.shape import present_shape, schema_changes, shipped_shape, tables
 from scripts.generate_shape import PLACE, render_shape
 from tests.store_fixtures import World
@@ -27,7 +29,7 @@ def test_a_fresh_store_is_as_shipped(world: World) -> None:
         assert {name.partition(" ")[2] for name in present_shape(connection) if name.startswith("table ")} == tables(
             connection.dialect
         )
-    assert len(tables("sqlite")) == len(tables("postgresql")) == 14
+    assert len(tables("sqlite")) == len(tables("postgresql")) == 15
 
 
 @pytest.mark.parametrize("dialect", ["postgresql"])
@@ -101,9 +103,60 @@ def test_an_index_that_would_refuse_honest_entries_is_named(world: World) -> Non
     assert changes(world) == ["index ledger_entries.quiet is not Remit's"]
 
 
-def test_a_table_of_somebody_else_is_his_own_affair(world: World) -> None:
+@pytest.mark.parametrize("dialect", ["postgresql"])
+def test_another_table_in_the_schema_of_a_server_is_no_finding(world: World) -> None:
     world.attacker.run("CREATE TABLE notes (text TEXT PRIMARY KEY)")
     assert world.verify().holds
+    world.reopen()
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+@pytest.mark.parametrize(
+    "statement, name",
+    [
+        ("CREATE TABLE notes (text TEXT PRIMARY KEY)", "table notes"),
+        ("CREATE VIEW people AS SELECT * FROM ledger_entries", "view people"),
+        ("CREATE VIEW pg_class AS SELECT 1 AS oid", "view pg_class"),
+        ("CREATE VIRTUAL TABLE words USING fts5(text)", "table words"),
+        ("CREATE INDEX quiet ON ledger_entries (kind)", "index quiet"),
+        (
+            "CREATE TRIGGER loud AFTER INSERT ON ledger_entries BEGIN SELECT 1; END",
+            "trigger loud",
+        ),
+    ],
+)
+def test_what_another_program_put_into_the_file_is_named_and_the_ledger_is_not_opened(
+    world: World, statement: str, name: str
+) -> None:
+    world.append("acme", 1)
+    world.attacker.run(statement)
+    found = [one.what for one in world.verify().findings]
+    assert any(name.split()[1] in what for what in found), found
+    for refused in (world.reopen, lambda: migrate(world.store, world.clock)):
+        with pytest.raises(EnvironmentFailed, match=f"holds what Remit did not make: .*{name}") as caught:
+            refused()
+        assert caught.value.reason is Reason.EVIDENCE_INVALID
+        assert "remit ledger verify" in caught.value.next_step
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+def test_a_view_in_the_place_of_the_history_is_named_and_no_reason_to_migrate(world: World) -> None:
+    world.append("acme", 1)
+    world.attacker.run("ALTER TABLE schema_migrations RENAME TO elsewhere")
+    world.attacker.run("CREATE VIEW schema_migrations AS SELECT * FROM elsewhere")
+    for refused in (world.reopen, lambda: migrate(world.store, world.clock)):
+        with pytest.raises(EnvironmentFailed, match="view schema_migrations") as caught:
+            refused()
+        assert "remit migrate" not in str(caught.value)
+    assert any("view schema_migrations" in one.what for one in world.verify().findings)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite"])
+def test_the_statistics_of_sqlite_itself_are_no_finding(world: World) -> None:
+    world.append("acme", 3)
+    world.attacker.run("ANALYZE")
+    assert world.verify().holds
+    world.reopen()
 
 
 @pytest.mark.parametrize("dialect", ["postgresql"])

@@ -175,7 +175,7 @@ def test_a_revoked_token_counts_for_nothing_from_the_next_call_on(mode: str, des
     token = desked.token("shortlived")
     plan, _ = desked.plan()
     with talking(over_http(address, token, mode)) as talk:
-        assert talk.ok("preview_plan", plan=plan)["status"] == "READY"
+        assert talk.ok("preview_plan", plan=plan)["status"] == "WITHHELD"
         desked.revoke(token)
         with pytest.raises(MCPError) as caught:
             talk.call("preview_plan", plan=plan)

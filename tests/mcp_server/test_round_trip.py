@@ -37,7 +37,7 @@ def test_an_agent_proposes_a_person_approves_the_agent_applies_and_undoes(
     before = file.read_text()
     with _connected(way, desked, address) as talk:
         preview = talk.ok("preview_plan", plan=plan)
-        assert preview["status"] == "READY"
+        assert preview["status"] == "WITHHELD"
         assert file.read_text() == before
 
         first = talk.call("propose_plan", plan=plan, note="from a test")

@@ -96,12 +96,12 @@ def test_a_revoked_token_counts_for_nothing_and_a_renewed_file_does(desked: Desk
     file.write_text(f"{first}\n")
     plan, _ = desked.plan()
     with _served(desked, "--token-file", str(file)) as wire:
-        assert wire.call("preview_plan", plan=plan)["structuredContent"]["status"] == "READY"
+        assert wire.call("preview_plan", plan=plan)["structuredContent"]["status"] == "WITHHELD"
         desked.revoke(first)
         refused = wire.call("preview_plan", plan=plan)
         assert (refused["isError"], refused["structuredContent"]["code"]) == (True, "revoked")
         file.write_text(desked.token("renewing"))
-        assert wire.call("preview_plan", plan=plan)["structuredContent"]["status"] == "READY"
+        assert wire.call("preview_plan", plan=plan)["structuredContent"]["status"] == "WITHHELD"
         assert wire.call("propose_plan", plan=plan, key="k")["structuredContent"]["link"] is None
         with announced(desked.workspace.state, CONSOLE, desked.workspace.clock):  # `remit serve`, begun later
             link = wire.call("propose_plan", plan=plan, key="k")["structuredContent"]["link"]

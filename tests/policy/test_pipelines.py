@@ -10,8 +10,9 @@ from remit.policy.databases import changed_paths, named_paths, touched_by
 from remit.policy.decision import Denial
 from remit.policy.findings import NO_APPROVALS
 from remit.policy.graph import needs_of
-from remit.policy.pipelines import MAX_PIPELINE_ACTIONS, seconds_of
+from remit.policy.pipelines import MAX_PIPELINE_ACTIONS
 from remit.policy.plan import decide_plan, needed_approvals
+from remit.policy.timeouts import seconds_for
 from tests.policy.plans import ROOT, config, create, modify, plan, rename
 from tests.policy.test_databases import sql
 
@@ -200,7 +201,7 @@ def test_the_time_of_a_pipeline_is_the_actions_or_its_own_or_the_default() -> No
     own, given, default = plan(
         run("a", "report"), run("b", "report", timeout_seconds=5), run("c", "nightly")
     ).action_plan
-    assert [seconds_of(one, CONFIG) for one in (own, given, default)] == [77, 5, 300]  # type: ignore[arg-type]
+    assert [seconds_for(one, CONFIG) for one in (own, given, default)] == [77, 5, 300]
 
 
 @pytest.mark.req("PX-21")

@@ -36,11 +36,11 @@ BUILT_IN = Protected()
         ("agent/agent_rules.md", "agent_system"),
         ("sub/agent/agent_rules.md", "agent_system"),
         ("agent_executor/agent_executor.md", "agent_system"),
-        (".envrc", None),
+        (".envrc", "critical"),
         ("env", None),
         ("gitconfig", None),
         (".gitignore", None),
-        (".github/workflows/x.yaml", None),
+        (".github/ISSUE_TEMPLATE/bug.md", None),
         ("secrets", None),
         ("mysecrets.yaml", None),
         ("agent_rules.md", None),
@@ -55,7 +55,11 @@ def test_the_groups_of_the_spec(path: str, group: str | None) -> None:
 @pytest.mark.parametrize(
     "glob, inside, outside",
     [
-        ("keys/*.pem", ["keys/a.pem", "x/keys/a.pem", "keys/.pem"], ["keys/x/a.pem", "keys/a.pem.txt", "a.pem"]),
+        ("keys/*.dat", ["keys/a.dat", "x/keys/a.dat", "keys/.dat"], ["keys/x/a.dat", "keys/a.dat.txt", "a.dat"]),
+        ("*.dat", ["a.dat", "x/.dat", "x/A.DAT"], ["a.dat/x", "a.data"]),
+        ("dat*", ["dat", "x/data.txt", "DATA"], ["data/x", "adat"]),
+        ("*", ["a", "x/a"], []),
+        ("d*t", ["dt", "x/dat"], ["dat/x", "data"]),
         ("keys/**", ["keys", "keys/a", "keys/x/y"], ["keyss/a", "key"]),
         ("keys/", ["keys", "keys/a"], ["keyss/a"]),
         ("a/**/z", ["a/z", "a/b/z", "a/b/c/z", "x/a/z"], ["a/zz", "az", "a/z/y"]),
@@ -75,9 +79,71 @@ def test_the_globs_of_a_configuration(glob: str, inside: list[str], outside: lis
     assert [path for path in outside if group_of(path, protected) is not None] == []
 
 
-def test_a_configuration_adds_to_the_built_in_groups() -> None:
-    protected = config(protected={"critical": ["x"]}).protected
-    assert group_of(".env", protected) == group_of("x", protected) == "critical"
+SPEC_GROUPS = {
+    "critical": [".git/**", ".env", ".env.*", "credentials.json", "secrets.*"],
+    "important": ["requirements.txt", "pyproject.toml", "setup.py", ".pre-commit-config.yaml"],
+    "agent_system": [
+        "agent/agent_rules.md",
+        "agent_inspector/agent_inspector.md",
+        "agent_executor/agent_executor.md",
+    ],
+}
+
+
+@pytest.mark.req("PX-06", "PX-46")
+@pytest.mark.parametrize("given", [[], ["x"], [".env"]])
+def test_a_configuration_adds_to_the_built_in_groups_and_removes_nothing(given: list[str]) -> None:
+    protected = config(protected=dict.fromkeys(SPEC_GROUPS, given)).protected
+    for group, globs in SPEC_GROUPS.items():
+        held = getattr(protected, group)
+        assert [glob for glob in (*globs, *getattr(BUILT_IN, group), *given) if glob not in held] == []
+
+
+RUNS_OR_INSTRUCTS = {
+    "important": """
+        .github/workflows/ci.yml .github/actions/setup/action.yml .gitlab-ci.yml Jenkinsfile
+        .circleci/config.yml azure-pipelines.yml .travis.yml .buildkite/pipeline.yml .drone.yml
+        bitbucket-pipelines.yml .ci/run CODEOWNERS pyproject.toml setup.py setup.cfg package.json Makefile
+        CMakeLists.txt Cargo.toml build.rs go.mod pom.xml build.gradle build.gradle.kts Gemfile composer.json
+        Dockerfile Dockerfile.dev docker-compose.yml compose.yaml tox.ini noxfile.py conftest.py
+        sitecustomize.py x.pth requirements-dev.txt requirements/dev.txt vite.config.ts poetry.lock uv.lock
+        Cargo.lock yarn.lock package-lock.json pnpm-lock.yaml go.sum Gemfile.lock composer.lock
+        .githooks/pre-commit .husky/pre-push .pre-commit-config.yaml lefthook.yml .gitattributes .gitmodules
+        .gitconfig .vscode/tasks.json .vscode/settings.json .vscode/launch.json .idea/workspace.xml
+        .zed/tasks.json .devcontainer/devcontainer.json .bashrc .profile .zshenv justfile infra/main.tf
+        flake.nix
+    """,
+    "agent_system": """
+        CLAUDE.md AGENTS.md GEMINI.md .mcp.json .claude/settings.json .claude/agents/x.md .cursor/mcp.json
+        .cursorrules .codex/config.toml .gemini/settings.json .aider.conf.yml .github/copilot-instructions.md
+        .github/instructions/x.instructions.md .windsurfrules .windsurf/rules/x.md .clinerules .roo/rules/x.md
+    """,
+    "critical": """
+        server.pem tls.key id_rsa id_ed25519.pub .ssh/config .gnupg/x .netrc .npmrc .pypirc .aws/credentials
+        kubeconfig .kube/config .env.production .envrc prod.env .git/hooks/pre-commit terraform.tfvars
+    """,
+}
+
+
+@pytest.mark.req("PX-46")
+@pytest.mark.parametrize("group", RUNS_OR_INSTRUCTS)
+def test_what_runs_or_instructs_is_protected_at_any_depth_and_in_any_case(group: str) -> None:
+    for path in RUNS_OR_INSTRUCTS[group].split():
+        spellings = [path, f"./{path}", f"sub/folder/{path}", path.upper(), path.lower(), path.swapcase()]
+        assert {spelled: group_of(spelled, BUILT_IN) for spelled in spellings} == dict.fromkeys(spellings, group)
+
+
+ORDINARY = """
+    README.md src/main.py src/keys.py src/lock.py docs/agents.html data/rows.csv settings.json config.json
+    notes.txt src/package/__init__.py build/out.txt db.duckdb models/a.sql dbt_project.yml profiles.yml
+    packages.yml app/config.ts environment.py actions.yml keyboard.txt monkey.txt blocked git claude.txt
+    .gitignore .editorconfig
+"""
+
+
+@pytest.mark.req("PX-46")
+def test_ordinary_files_are_not_protected_by_the_built_in_list() -> None:
+    assert [path for path in ORDINARY.split() if group_of(path, BUILT_IN) is not None] == []
 
 
 @pytest.mark.req("PX-06")

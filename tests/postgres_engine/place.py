@@ -77,8 +77,13 @@ class Shop:
             connection.execute(sql.SQL("DROP OWNED BY {} CASCADE").format(role))
             connection.execute(sql.SQL("DROP ROLE {}").format(role))
 
-    def find(self, url: str) -> Server:
-        return find_server("shop", PostgresqlConnection(type="postgresql", url_variable="SHOP_URL"), {"SHOP_URL": url})
+    def find(self, url: str, **more: Any) -> Server:
+        connection = PostgresqlConnection(type="postgresql", url_variable="SHOP_URL", **more)
+        return find_server("shop", connection, {"SHOP_URL": url})
+
+    def allow(self, *functions: str, **more: Any) -> None:
+        """Name functions of the database for the connection, as a person would in remit.yaml."""
+        self.server = self.find(self.url, functions=functions, **more)
 
     def ask(self, query: str, *, url: str | None = None) -> list[tuple[Any, ...]]:
         with psycopg.connect(url or self.url, autocommit=True) as connection:

@@ -337,6 +337,7 @@ MAKING: Final = (
 def test_what_cannot_be_taken_back_is_said_before(shop: Shop, made: str, text: str, words: str) -> None:
     if made:
         shop.ask(made)
+    shop.allow("public.noted", "public.hidden")
     before = shop.dump()
     seen = shop.preview(text)
     assert words in seen.actions[0].irreversible
@@ -351,6 +352,7 @@ def test_changes_that_a_function_hides_are_seen_and_go_back(shop: Shop) -> None:
     shop.ask(
         "CREATE FUNCTION hidden() RETURNS integer LANGUAGE sql AS $$ UPDATE customers SET city = 'hidden'; SELECT 1 $$"
     )
+    shop.allow("public.hidden")
     before = shop.dump()
     done = shop.apply("SELECT hidden()")
     assert done.tables[0] == ("public.customers", 0, 3, 0)

@@ -39,6 +39,7 @@ ADDS = "INSERT INTO log VALUES ('x')"
 @pytest.mark.req("PX-29")
 def test_a_cursor_that_would_run_within_commit_is_refused(shop: Shop) -> None:
     shop.ask(EVIL)
+    shop.allow("public.evil", "public.opens()")
     before = shop.dump()
     for run in (shop.preview, shop.apply):
         with pytest.raises(Refused) as refused:
@@ -51,6 +52,7 @@ def test_a_cursor_that_would_run_within_commit_is_refused(shop: Shop) -> None:
 @pytest.mark.req("PX-29")
 def test_a_cursor_that_a_late_trigger_opens_is_refused_too(shop: Shop) -> None:
     shop.ask(EVIL + LATE.format(body="PERFORM opens();"))
+    shop.allow("public.late")
     before = shop.dump()
     with pytest.raises(Refused, match="opened a cursor"):
         shop.apply(ADDS)
@@ -65,6 +67,7 @@ def test_a_function_that_changes_the_role_of_the_session_is_refused(shop: Shop) 
         "CREATE FUNCTION becomes() RETURNS integer LANGUAGE plpgsql AS "
         f"$$ BEGIN EXECUTE 'SET LOCAL ROLE {other}'; RETURN 1; END $$"
     )
+    shop.allow("public.becomes")
     try:
         with pytest.raises(Refused, match="changed the role of the session"):
             shop.preview("SELECT becomes()")
@@ -76,6 +79,7 @@ def test_a_function_that_changes_the_role_of_the_session_is_refused(shop: Shop) 
 def test_what_a_late_trigger_changes_is_counted_and_bound(shop: Shop) -> None:
     """Its names are found as the role's session finds them."""
     shop.ask(LATE.format(body="UPDATE totals SET n = n + 1;"))
+    shop.allow("public.late")
     seen = shop.preview("SELECT 1", ADDS)
     first, last = seen.actions
     assert first.tables == ()
@@ -90,6 +94,7 @@ def test_what_a_late_trigger_changes_is_counted_and_bound(shop: Shop) -> None:
 @pytest.mark.req("PX-20", "PX-29")
 def test_rows_that_a_late_trigger_deletes_are_followed_and_told_as_destroyed(shop: Shop) -> None:
     shop.ask(LATE.format(body="DELETE FROM orders WHERE id = 1;"))
+    shop.allow("public.late")
     done = shop.apply(ADDS)
     (action,) = done.actions
     assert action.tables == (("public.log", 1, 0, 0), ("public.orders", 0, 0, 1))
@@ -102,6 +107,7 @@ def test_rows_that_a_late_trigger_deletes_are_followed_and_told_as_destroyed(sho
 @pytest.mark.req("PX-29")
 def test_triggers_that_put_off_one_another_for_ever_are_refused(shop: Shop) -> None:
     shop.ask(LATE.format(body="SET CONSTRAINTS ALL DEFERRED; INSERT INTO log VALUES ('again');"))
+    shop.allow("public.late")
     before = shop.dump()
     with pytest.raises(Refused, match="put off one another"):
         shop.apply(ADDS)
@@ -115,6 +121,7 @@ def test_a_trigger_that_puts_off_its_work_once_more_is_counted(shop: Shop) -> No
         "ELSE UPDATE totals SET n = n + 1; END IF;"
     )
     shop.ask(LATE.format(body=body))
+    shop.allow("public.late")
     done = shop.apply(ADDS)
     assert set(done.tables) == {("public.log", 2, 0, 0), ("public.totals", 0, 1, 0)}
     assert shop.ask("SELECT n FROM totals") == [(1,)]
@@ -145,6 +152,7 @@ def test_what_changes_nothing_is_not_committed(shop: Shop) -> None:
         "CREATE FUNCTION tells() RETURNS integer LANGUAGE plpgsql AS "
         "$$ BEGIN PERFORM pg_notify('remit_test', 'heard'); RETURN 1; END $$"
     )
+    shop.allow("public.tells")
     with psycopg.connect(shop.url, autocommit=True) as listener:
         listener.execute("LISTEN remit_test")
         done = shop.apply("SELECT tells()")
@@ -161,6 +169,7 @@ def test_a_function_cannot_make_the_commit_less_durable(shop: Shop) -> None:
         "$$ BEGIN SET LOCAL synchronous_commit = off; SET LOCAL extra_float_digits = 0; RETURN 1; END $$;"
         "CREATE TABLE seen (id serial PRIMARY KEY, level text, digits text);"
     )
+    shop.allow("public.hurries")
     looks = (
         "INSERT INTO seen (level, digits) VALUES "
         "(current_setting('synchronous_commit'), current_setting('extra_float_digits'))"
@@ -182,6 +191,7 @@ def test_a_function_cannot_make_the_commit_less_durable(shop: Shop) -> None:
 )
 def test_rows_that_a_function_deletes_are_told_as_destroyed(shop: Shop, text: str) -> None:
     shop.ask(EVIL)
+    shop.allow("public.evil", "public.opens()")
     (action,) = shop.preview(text).actions
     assert action.answer is not None
     assert action.answer.statements[0].destroys

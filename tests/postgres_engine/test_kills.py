@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from remit.doors.postgres_engine import CommitFailed, PostgresEngine, Transaction
+from remit.errors import EnvironmentFailed
 from remit.sandbox.host import SandboxHost
 from tests.postgres_engine.place import ROOT, Shop
 
@@ -149,6 +150,16 @@ def test_what_a_server_forgot_when_it_died_was_never_committed(shop: Shop) -> No
         assert shop.ask(f"SELECT pg_current_wal_flush_lsn() >= '{written}'", url=shop.admin) == [(True,)]
         future = session.ran.transaction._replace(xid="9999999999")
     assert shop.engine.fate(shop.server, future, patience=0.5) == "aborted"
+
+
+@pytest.mark.req("PX-28")
+def test_a_number_is_not_made_to_last_for_a_transaction_that_is_not_open_any_more(shop: Shop) -> None:
+    """A server that died and was started again may give the number to the transaction that makes it last."""
+    with shop.begin(CHANGE) as session:
+        transaction = session.ran.transaction
+        shop.engine.make_lasting(shop.server, transaction)
+    with pytest.raises(EnvironmentFailed, match="connection to the database server was lost"):
+        shop.engine.make_lasting(shop.server, transaction)
 
 
 def test_a_server_that_cannot_be_asked_says_nothing(shop: Shop, tmp_path: Path) -> None:

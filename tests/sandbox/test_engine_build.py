@@ -52,13 +52,13 @@ def test_the_flag_allows_the_calls_of_an_engine_and_no_other(machine: str) -> No
 @pytest.mark.req("FX-11", "PX-19")
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
-    "command, allowed",
-    [(F_GETLK, True), (F_SETLK, True), (F_SETLKW, False), (F_OFD_SETLK, False), (F_SETLEASE, False), (8, False)],
+    "command, said",
+    [(F_GETLK, ALLOW), (F_SETLK, ALLOW), (F_SETLKW, DENY), (F_OFD_SETLK, DENY), (F_SETLEASE, DENY), (8, DENY)],
 )
-def test_an_engine_may_lock_a_file_but_not_wait_for_a_lock(machine: str, command: int, allowed: bool) -> None:  # noqa: FBT001
+def test_an_engine_may_lock_a_file_but_not_wait_for_a_lock(machine: str, command: int, said: int) -> None:
     number = number_of("fcntl", machine) or 0
     assert walk(allow_list(machine), number, (5, command), machine) == DENY
-    assert walk(allow_list(machine, engine=True), number, (5, command), machine) == (ALLOW if allowed else DENY)
+    assert walk(allow_list(machine, engine=True), number, (5, command), machine) == said
 
 
 @pytest.mark.req("FX-11", "PX-19")

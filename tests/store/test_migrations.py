@@ -15,7 +15,7 @@ from remit.store.migrate import Migration, migrate, require_current, shipped_mig
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import Ticking, World
 
-NAMES = ["0001_foundation", "0002_browser", "0003_agent", "0004_proposals"]
+NAMES = ["0001_foundation", "0002_browser", "0003_agent", "0004_proposals", "0005_previews"]
 
 
 def tables(store: Store) -> set[str]:
@@ -117,20 +117,20 @@ def test_a_missing_migration_is_refused_with_what_to_do(world: World, monkeypatc
     """As a newer program would find it."""
     ship_another(monkeypatch)
     problem = refusal(world.store)
-    assert "0005_more" in problem.what
+    assert "0006_more" in problem.what
     assert "remit migrate" in problem.next_step
 
 
 def ship_another(monkeypatch: pytest.MonkeyPatch, statement: str = "CREATE TABLE more (x INTEGER)") -> None:
     honest = shipped_migrations("sqlite"), shipped_migrations("postgresql")
-    more = Migration(5, "more", "sha256:more", (statement,))
+    more = Migration(6, "more", "sha256:more", (statement,))
     monkeypatch.setattr(migrate_module, "shipped_migrations", lambda dialect: [*honest[dialect == "postgresql"], more])
 
 
 def test_the_next_migration_is_applied_to_a_store_in_use(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.append("acme", 2)
     ship_another(monkeypatch)
-    assert migrate(world.store, world.clock) == ["0005_more"]
+    assert migrate(world.store, world.clock) == ["0006_more"]
     assert "more" in tables(world.store)
     world.append("acme", 1)
     assert world.verify().entries == 3
@@ -185,7 +185,7 @@ def test_a_store_newer_than_the_program_is_refused(world: World, asked: str) -> 
 
 def test_both_dialects_ship_the_same_migrations() -> None:
     names = [[(one.version, one.name) for one in shipped_migrations(dialect)] for dialect in ("sqlite", "postgresql")]
-    assert names[0] == names[1] == [(1, "foundation"), (2, "browser"), (3, "agent"), (4, "proposals")]
+    assert names[0] == names[1] == [(1, "foundation"), (2, "browser"), (3, "agent"), (4, "proposals"), (5, "previews")]
 
 
 def test_writers_wait_while_somebody_migrates(world: World) -> None:

@@ -184,3 +184,22 @@ def test_a_token_for_the_other_doors(remit: Remit, project: Path) -> None:
     assert (without_user.code, "--user ana" in without_user.err) == (2, True)
     unknown = remit("token", "issue", "--sub", "bot", "--cap", "plan.approve")
     assert (unknown.code, "plan.propose, plan.apply" in unknown.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (("--cap", "plan.propose", "--user", "mia"), ("--user", "goal.ask")),
+        (("--cap", "plan.propose", "--domain", "shop.example"), ("--domain", "navigate")),
+        (("--cap", "navigate", "--cap", "plan.propose", "--max-actions", "3"), ("--max-actions", "plan.propose")),
+    ],
+    ids=["user", "domain", "max-actions"],
+)
+def test_a_limit_that_nothing_checks_is_refused_in_the_words_of_the_options(
+    remit: Remit, given: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    assert remit("init").code == 0
+    ran = remit("token", "issue", "--sub", "bot", *given)
+    assert ran.code == 2
+    assert all(word in ran.err for word in words), ran.err
+    assert not any(word in ran.err for word in ("browser.", "constraints.", "max_actions", "names no tenant")), ran.err

@@ -55,6 +55,7 @@ API: Final = (
     Row("GET", "/v1/plans", KNOWN),
     Row("GET", "/v1/plans/{proposal_id}", KNOWN),
     Row("GET", "/v1/plans/{proposal_id}/preview", "43....."),
+    Row("POST", "/v1/plans/{proposal_id}/preview", OPERATING, body={}),
     Row("POST", "/v1/plans/{proposal_id}/decision", DECIDING, body={"approved": False}),
     Row("POST", "/v1/plans/{proposal_id}/decision", DECIDING, body={"approved": True, "preview_digest": DIGEST}),
     Row("POST", "/v1/plans/{proposal_id}/apply", OPERATING, body={}),
@@ -130,6 +131,7 @@ CONSOLE: Final = (
     Row("GET", "/ledger/evidence", PAGE),
     Row("GET", "/inbox/{rest:path}", PUBLIC, f"/inbox/request/{NO_ID}"),  # as above
     Row("POST", "/inbox/answer", "L333.3.", body=[("kind", "plan"), ("id", THE_PLAN), ("decision", "deny"), YES]),
+    Row("POST", "/inbox/compute", "L3333..", body=[("id", THE_PLAN), YES]),
     Row("GET", "/runs", PAGE),
     Row("GET", "/runs/{name}", PAGE),
     Row("POST", "/runs/apply", "L3333..", body=[("name", THE_PLAN), ("force", "0"), YES]),
@@ -169,7 +171,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebSite]:
 def callers(site: WebSite) -> list[Who]:
     user = {"user": "ada", "tenant": "acme"}
     people = [site.person(role, f"authority-{role}", **user) for role in ("viewer", "approver", "operator", "admin")]
-    return [NOBODY, site.agent("bare", **user), site.agent("able", *ALL_CAPS, **user), *people]
+    return [NOBODY, site.agent("bare"), site.agent("able", *ALL_CAPS, **user), *people]
 
 
 def routes_of(site: WebSite) -> Iterator[tuple[str, str]]:

@@ -172,8 +172,58 @@ def test_lines_that_the_page_does_not_show_are_to_be_had_and_a_yes_says_that_one
         assert stage.ask("POST", "/inbox/answer", urlencode(said), Cookie=cookie).status == 400, unseen
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
     said = {**fields, "digest": digest[1], "unseen": digest[1]}
+    refused = stage.ask("POST", "/inbox/answer", urlencode(said), Cookie=cookie)
+    assert (refused.status, "2,000 lines in 1 file are folded on the page" in refused.text) == (400, True)
+    said["folded"] = digest[1]
     assert stage.ask("POST", "/inbox/answer", urlencode(said), Cookie=cookie).status == 303
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
+
+
+@pytest.mark.req("PV-07")
+def test_folded_files_count_as_not_shown_and_the_server_wants_a_tick_for_them(stage: Stage) -> None:
+    text = "".join(f"line {number}\n" for number in range(450))
+    proposal = stage.propose(
+        "folded",
+        created("a", "docs/f1.md", text),
+        created("b", "docs/f2.md", "SMALL\n"),
+        created("c", "docs/f3.md", ""),
+    )
+    cookie, csrf = stage.cookie("bob", "approver")
+    path = f"/inbox/question?kind=plan&id={proposal.proposal_id}"
+    shown = stage.ask("GET", path, Cookie=cookie).text
+    digest = re.search(r'name="digest" value="(sha256:[0-9a-f]{64})"', shown)
+    assert digest is not None
+    assert "451 lines in 1 file are folded on this page" in shown
+    assert "A file with more than 400 lines of diff is folded" in shown
+    assert re.findall(r'<details class="file"( open)?>', shown) == ["", " open", " open"], "the long one only"
+    assert f'name="folded" value="{digest[1]}" required' in shown
+    fields = {"csrf": csrf, "confirmed": "yes", "kind": "plan", "id": proposal.proposal_id, "decision": "approve"}
+    fields["digest"] = digest[1]
+    for said in ({}, {"folded": ""}, {"folded": "yes"}, {"folded": f"sha256:{'0' * 64}"}, {"files": "none"}):
+        refused = stage.ask("POST", "/inbox/answer", urlencode({**fields, **said}), Cookie=cookie)
+        assert (refused.status, "451 lines in 1 file are folded on the page" in refused.text) == (400, True), said
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+
+    link = re.search(r'href="([^"]+)">Unfold all files', shown)
+    assert link is not None
+    unfolded = stage.ask("GET", link[1].replace("&amp;", "&"), Cookie=cookie).text
+    assert ('name="folded"' in unfolded, '<details class="file">' in unfolded) == (False, False)
+    assert 'name="files" value="all"' in unfolded
+    approved = stage.ask("POST", "/inbox/answer", urlencode({**fields, "files": "all"}), Cookie=cookie)
+    assert approved.status == 303
+    assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "APPROVED"
+
+
+@pytest.mark.req("PV-07")
+def test_a_file_is_folded_for_its_own_length_or_when_the_page_is_full(stage: Stage) -> None:
+    lengths = (399, 400, 399, 399, 399, 399, 399, 3, 1)  # each with a line that says where it is
+    actions = [created(f"a{n}", f"docs/n{n}.md", "line\n" * length) for n, length in enumerate(lengths)]
+    proposal = stage.propose("many", *actions)
+    cookie, _ = stage.cookie("bob", "approver")
+    shown = stage.ask("GET", f"/inbox/question?kind=plan&id={proposal.proposal_id}", Cookie=cookie).text
+    is_open = [bool(found) for found in re.findall(r'<details class="file"( open)?>', shown)]
+    assert is_open == [True, False, True, True, True, True, False, False, False]
+    assert "807 lines in 4 files are folded on this page" in shown, "401 + 400 + 4 + 2"
 
 
 def test_a_forced_undo_is_to_the_files_that_were_shown(stage: Stage) -> None:
@@ -333,7 +383,7 @@ def test_what_was_changed_since_the_yes_is_named_and_nobody_is_offered_what_woul
         shown = stage.ask("GET", path, Cookie=cookie).text
         assert warning in shown, path
         assert "docs/held.md</span>: this file was changed since the plan was approved" in shown, path
-        assert ("it would end as" in shown, "cannot be shown any more" in shown) == (False, True), path
+        assert ("On the files as they were then" in shown, "what was approved" in shown) == (True, True), path
         assert ("Yes, apply it" in shown, "Waits for agent" in shown) == (False, False), path
     fields = urlencode({"csrf": csrf, "name": proposal.proposal_id, "confirmed": "yes"})
     refused = stage.ask("POST", f"/runs/apply?name={proposal.proposal_id}", fields, Cookie=cookie)

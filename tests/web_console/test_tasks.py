@@ -62,7 +62,7 @@ def test_a_person_comes_in_by_a_link_is_told_of_a_plan_reads_it_and_approves_it(
     expect(page.locator(".diff tr.added mark").first).to_have_text("5")
     assert page.locator(".diff tr.added").first.locator("td.at").all_inner_texts() == ["", "7"]
     expect(page.get_by_text("Ticket 4711")).to_be_visible()
-    expect(page.get_by_text("agent:release-bot")).to_be_visible()
+    expect(page.get_by_text("agent:release-bot", exact=True)).to_be_visible()
     expect(page.locator("time[data-until]")).to_have_text("23 h 59 min left")
     expect(page.locator("svg .edge")).to_have_count(1)
 
@@ -124,6 +124,42 @@ def test_an_approved_plan_is_applied_watched_and_taken_back_although_a_file_was_
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "UNDONE"
 
 
+@pytest.mark.req("PV-07")
+def test_a_plan_with_folded_files_is_approved_by_a_tick_that_states_the_count_or_unfolded(
+    stage: Stage, window: Open
+) -> None:
+    text = "".join(f"line {number}\n" for number in range(420))
+    ticked, read = (
+        stage.propose(
+            name, created("a", f"docs/{name}.md", text + "EVIL\n"), created("b", f"docs/{name}-2.md", "SMALL\n")
+        )
+        for name in ("fold-one", "fold-two")
+    )
+    page = window("ida", "approver")
+    page.goto(f"/inbox/plan/{ticked.proposal_id}")
+    expect(page.get_by_text("EVIL")).to_be_hidden()
+    expect(page.get_by_text("SMALL")).to_be_visible()
+    expect(page.get_by_text("422 lines in 1 file are folded on this page")).to_be_visible()
+    page.locator("details.file > summary").first.click()
+    expect(page.get_by_text("EVIL")).to_be_visible()  # opened by hand, and the tick still says what is true
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)  # the box must be ticked first
+    page.get_by_label("Approve without “Unfold all files”").check()
+    page.get_by_role("button", name="Approve").click()
+    confirm(page, "Yes, approve")
+    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+
+    page.goto(f"/inbox/plan/{read.proposal_id}")
+    page.locator("aside").get_by_role("link", name="unfold all files").click()
+    expect(page.get_by_text("EVIL")).to_be_visible()
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    page.get_by_role("button", name="Approve").click()
+    confirm(page, "Yes, approve")
+    expect(page.get_by_text("Approved. The answer is on record.")).to_be_visible()
+    states = [stage.desk.plans.get(stage.agent, each.proposal_id).state for each in (ticked, read)]
+    assert states == ["APPROVED", "APPROVED"]
+
+
 def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_shown_again(
     stage: Stage, window: Open
 ) -> None:
@@ -143,8 +179,17 @@ def test_what_needs_a_word_of_its_own_is_ticked_and_what_changed_meanwhile_is_sh
     stage.write("src/app.py", APP + "# changed meanwhile\n")
     page.get_by_role("button", name="Approve").click()
     confirm(page, "Yes, approve")
-    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("alert").first).to_be_visible()
+    expect(page.get_by_text("This preview is stale")).to_be_visible()
+    expect(page.get_by_role("button", name="Compute again")).to_have_count(0)  # an approver does not compute
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    other = window("olga", "operator")
+    other.goto(f"/inbox/plan/{proposal.proposal_id}")
+    other.get_by_role("button", name="Compute again").click()
+    confirm(other, "Yes, compute it")
+    expect(other.get_by_text("The preview was computed again")).to_be_visible()
+    expect(other.get_by_text("This preview is stale")).to_have_count(0)
+    page.goto(f"/inbox/plan/{proposal.proposal_id}")
     for box in page.get_by_role("checkbox").filter(visible=True).all():
         box.check()
     page.get_by_role("button", name="Approve").click()
@@ -183,8 +228,12 @@ def test_a_page_whose_diff_is_stale_says_so_and_its_form_never_gets_the_digest_o
     approve.evaluate("button => { button.disabled = false; }")
     approve.click()
     confirm(page, "Yes, approve")
-    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("alert").first).to_be_visible()
     assert stage.desk.plans.get(stage.agent, proposal.proposal_id).state == "PENDING"
+    page.goto(f"/inbox/plan/{proposal.proposal_id}")
+    expect(page.locator(".diff").first).to_contain_text("ACME")
+    expect(approve).to_be_disabled()
+    stage.desk.plans.compute(ADMIN, proposal.proposal_id)
     page.goto(f"/inbox/plan/{proposal.proposal_id}")
     expect(page.locator(".diff").first).to_contain_text("MALLORY")
     assert digest.get_attribute("value") != shown

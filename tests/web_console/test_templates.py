@@ -26,6 +26,13 @@ def test_every_value_is_escaped_and_what_cannot_be_seen_is_spelled_out() -> None
     assert exact('\u202e"') == "\u202e&#34;"
 
 
+@pytest.mark.req("PV-10")
+def test_a_name_from_right_to_left_is_isolated_and_no_other_is_touched() -> None:
+    made = environment().from_string("<b>{{ x }}</b> 10 {{ y }}")
+    assert made.render(x="\u05d0/1", y="docs/a.txt") == "<b>\u2068\u05d0/1\u2069</b> 10 docs/a.txt"
+    assert made.render(x="a\u034fb", y="c\U0001d159d") == r"<b>a\u034fb</b> 10 c\U0001d159d"
+
+
 def test_a_link_keeps_whatever_others_chose_in_its_query() -> None:
     assert address("/inbox/question", kind="goal", id="../../logout?x=1&y#z") == (
         "/inbox/question?kind=goal&id=..%2F..%2Flogout%3Fx%3D1%26y%23z"

@@ -1,6 +1,8 @@
 """Plans: proposed, answered, withdrawn, applied and undone, while the server dies."""
 
-from tests.web_crash.scenario import SETTLED, Scenario
+import json
+
+from tests.web_crash.scenario import ANN, SETTLED, Scenario
 from tests.web_crash.served import Server
 
 
@@ -22,9 +24,36 @@ class Propose(Scenario):
         assert len(listed) <= 1
         self.act(server)
         assert listed in ([], [self.proposal_id])
-        assert self.place.kinds(self.proposal_id) == ["proposal.made"]
+        assert self.steps() == ["proposal.made"]
         assert self.is_open(server, self.proposal_id)
         server.post(f"/v1/plans/{self.proposal_id}/cancel", {}, self.place.bot)
+
+
+class ComputeAgain(Scenario):
+    """The preview of a plan whose file was changed since."""
+
+    def prepare(self) -> None:
+        self.files = [f"{self.name}.txt"]
+        plan = json.dumps(self.place.plan(*self.files)).encode()
+        self.proposal_id = self.desk.plans.propose(ANN, plan).proposal_id
+        self.at = f"/v1/plans/{self.proposal_id}"
+        self.first = self.desk.plans.look(ANN, self.proposal_id).preview_digest
+        self.place.workspace.root.joinpath(self.files[0]).chmod(0o600)
+
+    def act(self, server: Server) -> None:
+        answer = server.post(f"{self.at}/preview", {}, self.place.admin)
+        assert answer.status == 200, answer.body
+        assert answer.tree["preview_digest"] != self.first
+
+    def check(self, server: Server) -> None:
+        shown = server.tree(f"{self.at}/preview", self.place.admin)
+        again = self.place.kinds(self.proposal_id).count("proposal.previewed")
+        assert (again, shown["changed_since"] == []) in ((0, False), (1, True))
+        assert (shown["preview_digest"] == self.first) == (again == 0)
+        if again == 0:
+            self.act(server)
+        assert self.place.kinds(self.proposal_id) == ["proposal.made", "proposal.previewed"]
+        assert self.place.decide(server, self.at) == "APPROVED"
 
 
 class Approve(Scenario):
@@ -41,7 +70,7 @@ class Approve(Scenario):
         assert self.is_open(server, self.proposal_id) == (found["state"] == "PENDING")
         if found["state"] == "PENDING":
             self.act(server)
-        assert self.place.kinds(self.proposal_id) == ["proposal.made", "proposal.approved"]
+        assert self.steps() == ["proposal.made", "proposal.approved"]
         assert not self.is_changed()
         assert server.post(f"{self.at}/apply", {}, self.place.bot).tree["state"] == "APPLIED"
         assert self.is_changed()
@@ -61,7 +90,7 @@ class Deny(Scenario):
         assert state in {"PENDING", "DENIED"}
         if state == "PENDING":
             self.act(server)
-        assert self.place.kinds(self.proposal_id) == ["proposal.made", "proposal.denied"]
+        assert self.steps() == ["proposal.made", "proposal.denied"]
         refused = server.post(f"{self.at}/apply", {}, self.place.bot)
         assert refused.status >= 400, refused.body
         assert not self.is_changed()

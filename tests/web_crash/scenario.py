@@ -38,6 +38,8 @@ class Scenario(ABC):
     def check(self, server: Server) -> None:
         """At the server that came back."""
 
+    proposal_id: str
+
     # --- for those about plans ----------------------------------------------------------------------------------------
 
     def proposed(self) -> str:
@@ -57,6 +59,10 @@ class Scenario(ABC):
         assert len(found) == 1, found
         assert found <= {BEFORE, AFTER}, found
         return found == {AFTER}
+
+    def steps(self) -> list[str]:
+        """What became of the proposal. When its preview was computed is no step of it."""
+        return [kind for kind in self.place.kinds(self.proposal_id) if kind != "proposal.previewed"]
 
     def is_open(self, server: Server, name: str) -> bool:
         return name in [each["id"] for each in server.tree("/v1/inbox", self.place.admin)["items"]]

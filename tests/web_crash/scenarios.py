@@ -9,7 +9,7 @@ from remit.contracts.browser import TokenConstraints
 from remit.governed import governed
 from tests.road.conftest import file_task
 from tests.web_crash.access_scenarios import Invite, LogIn, Remove, Revoke
-from tests.web_crash.plan_scenarios import Apply, Approve, Deny, Propose, Undo, Withdraw
+from tests.web_crash.plan_scenarios import Apply, Approve, ComputeAgain, Deny, Propose, Undo, Withdraw
 from tests.web_crash.scenario import ANN, Scenario
 from tests.web_crash.served import Server
 
@@ -136,5 +136,6 @@ class CallAnswered(Scenario):
 
 
 ALL: tuple[type[Scenario], ...] = (
-    Propose, Approve, Deny, Withdraw, Apply, Undo, Task, Ask, Confirm, CallAnswered, Revoke, LogIn, Invite, Remove,
+    Propose, ComputeAgain, Approve, Deny, Withdraw, Apply, Undo, Task, Ask, Confirm, CallAnswered, Revoke, LogIn,
+    Invite, Remove,
 )  # fmt: skip

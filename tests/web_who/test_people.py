@@ -246,3 +246,27 @@ def test_a_clock_that_is_set_back_revives_nothing(place: Place) -> None:
     assert refused.value.reason is Reason.EXPIRED
     new = people.redeem(invited(place, "now")).cookie
     assert people.session(new) is not None, "whoever comes now is let in all the same"
+
+
+def test_links_and_sessions_of_a_clock_that_was_ahead_do_not_last_for_a_year(place: Place) -> None:
+    people, clock = place.workspace.people, place.clock
+    here = people.redeem(invited(place, "ida"))
+    clock.ahead = timedelta(days=366)
+    link = invited(place, "eve")
+    there = people.redeem(invited(place, "zoe"))
+    assert people.session(there.cookie) is not None
+    clock.ahead = timedelta(0)
+    assert people.session(here.cookie) is None, "until then the ledger's time counts"
+    assert place.workspace.accept_clock(Person(ADMIN))
+    assert people.session(there.cookie) is None
+    with pytest.raises(Refused):
+        people.redeem(link)
+    again = people.redeem(invited(place, "zoe"))
+    assert people.session(again.cookie) is not None
+
+
+@pytest.mark.parametrize("caller", ["agent:bot", "bot", ""])
+def test_only_a_person_accepts_the_clock(place: Place, caller: str) -> None:
+    with pytest.raises(Refused) as refused:
+        place.workspace.accept_clock(Person(caller))
+    assert refused.value.reason is Reason.PERMISSION_DENIED

@@ -34,6 +34,7 @@ from remit.ledger.agent_rows import StepRow
 from remit.ledger.append import Batch, Ledger
 from remit.ledger.documents import Document, Shelf, load_document
 from remit.ledger.entry import Event
+from remit.ledger.seeking import not_before_newest
 from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection
 
@@ -108,8 +109,9 @@ class AgentCore:
             with self.ledger().store.glancing() as connection:
                 history = self._history(connection, goal)
                 last = self._last_decision(connection, goal, papers, history)
-                moves = last is None or _moves(goal, history, render_time(self.clock())) or self._unsays(goal, history)
-                case = self._gather(connection, goal, history, last) if moves else None
+                at = render_time(not_before_newest(connection, goal.tenant_id, self.clock()))
+                moves = last is None or _moves(goal, history, at) or self._unsays(goal, history)
+                case = self._gather(connection, goal, history, last, at) if moves else None
             if case is not None:
                 try:
                     made, row = self._decide(goal, papers, history, case, found_by, also)
@@ -159,13 +161,11 @@ class AgentCore:
         return load_lexicon().parse(goal.language_tag, mask_text(answer)).verdict == "REFUSED"
 
     def _gather(
-        self, connection: Connection, goal: AgentGoalRequest, history: History, last: DecisionRecord | None
+        self, connection: Connection, goal: AgentGoalRequest, history: History, last: DecisionRecord | None, at: str
     ) -> "_Case":
         """What is decided from, as of one moment."""
         rules = self.live(goal.tenant_id, connection)
         self.past.remember(rules)
-        at = render_time(self.clock())
-        at = max(at, history.last.created_at) if history.last is not None else at
         planned, answered = None, None
         if last is not None:
             shelf = Shelf(connection, goal.tenant_id)

@@ -8,7 +8,7 @@ from remit.agent.decisions import DecisionRecord, RefusedAtLast
 from remit.agent.gates import Evidence
 from remit.agent.sources import Rules
 from remit.contracts.dispatch import DispatchEnvelope
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.errors import LOOK_AT_GOAL, EnvironmentFailed, Reason, Refused, RemitError
 from remit.ledger.agent_rows import StepRow
 
 
@@ -49,7 +49,7 @@ def ends_step(request: Dispatch, before: str) -> bool:
             Reason.IN_PROGRESS,
             "it was begun before, and how that ended is not known yet",
             where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
-            next_step="Ask for the same goal again in a moment; or run: remit recover",
+            next_step=LOOK_AT_GOAL,
         )
     is_foreign = not request.evidence and request.turned_away[0].reason is Reason.GOAL_CONFLICT
     return before == "ACCESS_ALLOWED" and not is_foreign

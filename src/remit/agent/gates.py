@@ -23,7 +23,7 @@ from remit.contracts.packets import (
 )
 from remit.contracts.simulation import Simulation
 from remit.errors import Refused
-from remit.ids import parse_time
+from remit.ids import is_within, parse_time
 from remit.policy.access import AccessAnswer, AccessPolicy, AccessQuestion
 
 Event = Literal["CLARIFIED", "REFUSED", "ESCALATED", "CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED", "ACCESS_ALLOWED"]
@@ -56,7 +56,7 @@ class Waited:
 
     @property
     def is_over(self) -> bool:
-        return parse_time(self.decided_at) - parse_time(self.asked_at) > APPROVAL_LIFE
+        return not is_within(parse_time(self.asked_at), parse_time(self.decided_at), APPROVAL_LIFE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ def _consented(evidence: Evidence, entry: CatalogueEntry) -> GateVerdict:
     if answered is None:
         return GateVerdict("CONFIRMATION_REQUESTED", "CONFIRMATION_REQUIRED", entry)
     parsed = evidence.lexicon.parse(evidence.language_tag, answered.text)
-    if parse_time(answered.answered_at) - parse_time(answered.asked_at) > ANSWER_LIFE:
+    if not is_within(parse_time(answered.asked_at), parse_time(answered.answered_at), ANSWER_LIFE):
         return GateVerdict("REFUSED", "CONFIRMATION_EXPIRED", entry, parsed)
     if parsed.verdict == "REFUSED":
         return GateVerdict("REFUSED", "CONFIRMATION_REFUSED", entry, parsed)

@@ -29,9 +29,9 @@ from remit.canonical import canonical_bytes
 from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
 from remit.contracts.goal_codes import goal_code, reason_of
 from remit.contracts.simulation import UNDOES
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.errors import LOOK_AT_GOAL, EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.faultpoints import reach
-from remit.ids import Clock, parse_time, render_time, uuid7
+from remit.ids import Clock, is_within, parse_time, render_time, uuid7
 from remit.journal import Also, Trace
 from remit.ledger.agent_reading import standing_of
 from remit.ledger.agent_rows import StepRow
@@ -158,7 +158,7 @@ class SimulationDoor(Door[Dispatch, Granted, Begun, Ended, SimulationOutcome]):
 
     def require_alive(self, granted: Granted, now: datetime) -> None:
         """A yes is to what somebody has just read: what was let through and left lying has to be asked for anew."""
-        if now - granted.decided_at > ANSWER_LIFE:
+        if not is_within(granted.decided_at, now, ANSWER_LIFE):
             raise Refused(
                 Reason.EXPIRED,
                 f"this was let through more than {ANSWER_LIFE.seconds // 60} minutes ago, and not begun since",
@@ -320,5 +320,5 @@ def _unsettled(envelope: DispatchEnvelope, problem: BaseException) -> Unsettled:
         reason,
         f"the simulation was begun, and what became of it is not known yet: {what}",
         where=f"correlation {envelope.correlation_id}, step {envelope.step_id}",
-        next_step="Ask for the same goal again in a moment; or run: remit recover",
+        next_step=LOOK_AT_GOAL,
     )

@@ -30,7 +30,7 @@ from remit.contracts.browser import APPROVAL_SECONDS, LASTING, Approval, Approva
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
 from remit.ledger.append import Batch, Ledger
-from remit.ledger.seeking import not_before_newest
+from remit.ledger.clock import ChainTimes
 from remit.masking import mask_shaped, mask_text, mask_texts
 from remit.store.approvals import (
     ApprovalRow,
@@ -97,7 +97,7 @@ class Approvals:
         def work(batch: Batch) -> tuple[ApprovalRow, bool]:
             now = batch.time_in(self._tenant_id)
             ends = now + question.life
-            self._close_overdue(batch, now)
+            self._close_overdue(batch)
             require_not_revoked(batch.store, self._tenant_id, question.token_jti)
             row = ApprovalRow(
                 self._tenant_id,
@@ -143,8 +143,8 @@ class Approvals:
             raise unusable(approval_id, "there is no such approval")
         if row.state != "APPROVED":
             raise not_approved(row)
-        if batch.time_in(self._tenant_id) >= parse_time(row.expires_at):
-            raise overdue(row)
+        if refusal := self._refusal(batch, row):
+            raise refusal
         bound = {
             "request": (row.request_digest, request_digest),
             "action": (row.action_digest, action_digest),
@@ -211,8 +211,10 @@ class Approvals:
             if row.state != "PENDING":
                 raise closed(row, last_step_at(batch.store, row))
             # Closed here, and told afterwards: raised inside, the transaction would not keep it.
-            if batch.time_in(self._tenant_id) >= parse_time(row.expires_at):
+            if batch.times_in(self._tenant_id).is_over(row.created_at, row.expires_at):
                 return _Decided(take_step(batch, row, "EXPIRED", None), overdue(row))
+            if refusal := self._refusal(batch, row):
+                raise refusal
             if gone := self._why_void(batch.store, row):
                 return _Decided(take_step(batch, row, "VOID", None, gone), unusable(row.approval_id, gone))
             require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
@@ -228,9 +230,12 @@ class Approvals:
     def expire_due(self) -> list[Approval]:
         """Close what nobody answered, or used, in time, and what a dead host left. Writes only if there is any."""
         with self._ledger().store.glancing() as connection:
-            now = render_time(not_before_newest(connection, self._tenant_id, self._clock()))
             rows = list(open_rows(connection, self._tenant_id))
-        if not any(row.expires_at <= now or is_orphan(row, self._ledger().store.dialect) for row in rows):
+            times = ChainTimes.of(connection, self._tenant_id, self._clock()) if rows else None
+        dialect = self._ledger().store.dialect
+        if times is None or not any(
+            times.is_over(row.created_at, row.expires_at) or is_orphan(row, dialect) for row in rows
+        ):
             return []
         return self.void_orphans()
 
@@ -260,22 +265,25 @@ class Approvals:
         """Void those that there is a reason for, and expire those whose time is over."""
 
         def work(batch: Batch) -> list[ApprovalRow]:
-            now = batch.time_in(self._tenant_id)
             voided = [
                 take_step(batch, row, "VOID", None, said)
                 for row in list(open_rows(batch.store, self._tenant_id))
                 if (said := why(row))
             ]
-            return voided + self._close_overdue(batch, now)
+            return voided + self._close_overdue(batch)
 
         rows = self._ledger().transact(work)
         if rows:
             self.bell.ring()
         return [row.as_approval() for row in rows]
 
-    def _close_overdue(self, batch: Batch, now: datetime) -> list[ApprovalRow]:
-        due = [row for row in open_rows(batch.store, self._tenant_id) if parse_time(row.expires_at) <= now]
+    def _close_overdue(self, batch: Batch) -> list[ApprovalRow]:
+        times = batch.times_in(self._tenant_id)
+        due = [row for row in open_rows(batch.store, self._tenant_id) if times.is_over(row.created_at, row.expires_at)]
         return [take_step(batch, row, "EXPIRED", None) for row in due]
+
+    def _refusal(self, batch: Batch, row: ApprovalRow) -> Refused | None:
+        return batch.times_in(self._tenant_id).refusal(row.created_at, row.expires_at, overdue(row))
 
     def _require_room(self, connection: Connection, agent_id: str) -> None:
         asking = [row.agent_id for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"]

@@ -14,7 +14,7 @@ _OTHERWISE: Final = "it was asked anew, since it is not any more what was shown 
 
 def find_standing(batch: Batch, asked: ApprovalRow, since: datetime) -> ApprovalRow | None:
     """What stands for what is asked now: an open question, or a no. Others of the same key are void from here on."""
-    same = newest_same(batch.store, asked, render_time(since))
+    same = newest_same(batch.store, asked, render_time(since), asked.created_at)
     stands = same if same is not None and (same.is_open or same.state == "DENIED") else None
     for row in list(open_rows(batch.store, asked.tenant_id)):
         is_older = row.host == LASTING and (row.action_id, row.token_jti) == (asked.action_id, asked.token_jti)

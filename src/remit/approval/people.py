@@ -17,6 +17,8 @@ from remit.ledger.entry import Actor
 
 AGENT_VARIABLES: Final = ("REMIT_AGENT", "REMIT_TOKEN")
 """Set for whoever acts as an agent: its name, or the token that it acts with."""
+PEOPLE: Final = frozenset({"os", "link", "oidc"})
+"""How the id of a person begins: known by the operating system, by a link, or by an identity provider."""
 _LONGEST: Final = 100
 
 
@@ -69,10 +71,7 @@ def agent_cannot_decide(why: str) -> Refused:
     return Refused(
         Reason.PERMISSION_DENIED,
         f"this is for a person, and an agent cannot do it: {why}",
-        next_step=(
-            f"Let a person do it, at a terminal where {' and '.join(AGENT_VARIABLES)} are not set."
-            " What an agent has asked itself, the result of its `remit browse` tells."
-        ),
+        next_step=f"Let a person do it, at a terminal where {' and '.join(AGENT_VARIABLES)} are not set.",
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from remit.approval.proposal_previews import ComputedPreview
 from remit.canonical import digest, digest_bytes
 from remit.errors import Reason, Refused
 from remit.store.proposals import ProposalRow
@@ -22,6 +23,8 @@ class Draft:
     key: str | None = None
     not_after: datetime | None = None
     """When the proposer's token ends: then nobody stands behind it any more."""
+    preview: ComputedPreview | None = None
+    """What it would do, as it was computed for this proposal. Without one, it must be computed before an approval."""
 
     @property
     def plan_digest(self) -> str:

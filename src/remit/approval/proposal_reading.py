@@ -1,19 +1,20 @@
 """Proposed plans as they are known: found, listed, closed in time, and believed as far as signed entries go."""
 
 from collections.abc import Callable, Collection
-from datetime import datetime
 from typing import Final
 
 from remit.approval.bell import Bell
 from remit.approval.proposal_evidence import Vouchers
+from remit.approval.proposal_previews import StoredPreview, stored_preview, title_and_risk
 from remit.approval.proposal_refusals import closed, no_such, not_approved, not_as_recorded
 from remit.approval.proposal_steps import require_evidence, require_plan, require_standing, take_step
 from remit.contracts.proposal import KeptState
-from remit.errors import Reason, Refused
-from remit.ids import DEFAULT_TENANT, Clock, parse_time, render_time
+from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.append import Batch, Ledger
-from remit.ledger.seeking import not_before_newest
+from remit.ledger.clock import ChainTimes
 from remit.store.connection import Connection
+from remit.store.proposal_previews import computed_again_at
 from remit.store.proposals import (
     ProposalRow,
     find_row,
@@ -25,6 +26,7 @@ from remit.store.proposals import (
 )
 
 _SHORTEST_PREFIX: Final = 4
+_MOST_TITLES: Final = 2_000
 
 
 class KnownProposals:
@@ -36,6 +38,8 @@ class KnownProposals:
         self._tenant_id = tenant_id
         self.bell = bell
         self._vouchers = Vouchers()
+        self._titles: dict[tuple[str, int], tuple[str, str]] = {}
+        """By proposal and entry: entries never change."""
 
     def find(self, proposal_id: str) -> ProposalRow | None:
         """By its whole id. Refuses a row that is not as signed entries say."""
@@ -104,6 +108,40 @@ class KnownProposals:
             require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
             return require_plan(connection, row).encode()
 
+    def preview_of(self, row: ProposalRow) -> StoredPreview | None:
+        """What people are shown of it, as the ledger vouches for it; None if none is stored. Computes nothing.
+
+        Refuses a proposal of which the text is gone, and a document that is not the one that was recorded.
+        """
+        with self._ledger().store.glancing() as connection:
+            if row.state in {"EXPIRED", "VOID"}:
+                raise closed(row, last_step_at(connection, row))
+            require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
+            return stored_preview(connection, self._ledger().keyring, row)
+
+    def title_and_risk_of(self, row: ProposalRow) -> tuple[str, str]:
+        """For people: as the newest preview says, else as the proposal says.
+
+        What an agent proposed has a title from the text of its plan, until its preview is computed.
+        """
+        with self._ledger().store.glancing() as connection:
+            seq = computed_again_at(connection, row.tenant_id, row.proposal_id)
+            if seq is None:
+                return row.title, row.risk
+            key = (row.proposal_id, seq)
+            if key not in self._titles:
+                try:
+                    found = title_and_risk(connection, self._ledger().keyring, row, seq)
+                except (
+                    EnvironmentFailed,
+                    ValueError,
+                ):  # altered: `preview_of` refuses it, and `ledger verify` names it
+                    found = None
+                if len(self._titles) >= _MOST_TITLES:
+                    self._titles.clear()
+                self._titles[key] = found or (row.title, row.risk)
+            return self._titles[key]
+
     def envelope_of(self, row: ProposalRow) -> bytes:
         """What was signed for it, whole, as the door takes it. Refuses unless it was approved and nothing ended it."""
         with self._ledger().store.glancing() as connection:
@@ -122,10 +160,10 @@ class KnownProposals:
             rows = pending_rows(connection, self._tenant_id)
             if not rows:
                 return
-            now = render_time(not_before_newest(connection, self._tenant_id, self._clock()))
-        if not any(row.expires_at <= now for row in rows):
+            times = ChainTimes.of(connection, self._tenant_id, self._clock())
+        if not any(times.is_over(row.created_at, row.expires_at) for row in rows):
             return
-        self._ledger().transact(lambda batch: self._close_overdue(batch, batch.time_in(self._tenant_id)))
+        self._ledger().transact(self._close_overdue)
         self.bell.ring()
 
     def _vouched(self, connection: Connection, row: ProposalRow) -> ProposalRow:
@@ -133,9 +171,10 @@ class KnownProposals:
             raise not_as_recorded(row)
         return row
 
-    def _close_overdue(self, batch: Batch, now: datetime) -> None:
+    def _close_overdue(self, batch: Batch) -> None:
+        times = batch.times_in(self._tenant_id)
         for row in pending_rows(batch.store, self._tenant_id):
-            if parse_time(row.expires_at) <= now:
+            if times.is_over(row.created_at, row.expires_at):
                 take_step(batch, row, "EXPIRED", None)
 
 

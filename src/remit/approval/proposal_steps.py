@@ -11,8 +11,10 @@ from remit.ledger.append import Batch
 from remit.ledger.covered import require_covered
 from remit.ledger.entry import Event
 from remit.store.connection import Connection
+from remit.store.proposal_previews import forget_document
 from remit.store.proposals import (
     KIND_OF,
+    PLAN_GOES,
     ProposalRow,
     find_row,
     last_step_at,
@@ -35,6 +37,8 @@ def take_step(
     if not move_row(batch.store, row, moved):
         now = find_row(batch.store, row.tenant_id, row.proposal_id) or row
         raise closed(now, last_step_at(batch.store, now))
+    if state in PLAN_GOES:
+        forget_document(batch.store, row.tenant_id, row.proposal_id)
     return moved
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from remit.approval.people import Person, agent_cannot_decide
 from remit.approval.proposal_drafts import Draft, proposal_id_for, same_plan
+from remit.approval.proposal_previews import ComputedPreview, event_of_preview, keep_preview
 from remit.approval.proposal_reading import KnownProposals
 from remit.approval.proposal_refusals import closed, no_such, not_as_recorded, overdue
 from remit.approval.proposal_steps import event_of, require_evidence, require_standing, take_step
@@ -19,7 +20,7 @@ from remit.contracts.envelope import Envelope
 from remit.contracts.proposal import MAX_NOTE
 from remit.errors import Reason, Refused
 from remit.faultpoints import reach
-from remit.ids import parse_time, render_time, uuid7
+from remit.ids import render_time, uuid7
 from remit.ledger.append import Batch
 from remit.ledger.entry import Event
 from remit.masking import mask_text
@@ -65,7 +66,7 @@ class Proposals(KnownProposals):
             )
             if (found := find_row(batch.store, self._tenant_id, proposal_id)) is not None:
                 return same_plan(found, plan_digest)
-            self._close_overdue(batch, now)
+            self._close_overdue(batch)
             self._require_room(batch.store, draft.proposed_by)
             if draft.token_jti is not None:
                 require_not_revoked(batch.store, self._tenant_id, draft.token_jti)
@@ -92,9 +93,12 @@ class Proposals(KnownProposals):
                 entry_seq=0,
             )
             told = {"title": row.title, "risk": row.risk, "note": note}
-            seq = batch.append(event_of(row, "PENDING", draft.proposed_by, told)).seq
-            row = row._replace(proposed_seq=seq, entry_seq=seq)
+            told |= draft.preview.told() if draft.preview is not None else {}
+            entry = batch.append(event_of(row, "PENDING", draft.proposed_by, told))
+            row = row._replace(proposed_seq=entry.seq, entry_seq=entry.seq)
             insert_row(batch.store, row, plan)
+            if draft.preview is not None:
+                keep_preview(batch, row, draft.preview, entry)
             reach("proposal.inserted")
             return row
 
@@ -102,6 +106,29 @@ class Proposals(KnownProposals):
         reach("proposal.made")
         self.bell.ring()
         return row
+
+    def preview_again(self, proposal_id: str, computed: ComputedPreview, by: str) -> ProposalRow:
+        """Store a preview that was computed after the plan was proposed, in the place of the earlier one, if any.
+
+        Refuses a proposal that is closed. Whether the earlier one is as the ledger recorded it, `preview_of` says.
+        """
+        self.expire_due()
+
+        def work(batch: Batch) -> ProposalRow:
+            row = self._found(batch, proposal_id)
+            if row.state not in {"PENDING", "APPROVED"}:
+                raise closed(row, last_step_at(batch.store, row))
+            require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
+            require_standing(batch.store, row)
+            if row.token_jti is not None:
+                require_not_revoked(batch.store, self._tenant_id, row.token_jti)
+            keep_preview(batch, row, computed, batch.append(event_of_preview(row, computed, by)))
+            reach("proposal.preview_stored")
+            return row
+
+        row = self._ledger().transact(work)
+        reach("proposal.previewed")
+        return self._told(row)
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
@@ -117,9 +144,18 @@ class Proposals(KnownProposals):
         return self._told(denied)
 
     def approve(
-        self, batch: Batch, proposal_id: str, envelope: Envelope, who: Person, reason: str | None = None
+        self,
+        batch: Batch,
+        proposal_id: str,
+        envelope: Envelope,
+        who: Person,
+        reason: str | None = None,
+        preview_digest: str | None = None,
     ) -> ProposalRow:
-        """A person's yes, in the transaction that records the envelope which was signed for it. Ring afterwards."""
+        """A person's yes, in the transaction that records the envelope which was signed for it. Ring afterwards.
+
+        `preview_digest` is of the preview that the person saw, for the record.
+        """
         row = self._answerable(batch, proposal_id, who)
         if envelope.plan_digest != row.plan_digest:
             raise not_as_recorded(row)
@@ -134,6 +170,7 @@ class Proposals(KnownProposals):
             envelope_id=envelope.envelope_id,
             envelope_digest=digest_bytes(text.encode()),
             approvals=envelope.approvals.tree(),
+            **({"preview_digest": preview_digest} if preview_digest is not None else {}),
         )
         reach("proposal.approved")
         return moved
@@ -174,8 +211,9 @@ class Proposals(KnownProposals):
             raise agent_cannot_decide("this is the agent that proposed it")
         if row.state != "PENDING":
             raise closed(row, last_step_at(batch.store, row))
-        if batch.time_in(self._tenant_id) >= parse_time(row.expires_at):
-            raise overdue(row)  # closed by the next look
+        times = batch.times_in(self._tenant_id)
+        if refusal := times.refusal(row.created_at, row.expires_at, overdue(row)):
+            raise refusal  # closed by the next look, if it is over
         if row.token_jti is not None:
             require_not_revoked(batch.store, self._tenant_id, row.token_jti)
         require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")

@@ -20,7 +20,15 @@ from remit.ids import parse_time
 
 Role = Literal["kernel", "protocol", "executor", "audit"]
 Purpose = Literal[
-    "lease", "envelope", "rollback-order", "result", "plan-status", "rollback-outcome", "call-result", "ledger-head"
+    "lease",
+    "envelope",
+    "rollback-order",
+    "result",
+    "plan-status",
+    "rollback-outcome",
+    "call-result",
+    "ledger-head",
+    "event-position",
 ]
 
 ROLES: Final[tuple[Role, ...]] = ("kernel", "protocol", "executor", "audit")
@@ -33,6 +41,7 @@ ROLE_OF: Final[dict[Purpose, Role]] = {
     "rollback-outcome": "executor",
     "call-result": "executor",
     "ledger-head": "audit",
+    "event-position": "audit",
 }
 
 

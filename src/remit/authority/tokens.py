@@ -6,6 +6,7 @@ nothing unsigned is believed, not even for the choice of an error message. Wheth
 (`remit.store.tokens`), here and again right before the intent.
 """
 
+import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn
@@ -16,6 +17,7 @@ from remit.authority.signing import decode_base64url
 from remit.authority.token_keys import TokenKey, TokenKeys, TokenSigner
 from remit.canonical import digest_bytes
 from remit.contracts.browser import TokenClaims, TokenConstraints
+from remit.contracts.token_rules import unchecked_constraints
 from remit.errors import Reason, Refused
 from remit.ids import parse_time, uuid7
 from remit.untrusted import Bounds, parse_json
@@ -77,7 +79,10 @@ class Wish:
 
 
 def issue_token(signer: TokenSigner, wish: Wish, issuer: str, audience: str, now: datetime) -> IssuedToken:
-    """Sign a token. The policy authority's side."""
+    """Sign a token. The policy authority's side. Refuses a constraint that no check would enforce."""
+    for problem in unchecked_constraints(wish.caps, wish.constraints.given()):
+        where = f"constraints.{problem.constraint}"
+        raise Refused(Reason.MALFORMED, problem.why, where=where, next_step=problem.next_step)
     issued_at = int(now.timestamp())
     begins = wish.not_before or now
     expires_at = int((begins + wish.life).timestamp())
@@ -191,7 +196,8 @@ def require_in_time(token: Token, now: datetime) -> None:
             Reason.NOT_YET_VALID,
             "the token was issued in the future",
             where="token, iat",
-            next_step="Set the clocks of its issuer and of this machine.",
+            next_step="If this machine's clock is right, issue a new token and revoke this one, which becomes valid on"
+            f" its own date: remit token revoke {shlex.quote(token.jti)}. If it is wrong, set it.",
         )
     # A begin that the issuer chose has no grace; without one it is the time of issue, by the issuer's clock.
     begins = token.not_before if token.not_before != token.issued_at else token.issued_at - CLOCK_SKEW

@@ -12,8 +12,10 @@ from urllib.parse import urljoin
 
 from remit.browser.held import Held, Running, TurnedAway, place_of
 from remit.browser.navigations import NEW_WINDOW
+from remit.browser.overriding import names_another
 from remit.browser.requests import Answer, Ending, OutgoingRequest
 from remit.browser.typed_secrets import TypedSecrets
+from remit.masking import mask_text
 from remit.policy.domains import matches
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -26,7 +28,7 @@ FOLLOWED: Final = frozenset({301, 302, 303})
 """Answers after which a browser goes on by GET, whatever it had sent. 307 and 308 have it repeat the request."""
 SESSION_ENDED: Final = "its browser session has ended"
 LOOKING: Final = frozenset({"navigate", "snapshot", "screenshot"})
-"""Actions that only read. Whatever changes something while one is at work, the page asked for by itself."""
+"""Actions that only read: they cause nothing that changes something."""
 
 
 Hold = Callable[[Held], Awaitable[None]]
@@ -65,12 +67,20 @@ class SessionGate:
         """How many requests that may change something, or lead elsewhere, have come by, whatever became of them."""
         self.navigations = 0
         self.running: Running | None = None
-        """The action at work, or the last one: what the page does later is asked for in its name."""
+        """The action at work, or the last one."""
+        self.acted: Running | None = None
+        """The last action that did something in the page that is shown: what the page asks for later is its, unless
+        another action is at work.
+        """
 
     # --- what an action asks of it -----------------------------------------------------------------------------------
 
     def begin(self, running: Running) -> None:
         self.running = running
+        if running.action.type not in LOOKING:
+            self.acted = running
+        elif running.action.type == "navigate":
+            self.acted = None
         for noted in (self._redirects, self._to_follow, self._following):
             noted.clear()
         self._stirred.clear()
@@ -87,10 +97,10 @@ class SessionGate:
     @property
     def keeps_waiting(self) -> Held | None:
         """What the action at work waits for a person to answer."""
-        return next((held for held in self.waiting if held.waits_for_person and not held.by_itself), None)
+        return next((held for held in self.waiting if held.waits_for_person and held.is_awaited), None)
 
     def own_news(self) -> list[Held]:
-        """What the page asked for by itself, of which the agent was not told yet, or not how it stands now."""
+        """What no action waits for, of which the agent was not told yet, or not how it stands now."""
         news = [held for held in self._own if held.told != held.state]
         for held in [held for held in self._own if held.done.done() and held not in news]:
             self._own.remove(held)
@@ -175,7 +185,7 @@ class SessionGate:
 
     async def _changes_something(self, request: OutgoingRequest, running: Running) -> bool | None:
         """None: nobody will see the answer, and nobody can tell whether it submits something."""
-        if request.kind != "request" or request.method not in READING:
+        if request.kind != "request" or request.method not in READING or names_another(request.headers):
             return True
         if request.method == "GET" and request.url in self._to_follow:
             # Only the server that got the approved request could name this address; and it counts once.
@@ -195,18 +205,21 @@ class SessionGate:
         return None if why == NEW_WINDOW else why.startswith("formSubmission")
 
     async def _ask(self, request: OutgoingRequest, running: Running) -> Answer:
-        if any(held.is_repeated_by(request) for held in running.held):
+        cause = self._cause(running)
+        if any(held.is_repeated_by(request) for held in cause.held):
             return self._turn_away(request, "it was sent before, and nobody knows what the server made of it")
         if len(self._held) >= MOST_HELD:
             return self._turn_away(request, f"{MOST_HELD} requests of this session wait for a person already")
         loop = asyncio.get_running_loop()
-        by_itself = running.finished or running.action.type in LOOKING
-        held = Held(request, running, by_itself, loop.create_future(), loop.create_future())
+        by_itself = cause.action.type in LOOKING
+        held = Held(request, cause, by_itself, loop.create_future(), loop.create_future())
+        if not by_itself and cause.ended_at is not None:
+            held.seconds_after = max(loop.time() - cause.ended_at, 0.0)
         held.navigations, held.secrets = self.navigations, self.secrets
         held.redirected_from = self._redirects.pop(request.url, "")
         self._held[request.request_id] = held
-        running.held.append(held)
-        if by_itself:
+        cause.held.append(held)
+        if not held.is_awaited:
             self._own.append(held)
         waiting = asyncio.ensure_future(self._hold(held))
         waiting.add_done_callback(lambda _: self._held.pop(request.request_id, None))
@@ -220,13 +233,17 @@ class SessionGate:
             held.on_given_up()
             raise
 
+    def _cause(self, running: Running) -> Running:
+        """The action at work, if it does something in the page; else the last one that did."""
+        return running if running.action.type not in LOOKING or self.acted is None else self.acted
+
     def _turn_away(self, request: OutgoingRequest, why: str) -> Answer:
         self._note(request.method, request.url, why)
         return Answer.DROP
 
     def _note(self, method: str, url: str, why: str) -> None:
         if self.running is not None and len(self.running.turned_away) < MOST_NOTED:
-            url, why = self.secrets.url(url), self.secrets.text(why)[:500]
+            url, why = self.secrets.url(url), mask_text(why)[:500]
             self.running.turned_away.append(TurnedAway(method[:20], url, why))
 
     def _dead(self) -> str:

@@ -30,6 +30,8 @@ class Running:
     action: Action
     digest: str
     """Of the action as it was asked for, unmasked."""
+    what: str = ""
+    """The action in a few words, masked: `click on the button 'Pay'`."""
     submits: bool = False
     """Whether the action submits a form: then every navigation that it causes is held."""
     form_place: str = ""
@@ -43,7 +45,19 @@ class Running:
     turned_away: list[TurnedAway] = field(default_factory=list)
     led_to: set[str] = field(default_factory=set)
     """Where the answers to its approved requests sent the browser on to."""
+    is_pressed: bool = False
+    """Whether the page may have received what the action does. Then the action is never tried again."""
+    ended_at: float | None = None
+    """When it stopped waiting for what it causes, on the clock of the event loop. What comes after that is late."""
     finished: bool = False
+
+    def begin(self) -> None:
+        """It is done, or done once more: what the page asks for from now on is waited for."""
+        self.ended_at = None
+
+    def end(self, now: float) -> None:
+        """What the page asks for from now on is late."""
+        self.ended_at = now if self.ended_at is None else self.ended_at
 
     def navigates_to(self, url: str) -> bool:
         """Whether this is the very address that the agent asked to go to."""
@@ -66,7 +80,7 @@ class Held:
     request: OutgoingRequest
     cause: Running
     by_itself: bool
-    """The page asked for it, and no action of the agent: so no action waits for it."""
+    """The page asked for it, and nothing that the agent did in the page went before: so no action waits for it."""
     answer: "asyncio.Future[Answer]"
     done: "asyncio.Future[Fate]"
     ending: "concurrent.futures.Future[Ending]" = field(default_factory=concurrent.futures.Future)
@@ -75,6 +89,8 @@ class Held:
     """The question has an id, or there will be none."""
     navigations: int = 0
     """How many the session had made when this began to wait."""
+    seconds_after: float | None = None
+    """Of a late one: how long after the end of its action it came. Its action does not wait for it."""
     redirected_from: str = ""
     """The address whose server sent the browser on to this one."""
     approved_by: str | None = None
@@ -89,6 +105,11 @@ class Held:
     """Its state when the agent was last told of it."""
     released: bool = False
     """Whether it was decided that it be sent. From here on it may have been."""
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an action is at work that ends only when this has ended."""
+        return not self.by_itself and self.seconds_after is None
 
     def put(self, approval_id: str) -> None:
         """A person is asked. From any thread."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.errors import SESSION_GONE, EnvironmentFailed, Reason
 
 T = TypeVar("T")
 END_SECONDS: Final = 20.0
@@ -28,11 +28,11 @@ class LoopThread:
         except concurrent.futures.TimeoutError:
             future.cancel()
             raise EnvironmentFailed(
-                Reason.TIMED_OUT, f"the browser did not answer within {seconds:g} seconds", next_step="Begin again."
+                Reason.TIMED_OUT, f"the browser did not answer within {seconds:g} seconds", next_step=SESSION_GONE
             ) from None
         except concurrent.futures.CancelledError:
             raise EnvironmentFailed(
-                Reason.CANCELLED, "the browser was ended meanwhile", next_step="Begin again, under another id."
+                Reason.CANCELLED, "the browser was ended meanwhile", next_step=SESSION_GONE
             ) from None
         except BaseException:
             future.cancel()

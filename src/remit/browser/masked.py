@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from typing import Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from remit.browser.fields import Field, pairs_of
 from remit.masking import is_secret_name, mask_field, mask_shown
@@ -38,6 +38,14 @@ _ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _ADDRESSES: Final = frozenset({"referer", "origin", "location", "sec-websocket-origin"})
 
 
+TypedMask = Callable[[str, str], str | None]
+"""The mask of a whole value of this name, if it is what was typed into a field that does not show it."""
+
+
+def _nothing_typed(_name: str, _value: str) -> str | None:
+    return None
+
+
 def is_hidden_name(name: str) -> bool:
     """Whether a field of this name is masked, whatever it holds."""
     lowered = re.sub(r"[^a-z0-9]", "", name.lower())
@@ -52,6 +60,12 @@ def mask_value(name: str, value: str) -> str:
     if shown == value and _last_word(name) in _TICKETS and len(value) >= _LONG_TICKET:
         return MASK
     return _mask_encoded(name, value) if shown == value else shown
+
+
+def mask_typed(name: str, value: str, typed: TypedMask) -> str:
+    """The same, also for what was typed. A name that says what it holds goes first: it says how that is masked."""
+    hidden = None if is_hidden_name(name) else typed(name, value)
+    return mask_value(name, value) if hidden is None else hidden
 
 
 def _last_word(name: str) -> str:
@@ -70,8 +84,11 @@ def _mask_encoded(name: str, value: str) -> str:
     return value
 
 
-def mask_url(url: str) -> str:
-    """As it will be asked for, less its secrets: in the user, path, query and fragment. Never in the host."""
+def mask_url(url: str, typed: TypedMask = _nothing_typed) -> str:
+    """As it will be asked for, less its secrets: in the user, path, query and fragment. Never in the host.
+
+    `typed` masks whole values of parameters, and nothing else of it.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -79,8 +96,8 @@ def mask_url(url: str) -> str:
     place = f"{parts.scheme}://{_without_user(parts.netloc)}" if parts.netloc else f"{parts.scheme}:"
     segments = parts.path.split("/")
     path = "/".join(map(_mask_segment, ["", *segments], segments))
-    query = f"?{_mask_query(parts.query)}" if parts.query else ""
-    fragment = f"#{_mask_query(parts.fragment)}" if parts.fragment else ""
+    query = f"?{_mask_query(parts.query, typed)}" if parts.query else ""
+    fragment = f"#{_mask_query(parts.fragment, typed)}" if parts.fragment else ""
     # Each piece by itself: a quote in one of them hides none of the others.
     shown = printable(place + path + query + fragment)
     return shown if len(shown) <= LONGEST_URL else f"{shown[:LONGEST_URL]}... ({len(shown) - LONGEST_URL:,} more)"
@@ -113,22 +130,23 @@ def _without_user(netloc: str) -> str:
     return f"{MASK}@{host}" if at and user else host
 
 
-def _mask_query(query: str) -> str:
+def _mask_query(query: str, typed: TypedMask) -> str:
     if "=" not in query:
-        return mask_value("", query)
+        hidden = typed("", unquote_plus(query, errors="replace"))
+        return mask_value("", query) if hidden is None else hidden
     shown = []
     for raw, pair in zip((piece for piece in query.split("&") if piece), pairs_of(query), strict=True):
         name, equals, _ = raw.partition("=")
         is_link = pair.name.lower() in _LINKS and _looks_drawn(pair.value)
-        masked = MASK if is_link else mask_value(pair.name, pair.value)
+        masked = MASK if is_link else mask_typed(pair.name, pair.value, typed)
         shown.append(mask_shown(raw) if masked == pair.value else mask_shown(name) + equals + masked)
     return "&".join(shown)
 
 
-def mask_header(name: str, value: str) -> str:
+def mask_header(name: str, value: str, typed: TypedMask = _nothing_typed) -> str:
     if name.lower() in _ADDRESSES:
-        return mask_url(value)
-    return cut(mask_value(name, value), LONGEST_HEADER)
+        return mask_url(value, typed)
+    return cut(mask_typed(name, value, typed), LONGEST_HEADER)
 
 
 def cut(shown: str, longest: int = LONGEST_VALUE, *, unseen: int = 0) -> str:
@@ -147,18 +165,17 @@ class Shown:
         self.left_out = 0
         self._room = MOST_SHOWN
 
-    def add(self, fields: Iterable[Field], hide: Callable[[str], str]) -> None:
-        """`hide` takes out what is known to be secret whatever it looks like."""
+    def add(self, fields: Iterable[Field], typed: TypedMask) -> None:
         for field in fields:
             if len(self.masked) + len(self.plain) >= MOST_FIELDS:
                 self.left_out += 1
                 continue
             # More than is shown is looked at: half a secret no longer looks like one. But not without end.
             seen = field._replace(name=field.name[:LOOKED_AT], value=field.value[:LOOKED_AT])
-            hidden = _mask_of(seen, hide)
+            hidden = _mask_of(seen, typed)
             is_masked = hidden != seen.value
             unseen = len(field.value) - len(seen.value)
-            name, value = cut(mask_shown(hide(seen.name)), LONGEST_NAME), cut(hidden, unseen=unseen)
+            name, value = cut(mask_shown(seen.name), LONGEST_NAME), cut(hidden, unseen=unseen)
             if name.startswith(OURS) and not field.is_ours:
                 name = f'"{name}"'
             if len(name) + len(value) > self._room:
@@ -177,9 +194,8 @@ class Shown:
         return unused
 
 
-def _mask_of(field: Field, hide: Callable[[str], str]) -> str:
+def _mask_of(field: Field, typed: TypedMask) -> str:
     by_place = field.value if field.masked is None else field.masked
     if by_place not in {field.value, mask_shown(field.value)}:
-        return hide(by_place)
-    # Hidden first: a mask in the middle of a known secret would keep it from being found.
-    return mask_value(field.name, hide(field.value))
+        return by_place
+    return mask_typed(field.name, field.value, typed)

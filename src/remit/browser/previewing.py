@@ -1,5 +1,6 @@
 """What a person is shown of a held request: an HTTPPreview, made from the very object that will be sent. Pure."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
@@ -9,15 +10,17 @@ from remit.browser.fields import Field, describe_bytes, fields_of, pairs_of
 from remit.browser.masked import LONGEST_URL, Shown, cut, mask_header, mask_url
 from remit.browser.priced import priced_fields
 from remit.browser.requests import OutgoingRequest
-from remit.browser.typed_secrets import TypedSecrets
+from remit.browser.typed_secrets import Carried, TypedSecrets
 from remit.contracts.browser import Action, Amount, HTTPPreview, PreviewBody
 from remit.errors import Reason, Refused
 from remit.masking import is_secret_name
+from remit.printable import spelled_name
 
 ShownMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 SHOWN_METHODS: Final[dict[str, ShownMethod]] = {method: method for method in get_args(ShownMethod)}
 LONGEST_SHOWN_URL: Final = 8_000
 MOST_HEADERS: Final = 100
+MOST_NAMED: Final = 10
 _VERBS: Final = {"POST": "Sends", "PUT": "Stores", "PATCH": "Changes", "DELETE": "Deletes", "GET": "Sends a form to"}
 
 
@@ -32,7 +35,7 @@ class Context:
     by_itself: bool = False
     """The page asked for it, such as by a timer, a worker or as it loaded, and no action of the agent."""
     secrets: TypedSecrets = field(default_factory=TypedSecrets)
-    """Masked wherever they turn up, under whatever name."""
+    """What was typed into fields that do not show it: masked where a whole value is one of them."""
     on_page: tuple[Found, ...] = ()
     """Prices that the page shows."""
     redirected_from: str = ""
@@ -77,19 +80,34 @@ def require_showable(request: OutgoingRequest) -> None:
 
 def preview_request(read: Read, context: Context) -> HTTPPreview:
     request = read.request
-    secrets = context.secrets
+    typed = _carried(read, context)
     shown = Shown()
-    shown.add(read.fields, secrets.hide)
+    shown.add(read.fields, typed.mask)
+    url, headers = mask_url(request.url, typed.mask)[: 2 * LONGEST_URL], _headers(request, typed)
     plain = dict(shown.plain)
     if shown.left_out:
         plain["(not shown)"] = f"{shown.left_out:,} more fields; the whole body: {describe_bytes(request.body)}"
     return HTTPPreview(
         method=_method(request),
-        url=secrets.url(request.url)[: 2 * LONGEST_URL],
-        headers=_headers(request, secrets),
+        url=url,
+        headers=headers,
         body=PreviewBody(masked=shown.masked, preview=plain),
-        estimatedEffect=cut(secrets.hide(estimate_effect(read, context)), 4_000),
+        estimatedEffect=cut(" ".join((estimate_effect(read, context), *_masked_for_typing(typed.masked))), 4_000),
     )
+
+
+def _carried(read: Read, context: Context) -> Carried:
+    """Also of the query beside a body."""
+    query = tuple(pairs_of(urlsplit(read.request.url).query)) if read.request.body else ()
+    return context.secrets.carried_by((*read.fields, *query), context.page)
+
+
+def _masked_for_typing(names: Sequence[str]) -> Iterator[str]:
+    """What is hidden is told, also if its name says nothing of a secret."""
+    if names:
+        first = ", ".join(spelled_name(cut(name, 40)) or "a value without a name" for name in names[:MOST_NAMED])
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        yield f"Masked: {first}{more} (value typed into a secret field)."
 
 
 def preview_typing(action: Action, where: str, element: str, secrets: TypedSecrets) -> HTTPPreview:
@@ -109,8 +127,8 @@ def preview_typing(action: Action, where: str, element: str, secrets: TypedSecre
 
 def estimate_effect(read: Read, context: Context) -> str:
     """A few sentences, made of the request itself; nothing in them was written by the agent or by the page alone."""
-    sentences = [_what(read, context.secrets), *_around(read, context)]
-    amounts = tuple(each._replace(where=context.secrets.hide(each.where)) for each in read.amounts)
+    sentences = [_what(read), *_around(read, context)]
+    amounts = read.amounts
     if context.action is not None and context.action.amount is not None:
         sentences.append(_price(context.action.amount, amounts, context.on_page))
     elif amounts:
@@ -118,9 +136,9 @@ def estimate_effect(read: Read, context: Context) -> str:
     return " ".join((*sentences, *context.notes))
 
 
-def _what(read: Read, secrets: TypedSecrets) -> str:
+def _what(read: Read) -> str:
     request = read.request
-    host, path = _host(request.url), cut(_path(secrets.url(request.url)), 200)
+    host, path = _host(request.url), cut(_path(mask_url(request.url)), 200)
     if request.kind == "websocket":
         return f"Opens a WebSocket to {host} {path}. Every message on it will be asked about."
     if request.kind == "message":
@@ -139,13 +157,15 @@ def _around(read: Read, context: Context) -> list[str]:
     told, request = [], read.request
     if _is_clear(request.url):
         told.append("It is not encrypted on its way.")
-        if any(_is_password(field, context.secrets) for field in read.fields):
+        typed = _carried(read, context)
+        if any(_is_password(field, typed) for field in read.fields):
             told.append("So a password is sent unencrypted: whoever is on the way can read it.")
     page = _host(context.page)
     if page and page != _host(request.url):
         told.append(f"It goes to another host than the page that is shown, {page}.")
     if context.redirected_from:
-        told.append(f"It comes after a redirect from {cut(context.secrets.url(context.redirected_from), 200)}.")
+        came_from = mask_url(context.redirected_from, _carried(read, context).mask)
+        told.append(f"It comes after a redirect from {cut(came_from, 200)}.")
     if context.by_itself:
         told.append("The page asked for this by itself; it is not the agent's action.")
     return told
@@ -155,11 +175,11 @@ def _is_clear(url: str) -> bool:
     return url.lower().startswith(("http:", "ws:"))
 
 
-def _is_password(field: Field, typed: TypedSecrets) -> bool:
+def _is_password(field: Field, typed: Carried) -> bool:
     """By its name, or because it is what was typed into a field that does not show it."""
     name = field.name.lower()
     return bool(field.value) and (
-        field.value in typed or (("pass" in name or "pwd" in name) and is_secret_name(field.name))
+        typed.is_password(field.value) or (("pass" in name or "pwd" in name) and is_secret_name(field.name))
     )
 
 
@@ -176,7 +196,8 @@ def _named(amounts: tuple[Found, ...]) -> str:
     """Those that cannot be read first: they are what to look at."""
     first = sorted(amounts, key=lambda each: each.value is not None)[:5]
     return ", ".join(
-        f"{cut(each.where, 40)} " + (f"= {each.value:f}" if each.value is not None else "cannot be read as an amount")
+        f"{spelled_name(cut(each.where, 40))} "
+        + (f"= {each.value:f}" if each.value is not None else "cannot be read as an amount")
         for each in first
     )
 
@@ -186,15 +207,15 @@ def _method(request: OutgoingRequest) -> ShownMethod | None:
     return SHOWN_METHODS.get(request.method)
 
 
-def _headers(request: OutgoingRequest, secrets: TypedSecrets) -> dict[str, str]:
+def _headers(request: OutgoingRequest, typed: Carried) -> dict[str, str]:
     shown: dict[str, str] = {}
     for name, value in request.headers[:MOST_HEADERS]:
-        own = cut(secrets.hide(name), 100)
+        own = cut(name, 100)
         number, unused = 1, own
         while unused in shown:
             number += 1
             unused = f"{own}#{number}"
-        shown[unused] = mask_header(name, secrets.hide(value))
+        shown[unused] = mask_header(name, value, typed.mask_header)
     if len(request.headers) > MOST_HEADERS:
         shown["(not shown)"] = f"{len(request.headers) - MOST_HEADERS:,} more headers"
     return shown

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,17 +14,25 @@ from typing import Final, NamedTuple
 from remit.authority.tokens import Token
 from remit.browser.chromium.process import Chromium
 from remit.browser.chromium.session import Session
+from remit.browser.chromium.watching import Busy, look_at_pages
 from remit.browser.egress.proxy import Egress, Serving
 from remit.browser.gate import SessionGate
 from remit.browser.held import Held
 from remit.browser.typed_secrets import TypedSecrets
 from remit.contracts.browser_config import Browser
-from remit.errors import Reason, Refused
+from remit.errors import Reason, Refused, RemitError
 
 MOST_OF_ONE_TOKEN: Final = 8
 MOST_SESSIONS: Final = 24
 """At a time, all tokens together. Chromium has a few more ways out than that."""
 DEFAULT_NAME: Final = "default"
+
+
+LOOKS: Final = 5
+"""At the processes of pages, in the time that a page has to answer."""
+MOST_PAUSE: Final = 2.0
+IDLE_FACTOR: Final = 10
+"""How many times longer than a page a process that no page answers for may be busy without a rest."""
 
 
 class SessionKey(NamedTuple):
@@ -172,6 +181,7 @@ class Sessions:
             listener.close()
             chromium.give_back(port)
             raise
+        page.is_excused = lambda: bool(gate.waiting) or (page.is_on_the_way and not gate.is_quiet)
         tab = Tab(key, token, page, gate, serving, listener, port, chromium)
         made.append(tab)
         self._tabs[key] = tab
@@ -210,6 +220,7 @@ class Sessions:
                 self._config, run_folder=self._folder, hidden=self._hidden, spki=self._egress.spki, unsafe=self._unsafe
             )
             self._do_later(self._watch(self._chromium))
+            self._do_later(self._watch_pages(self._chromium))
         return self._chromium
 
     async def _watch(self, chromium: Chromium) -> None:
@@ -221,6 +232,34 @@ class Sessions:
             self._chromium = None
             await chromium.close()
 
+    async def _watch_pages(self, chromium: Chromium) -> None:
+        """No page keeps a processor for good while no action is at work, and none takes all the memory at any time."""
+        patience = float(self._config.page_seconds)
+        pause = min(patience / LOOKS, MOST_PAUSE)
+        long, busy, busy_idle = math.ceil(patience / pause), Busy(), Busy()
+        asking: set[asyncio.Task[None]] = set()
+        while not await chromium.ended_within(pause):
+            tabs = [tab for tab in self._tabs.values() if tab.chromium is chromium]
+            if not tabs:
+                continue
+            seen = await asyncio.to_thread(look_at_pages, chromium.pid)
+            for each in seen:
+                if each.resident_bytes > self._config.page_bytes:
+                    chromium.kill_page(each.pid)
+            busy.note(seen)
+            if busy.processes(long) and not asking:
+                asking |= {asyncio.ensure_future(_end_if_stuck(tab)) for tab in tabs if tab.is_idle}
+                for task in tuple(asking):
+                    task.add_done_callback(asking.discard)
+            # What no page answers for, such as a worker that several pages share, has no session that could be asked.
+            if any(not tab.is_idle for tab in tabs):
+                busy_idle.clear()
+            busy_idle.note(seen)
+            for pid in busy_idle.processes(long * IDLE_FACTOR):
+                chromium.kill_page(pid)
+        for task in tuple(asking):
+            task.cancel()
+
     def _close_later(self, key: SessionKey) -> None:
         self._do_later(self.close(key))
 
@@ -228,3 +267,16 @@ class Sessions:
         task = asyncio.ensure_future(work)
         self._later.add(task)
         task.add_done_callback(self._later.discard)
+
+
+async def _end_if_stuck(tab: Tab) -> None:
+    """A page that does not answer, or a worker of it, though no action is at work in its session."""
+    with contextlib.suppress(RemitError):
+        if await tab.page.answers(workers=True) or not tab.is_idle or not tab.turn.acquire(blocking=False):
+            return
+        try:
+            if not tab.is_closed:
+                why = f"it did not answer for {tab.page.patience.page:g} seconds or more and was ended"
+                await tab.page.end_page(why)
+        finally:
+            tab.turn.release()

@@ -1,81 +1,258 @@
-"""What the agent typed into fields of one session that do not show it: masked wherever the session is told or recorded.
+"""What the agent typed into fields of one session that do not show it, and the places where it is masked.
 
-Everything that leaves a session for people, programs or the ledger is masked here: no other masking knows these words.
-Limits: one of fewer than four characters stands in any text by chance, and is not looked for; nor is a spelling that
-hides it, such as Base64.
+A typed text is masked by the place where it stands, and never wherever it occurs: an agent chooses what it types, so it
+could blank a host, a price or a sentence of Remit's. The places are whole values: of a field of a body, of a parameter
+of an address, of a header. Names, hosts, ports, paths, methods, prices, Remit's own words and what the agent itself
+sent, such as the target of an action, are never masked by what was typed.
+
+- Under the name of the field that it was typed into, a value is masked by what that field is for, in requests of the
+  same site.
+- Under another name only if it was typed into a real password field of the same page, with a person's approval; if no
+  field of the request carries it under its own name; and if nothing speaks against it: the agent did not type it where
+  it is shown, nor write it into an address; it is no number; and the name does not say that it is a recipient, a place
+  or an amount.
+
+What a page says, told to the agent, is no place of a request: there a password that the page repeats is taken out.
+Limits: in what a page says, one of fewer than four characters is not looked for; nor is a spelling that hides it, such
+as Base64.
 """
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, unquote_plus
 
+from remit.browser.amounts import amounts_in, parse_amount
+from remit.browser.fields import Field
 from remit.browser.masked import MASK, mask_url
 from remit.errors import RemitError
 from remit.masking import Json, mask_json, mask_text
+from remit.masking.names import Kind
+from remit.masking.patterns import vocabulary
+from remit.masking.table import named_mask
 
 SHORTEST: Final = 4
+MOST_KNOWN: Final = 200
+"""Typed texts of one session. The oldest are forgotten: their fields are masked by their names alone."""
+MOST_OPEN: Final = 1_000
 _PIECE: Final = 200
 """A longer one is looked for in pieces, so that a pattern stays small."""
 _OURS: Final = frozenset({"role", "ref"})
 """Members of a snapshot with words of the browser's own."""
 _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"}
 _ESCAPES: Final = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_NUMBER: Final = re.compile(r"[\d\s.,:'/+%-]+")
+_QUOTED: Final = re.compile(r"""(["'])(?P<value>(?:(?!\1)[^\\]|\\.)*)\1""")
+# A name with one of these words says who gets something, where it goes or how much it is. Nothing is hidden there.
+_SAYS_WHAT_IT_IS: Final = vocabulary(
+    "account accounts acct action addr address amount bank beneficiary bic city command cmd count country creditor "
+    "currency date debtor description dest destination domain email from host iban id invoice item items location mail "
+    "memo message method name note order origin payee payer payment phone port price product qty quantity receiver "
+    "recipient redirect ref reference referer role routing sender state status street subject swift target tel title "
+    "to total transfer type uri url user username wallet zip"
+)
+# A script cannot set these, or they say where and how: what they hold is not what was typed, whatever it looks like.
+_HEADERS_OF_THE_BROWSER: Final = re.compile(
+    r"(?i)accept.*|access-control-.*|cache-control|connection|content-.*|dnt|date|expect|host|if-.*|keep-alive|origin|"
+    r"pragma|priority|proxy-.*|range|referer|sec-.*|te|trailer|transfer-encoding|upgrade.*|user-agent|via|x-http-.*|"
+    r"x-method.*|x-original-.*|x-rewrite-.*|x-forwarded-.*"
+)
+
+
+class Typed(NamedTuple):
+    """One text, and the field that it was typed into."""
+
+    value: str
+    kind: Kind
+    """What the field is for."""
+    is_password: bool
+    """A real password field: a person approved that this was typed."""
+    names: frozenset[str]
+    """What the page calls the field: its name, its id and its labels."""
+    page: str
+    """The address of the page, without query and fragment."""
 
 
 class TypedSecrets:
     """Of one session. Added to in the browser's thread and read in any: what is known is replaced, never changed."""
 
-    def __init__(self, known: Iterable[str] = ()) -> None:
-        self._known: frozenset[str] = frozenset()
+    def __init__(self) -> None:
+        self._known: tuple[Typed, ...] = ()
+        self._passwords: tuple[str, ...] = ()
+        """All that were ever typed, for what the page says."""
+        self._open: tuple[str, ...] = ()
+        """What the agent typed where it is shown, and the addresses that it asked for."""
         self._patterns: tuple[re.Pattern[str], ...] = ()
-        for each in known:
-            self.add(each)
 
-    def add(self, secret: str) -> None:
-        if len(secret) < SHORTEST or secret in self._known:
-            return
-        self._known |= {secret}
-        pieces = {piece for each in self._known for piece in _pieces(each)}
+    def add(self, value: str, kind: Kind, *, is_password: bool, names: Iterable[str], page: str) -> None:
+        """From here on the field holds this, and no longer what was typed into it before."""
+        typed = Typed(value, kind, is_password, frozenset(name for name in names if name), _page_of(page))
+        others = (known for known in self._known if not typed.names or known[3:] != typed[3:])
+        self._known = (*others, *((typed,) if value else ()))[-MOST_KNOWN:]
+        if is_password and len(value) >= SHORTEST and value not in self._passwords:
+            self._passwords = (*self._passwords, value)[-MOST_KNOWN:]
+            self._spell()
+
+    def note_open(self, text: str) -> None:
+        """A text that the agent typed where it is shown, or an address that it asked for: no secret is in it."""
+        if text and text not in self._open:
+            self._open = (*self._open, text)[-MOST_OPEN:]
+            self._spell()
+
+    def _spell(self) -> None:
+        pieces = {piece for text in self._passwords if not self._is_open(text) for piece in _pieces(text)}
         self._patterns = tuple(_spelled(piece) for piece in sorted(pieces, key=lambda piece: (-len(piece), piece)))
 
-    def __contains__(self, text: str) -> bool:
-        return text in self._known
+    def _is_open(self, value: str) -> bool:
+        return any(value in known or value in unquote_plus(known, errors="replace") for known in self._open)
 
-    def hide(self, text: str) -> str:
-        """Only them, in every spelling in which an address, a body or a page may carry them."""
+    # --- places of a request -----------------------------------------------------------------------------------------
+
+    def carried_by(self, fields: Iterable[Field], page: str) -> "Carried":
+        """The typed values among the fields of one request that this page sends."""
+        return Carried(self._known, page=_page_of(page), fields=tuple(fields), is_open=self._is_open)
+
+    def url(self, url: str) -> str:
+        """An address for a record or for the agent: values of its parameters are masked, and nothing else of it."""
+        return mask_url(url, Carried(self._known, page=None, fields=(), is_open=self._is_open).mask)
+
+    # --- what a page says --------------------------------------------------------------------------------------------
+
+    def text(self, text: str) -> str:
+        """What the page says, for the agent. Not for what a person decides on."""
+        return mask_text(self._hide(text))
+
+    def tree(self, tree: Any) -> Json:
+        """A snapshot."""
+        return mask_json(self._hidden(tree) if self._patterns else tree)
+
+    def _hide(self, text: str) -> str:
         for pattern in self._patterns:
             text = pattern.sub(MASK, text)
         return text
 
-    # Taken out first: a mask in the middle of one would keep it from being found.
-
-    def text(self, text: str) -> str:
-        return mask_text(self.hide(text))
-
-    def url(self, url: str) -> str:
-        return mask_url(self.hide(url))
-
-    def tree(self, tree: Any) -> Json:
-        return mask_json(self._hidden(tree) if self._patterns else tree)
-
-    def _hidden(self, tree: Any) -> Any:
+    def _hidden(self, tree: Any, name: str = "") -> Any:
         if isinstance(tree, dict):
-            return {name: child if name in _OURS else self._hidden(child) for name, child in tree.items()}
+            return {member: self._hidden(child, member) for member, child in tree.items()}
         if isinstance(tree, list):
             return [self._hidden(child) for child in tree]
-        return self.hide(tree) if isinstance(tree, str) else tree
+        if not isinstance(tree, str) or name in _OURS:
+            return tree
+        return self.url(tree) if name == "url" else self._hide(tree)
+
+    # --- what the agent says -----------------------------------------------------------------------------------------
+
+    def selector(self, selector: str) -> str:
+        """A selector of the agent's. A text in quotes that is a password is masked, and nothing else of it."""
+        secret = {text for text in self._passwords if not self._is_open(text)}
+
+        def masked(found: re.Match[str]) -> str:
+            written = found["value"]
+            is_secret = written in secret or unquote_plus(written, errors="replace") in secret
+            return f"{found[1]}{MASK}{found[1]}" if is_secret else found[0]
+
+        return mask_text(_QUOTED.sub(masked, selector) if secret else selector)
 
     @contextlib.contextmanager
-    def kept_out_of_errors(self) -> Iterator[None]:
-        """Errors speak of pages and addresses, and are told and recorded like anything else."""
+    def kept_out_of_errors(self, selector: str | None) -> Iterator[None]:
+        """Errors name the element by the selector that the agent gave."""
         try:
             yield
         except RemitError as problem:
-            problem.what, problem.where = self.hide(problem.what), self.hide(problem.where)
-            problem.next_step = self.hide(problem.next_step)
-            problem.args = (problem.what,)
+            if selector:
+                shown = self.selector(selector)
+                problem.what = problem.what.replace(selector, shown)
+                problem.where = problem.where.replace(selector, shown)
+                problem.next_step = problem.next_step.replace(selector, shown)
+                problem.args = (problem.what,)
             raise
+
+
+class Carried:
+    """Which values of one request are typed ones. It remembers the names that it was asked to mask.
+
+    `page` is None where it is not known which page sent it, as in a record.
+    """
+
+    def __init__(
+        self, known: tuple[Typed, ...], *, page: str | None, fields: tuple[Field, ...], is_open: Callable[[str], bool]
+    ) -> None:
+        self._known = known
+        self._page = page
+        self._is_open = is_open
+        self._at_home = {
+            typed.value for field in fields if (typed := self._own(field.name, _readings(field.value))) is not None
+        }
+        """Those that the request carries under the name of the field that they were typed into."""
+        self.masked: list[str] = []
+        """Names of fields and headers whose value was masked for what was typed, in order."""
+
+    def mask(self, name: str, value: str) -> str | None:
+        """The mask of a whole value; None where nothing that was typed says that it is a secret."""
+        readings = _readings(value)
+        typed = self._own(name, readings) or self._elsewhere(name, readings)
+        if typed is None or amounts_in((Field(name, typed.value),)):
+            return None
+        if name not in self.masked:
+            self.masked.append(name)
+        return MASK if typed.is_password else named_mask(typed.kind, typed.value)
+
+    def mask_header(self, name: str, value: str) -> str | None:
+        return None if _HEADERS_OF_THE_BROWSER.fullmatch(name) else self.mask(name, value)
+
+    def is_password(self, value: str) -> bool:
+        """Whether this was typed into a password field, for a warning: under whatever name it is sent."""
+        readings = _readings(value)
+        return any(typed.is_password and typed.value in readings for typed in self._known)
+
+    def _own(self, name: str, readings: frozenset[str]) -> Typed | None:
+        called = {name, _last_member(name)}
+        return next(
+            (
+                typed
+                for typed in self._known
+                if typed.value in readings and not called.isdisjoint(typed.names) and self._is_of_site(typed)
+            ),
+            None,
+        )
+
+    def _elsewhere(self, name: str, readings: frozenset[str]) -> Typed | None:
+        if not _SAYS_WHAT_IT_IS.isdisjoint(_words(name)):
+            return None
+        found = (typed for typed in self._known if typed.is_password and typed.value in readings)
+        return next((typed for typed in found if self._may_be_renamed(typed)), None)
+
+    def _may_be_renamed(self, typed: Typed) -> bool:
+        is_number = _NUMBER.fullmatch(typed.value) is not None or parse_amount(typed.value) is not None
+        if is_number or len(typed.value) < SHORTEST or self._page not in {None, typed.page}:
+            return False
+        return typed.value not in self._at_home and not self._is_open(typed.value)
+
+    def _is_of_site(self, typed: Typed) -> bool:
+        return self._page is None or _site_of(self._page) == _site_of(typed.page)
+
+
+def _page_of(url: str) -> str:
+    return url.partition("#")[0].partition("?")[0]
+
+
+def _site_of(page: str) -> str:
+    return "/".join(page.split("/")[:3]).lower()
+
+
+def _readings(value: str) -> frozenset[str]:
+    """A value as it is, and as it was before a script percent-encoded it, as in headers and in JSON."""
+    return frozenset({value, unquote(value, errors="replace")}) if "%" in value else frozenset({value})
+
+
+def _last_member(name: str) -> str:
+    """`user[pw]`, `login.pw` and `pw` are one name."""
+    return next((part for part in reversed(re.split(r"[.\[\]]+", name)) if part), name)
+
+
+def _words(name: str) -> list[str]:
+    return re.split(r"[^a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
 def _pieces(secret: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from remit.browser.chromium.picture import Shot
 from remit.browser.gate import SESSION_ENDED
 from remit.browser.held import Fate, Held, Running
 from remit.browser.loop import LoopThread
+from remit.browser.noting import notes_on
 from remit.browser.pictures import Pictures
 from remit.browser.previewing import Context
 from remit.browser.requests import Answer
@@ -98,8 +99,8 @@ class World:
         return tab
 
     def look(self, tab: Tab, action: Action) -> Looked:
-        with tab.secrets.kept_out_of_errors():
-            return self._thread.run(look(tab, action), LOOK_SECONDS)
+        with tab.secrets.kept_out_of_errors(action.selector):
+            return self._thread.run(look(tab, action), LOOK_SECONDS + 2 * tab.page.patience.page)
 
     def begin(self, tab: Tab, looked: Looked, running: Running) -> None:
         """From here on what the session sends is this action's. What a person will be shown is looked at now."""
@@ -113,7 +114,7 @@ class World:
 
     def act(self, tab: Tab, looked: Looked, running: Running, token: Token) -> Acted:
         """Done, and waited for: as long as a person may take to answer."""
-        with tab.secrets.kept_out_of_errors():
+        with tab.secrets.kept_out_of_errors(running.action.selector):
             return self._thread.run(act(tab, running.action, looked, running, token.constraints))
 
     def hash_of(self, tab: Tab) -> str | None:
@@ -220,14 +221,14 @@ class World:
         """What the page shows while the request waits. A page that does not answer is no reason not to ask."""
         cause = held.cause
         picture: str | None = None
-        if cause.picture is not None and not held.by_itself:
+        if cause.picture is not None and held.is_awaited:
             picture = await asyncio.wrap_future(cause.picture)
         if picture is None and not held.request.is_navigation:
             with contextlib.suppress(RemitError, TimeoutError):
                 async with asyncio.timeout(PICTURE_SECONDS):
                     picture = self.keep(await tab.page.screenshot(), durably=False)
         context = Context(cause.action, tab.page.url, held.by_itself, tab.secrets, cause.on_page)
-        return replace(context, redirected_from=held.redirected_from), picture
+        return replace(context, redirected_from=held.redirected_from, notes=notes_on(held)), picture
 
 
 def _taken(session: str, question: str | None) -> Refused:

@@ -94,9 +94,12 @@ def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
     return list(dict.fromkeys(paths))
 
 
-def see(root: str, paths: Iterable[str]) -> dict[str, State | None]:
-    """The state of each path now. DRIFTED where a link, a folder or the like stands in the place of a file."""
-    return {path: _see(locate_below(root, path), path) for path in paths}
+def see(root: str, paths: Iterable[str], state_of_open: Callable[[int], State] = state_of) -> dict[str, State | None]:
+    """The state of each path now. DRIFTED where a link, a folder or the like stands in the place of a file.
+
+    `state_of_open` is given the open file, for a caller that remembers what it has hashed.
+    """
+    return {path: _at(locate_below(root, path), path, state_of_open) for path in paths}
 
 
 def drifted_files(checkpoints: Iterable[Checkpoint], states: Mapping[str, State | None]) -> dict[str, State | None]:
@@ -157,10 +160,6 @@ def _left_or_drifted(as_left: bool) -> Look:  # noqa: FBT001 - the answer to the
 def see_databases(root: str, paths: Iterable[str]) -> set[str]:
     """Those of the paths where a file is now that is a database by its first bytes. Refuses as `see` does."""
     return {path for path in paths if _at(locate_below(root, path), path, looks_like_one)}
-
-
-def _see(located: Located, path: str) -> State | None:
-    return _at(located, path, state_of)
 
 
 def _at(located: Located, path: str, ask: Callable[[int], T]) -> T | None:

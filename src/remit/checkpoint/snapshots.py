@@ -1,8 +1,10 @@
 """Whole copies of files that are about to be deleted, kept in the state directory and never pruned by Remit.
 
 `<folder>/<id>/content` has the bytes and `meta.json` the rest: path, mode, owner, times, extended attributes, and the
-digest of the bytes. A reference carries the digest of `meta.json`, so whoever holds a signed result with a reference
-knows whether what is restored is what was deleted. A snapshot has its name only when all of it is on the disk.
+digest of the bytes. A reference carries the digest of `meta.json`, so the holder of a signed result with a reference
+knows whether what is restored is what was deleted. A random nonce in `meta.json` keeps that digest from telling what
+the file held: without it, an agent could try every likely content. Snapshots from before the nonce are still read.
+A snapshot has its name only when all of it is on the disk.
 """
 
 import base64
@@ -30,6 +32,7 @@ from remit.faultpoints import reach
 MAX_ATTRIBUTE_BYTES: Final = 256 << 10
 """Of all extended attributes of one file together: they travel to the sandbox in one frame."""
 MAX_META_BYTES: Final = 1 << 20
+NONCE_BYTES: Final = 32
 
 _REFERENCE: Final = re.compile(r"snapshot:([0-9a-f]{32})@(sha256:[0-9a-f]{64})")
 _NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -124,6 +127,7 @@ def _write(
             "atime_ns": str(times.st_atime_ns),
             "mtime_ns": str(times.st_mtime_ns),
             "xattrs": attributes,
+            "nonce": secrets.token_hex(NONCE_BYTES),
         }
     )
     kept = os.open(unfinished / "meta.json", _NEW_FILE, 0o600)
@@ -153,7 +157,7 @@ def _require_size(seen: Identity, max_bytes: int, where: str) -> None:
     if seen.size > max_bytes:
         raise Refused(
             Reason.RESOURCE_EXHAUSTED,
-            f"this file has {seen.size:,} bytes, and a snapshot at most {max_bytes:,}: no snapshot, no delete",
+            f"this file is larger than the {max_bytes:,} bytes that a snapshot may have: no snapshot, no delete",
             where=where,
             next_step="The limit is limits.max_file_bytes in remit.yaml.",
         )

@@ -65,6 +65,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "serve": ("remit.cli.serve:serve", "Serve this workspace: HTTP API, console, and MCP over HTTP."),
     "recover": ("remit.cli.recover:recover", "Finish or clear away what a crash left, and record what came of it."),
     "ledger": ("remit.cli.ledger:ledger", "Verify, show, trace, replay, rebuild and export the record."),
+    "clock": ("remit.cli.clock:clock", "Compare the clock with the ledger, and accept it after it was ahead."),
     "keys": ("remit.cli.keys:keys", "List, export, rotate and revoke keys."),
     "migrate": ("remit.cli.migrate:migrate", "Bring the store's tables up to date."),
     "schema": ("remit.cli.schema:schema", "List the contracts, or print the JSON Schema of one."),

@@ -1,6 +1,7 @@
 """Who calls at the command line: an agent, by the token that it was given, or the person at the terminal."""
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -8,6 +9,8 @@ import click
 
 from remit.approval.people import AGENT_VARIABLES, person_at_terminal
 from remit.errors import Reason, Refused
+from remit.ids import DEFAULT_TENANT
+from remit.ledger.clock import require_valid_when_signed
 from remit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -30,6 +33,12 @@ def caller_here(workspace: Workspace, token: str | None, name: str | None = None
     if token is None and not workspace.environ.get(TOKEN_VARIABLE):
         return PersonCaller(person_at_terminal(workspace.environ, name), "admin")
     return agent_by(workspace, token)
+
+
+def require_clock(workspace: Workspace, life: timedelta) -> None:
+    """Refuse to sign something for `life` while the ledger is further ahead of the clock than that."""
+    with workspace.store.reading() as connection:
+        require_valid_when_signed(connection, DEFAULT_TENANT, workspace.clock(), life)
 
 
 def agent_here(workspace: Workspace) -> "AgentCaller | None":

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import click
 
+from remit.cli.direction import shown_name
 from remit.cli.plan_summary import needed, not_allowed, spelled_plainly
 from remit.cli.plan_words import flag_for, quoted, render_problem
 from remit.contracts.plan_codes import PLAN_CODES
@@ -13,7 +14,6 @@ from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.desk.words import counted
 from remit.doors.elsewhere_preview import is_bound_server
 from remit.errors import Reason, Refused
-from remit.printable import printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 KINDS: Final = {
@@ -63,10 +63,10 @@ def allow_options(command: F) -> F:
     return result
 
 
-def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: bool = False) -> None:
+def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: bool = False, deny: str = "") -> None:
     """An approval of what would fail is most likely a mistake, and must be asked for by name.
 
-    `shown`: the preview stands above, and need not be repeated.
+    `shown`: the preview stands above, and need not be repeated. `deny`: of a proposed plan, the command that denies it.
     """
     if not document.problems or (allowed.even_if_it_fails and not document.doomed):
         return
@@ -76,20 +76,24 @@ def require_useful(document: PlanPreviewDocument, allowed: Allowance, *, shown: 
     more = f"; and {len(document.problems) - 1:,} more" if len(document.problems) > 1 else ""
     named = "" if shown else f": {render_problem(first).removesuffix('.')}{more}"
     what = f"{document.consequence.removesuffix('.')}{named}"
-    raise Refused(reason, what, where=f"plan {document.plan_id}", next_step=_how_to_go_on(document, allowed))
+    raise Refused(reason, what, where=f"plan {document.plan_id}", next_step=_how_to_go_on(document, allowed, deny))
 
 
-def _how_to_go_on(document: PlanPreviewDocument, allowed: Allowance) -> str:
+def _how_to_go_on(document: PlanPreviewDocument, allowed: Allowance, deny: str) -> str:
+    correct = f"Deny it, and say why (its proposer reads that): {deny}" if deny else "Correct the plan"
     if not document.doomed:
-        return f"Mend the plan; or, if that is what you want: {command_again(EVEN_IF_IT_FAILS)}"
+        return f"{correct}; or, if that is what you want: {command_again(EVEN_IF_IT_FAILS)}"
+    if deny:
+        return correct
     if not allowed.even_if_it_fails:
-        return "Mend the plan; `remit preview` shows what it would do."
+        return "Correct the plan; `remit preview` shows what it would do."
     if any(is_bound_server(item.path) for item in document.inputs):
         return (
-            f"{EVEN_IF_IT_FAILS} cannot help here: what a plan does on a server is done whole, or not at all. Mend it."
+            f"{EVEN_IF_IT_FAILS} cannot help here: what a plan does on a server is done whole, or not at all. Correct"
+            " the plan."
         )
     return (
-        f"{EVEN_IF_IT_FAILS} cannot help here: the plan stops at its first error. Mend it; or let it go on after"
+        f"{EVEN_IF_IT_FAILS} cannot help here: the plan stops at its first error. Correct it; or let it go on after"
         ' errors: "stop_on_error": false in its execution_instructions.'
     )
 
@@ -131,7 +135,7 @@ def _on_patterns(idle: Sequence[tuple[str, str]]) -> str:
 
 def _some(named: Sequence[tuple[str, str]]) -> str:
     more = f", and {len(named) - NAMED:,} more" if len(named) > NAMED else ""
-    return ", ".join(f"{printable(name)} ({kind})" for kind, name in named[:NAMED]) + more
+    return ", ".join(f"{shown_name(name)} ({kind})" for kind, name in named[:NAMED]) + more
 
 
 def command_again(*more: str, without: Collection[tuple[str, str]] = ()) -> str:

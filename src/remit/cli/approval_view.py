@@ -5,19 +5,22 @@ Everything in it is somebody else's text, rendered from the request itself and f
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
 from remit.approval.refusals import STATE_WORDS
+from remit.cli.direction import shown_name
+from remit.cli.suggested import Wheres, joined
 from remit.contracts.browser import Approval, HTTPPreview
 from remit.contracts.call import CallPreview
-from remit.printable import printable
 
 LABEL: Final = 10
 MINUTE: Final = 60
 HOUR: Final = 3_600
+_HERE: Final = Path()
 
 
 class Kind(NamedTuple):
@@ -46,14 +49,14 @@ _CALL: Final = Kind("call", "the call", "Let it be called?", "is made, once, whe
 def kind_of(approval: Approval) -> Kind:
     """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
     if isinstance(approval.preview, CallPreview):
-        return _CALL._replace(thing=f"the {printable(approval.preview.headline)}")
+        return _CALL._replace(thing=f"the {shown_name(approval.preview.headline)}")
     if approval.preview.method is not None:
         return Kind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
     return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
 
 
-def render_approval(approval: Approval, seconds_left: float) -> str:
-    return "\n".join(_lines(approval, seconds_left))
+def render_approval(approval: Approval, seconds_left: float, directory: Path = _HERE) -> str:
+    return "\n".join(_lines(approval, seconds_left, directory))
 
 
 def render_state(approval: Approval) -> str:
@@ -78,8 +81,8 @@ def render_url(url: str) -> str:
     with contextlib.suppress(ValueError, UnicodeError):
         host = urlsplit(url).hostname or ""
         if not host.isascii():
-            return printable(url.replace(host, host.encode("idna").decode("ascii"), 1))
-    return printable(url)
+            return shown_name(url.replace(host, host.encode("idna").decode("ascii"), 1))
+    return shown_name(url)
 
 
 def render_request(approval: Approval) -> str:
@@ -89,32 +92,33 @@ def render_request(approval: Approval) -> str:
     return f"{kind_of(approval).label} {approval.preview.url}"
 
 
-def _lines(approval: Approval, seconds_left: float) -> Iterator[str]:
+def _lines(approval: Approval, seconds_left: float, directory: Path) -> Iterator[str]:
     preview = approval.preview
-    yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {printable(approval.agent_id)}"
+    yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {shown_name(approval.agent_id)}"
     if isinstance(preview, CallPreview):
         yield from _call_lines(preview)
     else:
         yield from _request_lines(preview, kind_of(approval).label)
     if approval.screenshot:
-        yield _labelled("picture", printable(approval.screenshot))
-    yield _labelled("action", printable(approval.action_id))
-    yield _labelled("token", printable(approval.token_jti))
+        yield _labelled("picture", shown_name(approval.screenshot))
+    yield _labelled("action", shown_name(approval.action_id))
+    yield _labelled("token", shown_name(approval.token_jti))
     yield _labelled("digest", approval.request_digest)
     if approval.state == "PENDING":
         yield _labelled("time", f"{render_left(seconds_left)} left, until {approval.expires[:19]}Z")
-        yield _labelled("answer", f"remit approvals approve {approval.approval_id}")
-        yield _labelled("", f"remit approvals deny {approval.approval_id}")
+        for label, word, more in (("answer", "approve", ("--digest", approval.request_digest)), ("", "deny", ())):
+            where = Wheres(directory).here
+            yield _labelled(label, joined(("remit", "approvals", word, *where, approval.approval_id, *more)))
         return
     answered = f" (answered at {approval.decided_at[:19]}Z)" if approval.decided_at else ""
-    yield _labelled("state", printable(render_state(approval)) + answered)
+    yield _labelled("state", shown_name(render_state(approval)) + answered)
     if approval.reason:
-        yield _labelled("reason", printable(approval.reason))
+        yield _labelled("reason", shown_name(approval.reason))
 
 
 def _request_lines(preview: HTTPPreview, label: str) -> Iterator[str]:
     yield _labelled("request", f"{label} {render_url(preview.url)}")
-    yield _labelled("effect", printable(preview.estimated_effect))
+    yield _labelled("effect", shown_name(preview.estimated_effect))
     yield from _fields("body", preview.body.preview)
     yield from _fields("masked", preview.body.masked)
     yield from _fields("headers", preview.headers)
@@ -122,15 +126,15 @@ def _request_lines(preview: HTTPPreview, label: str) -> Iterator[str]:
 
 def _call_lines(preview: CallPreview) -> Iterator[str]:
     yield _labelled("request", preview.headline)
-    yield _labelled("effect", printable(preview.estimated_effect))
+    yield _labelled("effect", shown_name(preview.estimated_effect))
     yield from _fields("arguments", preview.arguments)
     yield _labelled("risk", preview.risk.lower())
-    yield _labelled("way back", printable(preview.way_back))
+    yield _labelled("way back", shown_name(preview.way_back))
 
 
 def _fields(label: str, fields: Mapping[str, str]) -> Iterator[str]:
     for name, value in fields.items():
-        yield _labelled(label, f"{printable(name)}: {printable(value)}")
+        yield _labelled(label, f"{shown_name(name)}: {shown_name(value)}")
         label = ""
 
 

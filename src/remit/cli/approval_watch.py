@@ -1,16 +1,27 @@
 """`remit approvals --wait`: questions as they come, at a terminal, each answered by a person."""
 
 import contextlib
-import sys
-import termios
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import click
 
 from remit.approval.people import Person
+from remit.approval.proposal_previews import PreviewNotStored
 from remit.approval.refusals import STATE_WORDS
 from remit.cli.approval_view import kind_of, render_approval
+from remit.cli.screen import (
+    SHOW_ALL,
+    UNSEEN,
+    Screen,
+    Whole,
+    discard_typed_ahead,
+    find_screen,
+    no_answer,
+    show_whole,
+    unseen_choices,
+    unseen_sentence,
+)
 from remit.contracts.browser import Approval
 from remit.errors import Reason, Refused, RemitError
 from remit.printable import printable
@@ -21,7 +32,8 @@ LATER: Final = frozenset({"s", "skip", "later"})
 
 
 def require_terminal(*, as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
+    screen = find_screen(as_json=as_json)
+    if screen is None or screen.is_stderr:
         raise Refused(
             Reason.MISUSE,
             "--wait asks a person, so it needs a terminal",
@@ -29,13 +41,26 @@ def require_terminal(*, as_json: bool) -> None:
         )
 
 
+class Shown(NamedTuple):
+    """What the person sees of one question."""
+
+    text: str
+    hidden: int = 0
+    """Lines that the text leaves out."""
+    whole: Callable[[], Whole] | None = None
+    """All of it, where some is left out."""
+
+
+NOTHING_LEFT_OUT: Final = Shown("")
+
+
 class Asked(NamedTuple):
     """One question, of whatever kind, and what becomes of an answer."""
 
     since: str
     key: tuple[str, ...]
-    show: Callable[[], str | None]
-    """All that the person should see, made only now; None: he was told why it is not asked here."""
+    show: Callable[[], "Shown | None"]
+    """What the person sees, made only now; None: the person was told why it is not asked here."""
     asks: str
     later: str
     """How it is answered when it was left for later."""
@@ -50,6 +75,8 @@ def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Asked]]
     """
     click.echo(f"Questions come here as they are asked; answers count as {who.signature}. Ctrl-C ends.", err=True)
     seen: set[tuple[str, ...]] = set()
+    unready: set[tuple[str, ...]] = set()
+    told_of: set[tuple[str, ...]] = set()
     with contextlib.suppress(KeyboardInterrupt, click.Abort), workspace.approvals.bell.listening() as listener:
         while True:
             found = [_of_request(workspace, each, who) for each in workspace.approvals.listed("PENDING")]
@@ -58,9 +85,17 @@ def watch(workspace: Workspace, who: Person, more: Callable[[], Iterable[Asked]]
             if fresh:
                 first = min(fresh, key=lambda each: each.since)
                 seen.add(first.key)
-                _ask(first)
+                try:
+                    _ask(first)
+                except PreviewNotStored as problem:  # it may be computed right now, and is asked about once it is
+                    unready.add(first.key)
+                    if first.key not in told_of:
+                        click.echo(f"\n{problem}", err=True)
+                    told_of.add(first.key)
             else:
                 listener.wait(float("inf"))
+                seen -= unready
+                unready.clear()
 
 
 def _of_request(workspace: Workspace, approval: Approval, who: Person) -> Asked:
@@ -70,7 +105,7 @@ def _of_request(workspace: Workspace, approval: Approval, who: Person) -> Asked:
     return Asked(
         approval.created_at,
         ("request", approval.approval_id),
-        lambda: render_approval(approval, workspace.approvals.seconds_left(approval)),
+        lambda: Shown(render_approval(approval, workspace.approvals.seconds_left(approval))),
         kind_of(approval).asked,
         f"open until {approval.expires[:19]}Z: remit approvals show {approval.approval_id}",
         decide,
@@ -80,15 +115,16 @@ def _of_request(workspace: Workspace, approval: Approval, who: Person) -> Asked:
 def _ask(asked: Asked) -> None:
     try:
         shown = asked.show()
+    except PreviewNotStored:
+        raise
     except RemitError as problem:
         click.echo(f"\n{problem}", err=True)
         return
     if shown is None:
         return
-    click.echo(f"\n{shown}")
-    with contextlib.suppress(termios.error):  # what was typed before the question was there is no answer to it
-        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-    approved = ask_until_clear(asked.asks)
+    click.echo(f"\n{shown.text}")
+    discard_typed_ahead()
+    approved = ask_until_clear(asked.asks, shown)
     if approved is None:
         click.echo(f"Left for later. It is not asked here again, and {asked.later}", err=True)
         return
@@ -105,16 +141,31 @@ def _ask(asked: Asked) -> None:
         click.echo(str(problem), err=True)
 
 
-def ask_until_clear(what: str) -> bool | None:
-    """Yes, no, or None for later. Anything else is no answer: a no is final, so it is not guessed at either."""
+def ask_until_clear(what: str, shown: Shown = NOTHING_LEFT_OUT) -> bool | None:
+    """Yes, no, or None for later. Anything else is no answer: a no is final, so it is not guessed at either.
+
+    Where lines were left out, a plain yes is no answer: these are seen first, or named by a word.
+    """
+    hidden, whole = shown.hidden, shown.whole
     while True:
-        asked = f"{what} yes (y), no (n) or later (s)"
+        no = "n: no, s: later"
+        choices = unseen_choices(can_show=whole is not None, no=no) if hidden else "yes (y), no (n) or later (s)"
+        asked = f"{unseen_sentence(hidden)}\n{what} {choices}" if hidden else f"{what} {choices}"
         answer = click.prompt(asked, default="", show_default=False, err=True).strip().lower()
-        if answer in ANSWERS:
+        if hidden and answer == UNSEEN:
+            return True
+        if answer in SHOW_ALL and whole is not None:
+            hidden, whole = show_whole(Screen(is_stderr=False), whole), None
+            discard_typed_ahead()
+            continue
+        if answer in ANSWERS and not (hidden and ANSWERS[answer]):
             return ANSWERS[answer]
         if answer in LATER:
             return None
-        click.echo("Please answer with yes (y), no (n) or later (s).", err=True)
+        if hidden:
+            click.echo(no_answer(answer, can_show=whole is not None, no="n, or s for later"), err=True)
+        else:
+            click.echo("Please answer with yes (y), no (n) or later (s).", err=True)
 
 
 def told(decided: Approval) -> str:

@@ -11,11 +11,21 @@ from remit.approval.people import Person, person_at_terminal
 from remit.cli.allowing import Allowance, allow_options
 from remit.cli.approval_view import render_approval, render_left, render_request, render_state
 from remit.cli.approval_watch import Asked, require_terminal, told, watch
-from remit.cli.goal_approvals import goal_named, goal_tree, goals_to_ask, render_goal, show_goals, tell_decided
+from remit.cli.goal_approvals import (
+    goal_named,
+    goal_tree,
+    goals_to_ask,
+    render_goal,
+    require_shown,
+    show_goals,
+    tell_decided,
+)
+from remit.cli.named_preview import named_preview, unseen_option
 from remit.cli.offering import complete_question
 from remit.cli.plan_approvals import (
     Yes,
     approve_plan,
+    compute_plan,
     deny_plan,
     plan_named,
     plans_to_ask,
@@ -29,6 +39,7 @@ from remit.cli.request_approvals import approve_request
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.contracts.browser import Approval
 from remit.desk.goal_questions import all_waiting, decide_goal, require_waiting
+from remit.desk.words import counted
 from remit.workspace import Workspace
 
 as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
@@ -55,6 +66,7 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
     Without a command: those that wait for an answer. A question of the browser is about one request, exactly as it will
     be sent; after ten minutes without an answer nothing is sent. A goal is answered by its correlation, and not by the
     user who asked. A proposed plan waits for a day. All of this is for people: an agent can neither answer nor look.
+    With --json the list has requests and calls only. `list --goals --json` and `list --plans --json` have the others.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -74,7 +86,11 @@ def approvals(ctx: click.Context, wait: bool, name: str | None, directory: Path,
 @workspace_option
 @json_option
 def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, as_json: bool) -> None:
-    """Those that wait for an answer, the newest first."""
+    """Those that wait for an answer, the newest first.
+
+    With --json, each kind is a list of its own: requests and calls without an option, goals with --goals, proposed
+    plans with --plans. If others wait that are not in the list, a line on standard error says so.
+    """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ)
         if goals:
@@ -94,8 +110,8 @@ def list_approvals(everything: bool, goals: bool, plans: bool, directory: Path, 
 def show(approval_id: str, tenant_id: str | None, full: bool, directory: Path, as_json: bool) -> None:
     """All of one question: the request as it will be sent, secrets masked. ID may be the beginning of one.
 
-    Of a goal, what it would do and why it needs an approval; ID is its correlation. Of a proposed plan, what it would
-    change in the files as they are now.
+    Of a goal, what it would do and why it needs an approval; ID is its correlation. Of a proposed plan, the preview
+    that was computed when it was proposed, and which files were changed since. Nothing of the plan is run to show it.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ)
@@ -112,13 +128,32 @@ def show(approval_id: str, tenant_id: str | None, full: bool, directory: Path, a
     if as_json:
         show_json(found.tree())
     else:
-        click.echo(render_approval(found, left))
+        click.echo(render_approval(found, left, directory))
+
+
+@approvals.command()
+@id_argument
+@full_option
+@as_option
+@workspace_option
+@json_option
+def compute(approval_id: str, full: bool, name: str | None, directory: Path, as_json: bool) -> None:
+    """Compute the preview of a proposed plan again, store it, and show it. ID may be the beginning of one.
+
+    For a plan of which no preview is stored, or whose files were changed since it was computed. This runs the plan's
+    SQL and pipelines to find out what they would do; nothing of that is kept. It is recorded with your name.
+    """
+    with Workspace.open(directory) as workspace:
+        who = person_at_terminal(workspace.environ, name)
+        plan = workspace.proposals.named(approval_id).proposal_id
+        compute_plan(workspace, plan, who, directory, full=full, as_json=as_json)
 
 
 @approvals.command()
 @id_argument
 @goal_option
 @digest_option
+@unseen_option
 @full_option
 @allow_options
 @reason_option
@@ -129,6 +164,7 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
     approval_id: str,
     tenant_id: str | None,
     digest: str | None,
+    unseen_lines: int | None,
     full: bool,
     allowed: Allowance,
     reason: str | None,
@@ -138,22 +174,24 @@ def approve(  # noqa: PLR0913, PLR0917 - one for each option
 ) -> None:
     """Say yes: exactly this is sent, typed or done, once. ID may be a beginning that no other question has.
 
-    A request or a call is shown, and asked about; where nobody can be asked, --digest says what was looked at. A goal
-    is named by its whole correlation; `remit ask --continue` then goes on with it. A proposed plan is approved as it
-    was shown, with what it needs by name; `remit apply --proposal` then carries it out.
+    A request, a call or a plan is shown, and asked about; without a terminal, --digest says what was looked at. A goal
+    is named by its whole correlation, and in a terminal shown too; `remit ask --continue` then goes on with it. A
+    proposed plan is approved as it was shown, with what it needs by name; `remit apply --proposal` then carries it out.
+    Lines that were not shown need a word of their own: in the terminal, or --unseen-lines; or --full, if you saw all.
     """
     with Workspace.open(directory) as workspace:
         who = person_at_terminal(workspace.environ, name)
         tenant = goal_named(workspace, approval_id, tenant_id)
         if tenant is None and (plan := plan_named(workspace, approval_id)) is not None:
-            yes = Yes(who, allowed, digest, reason, directory, as_json, full)
+            yes = Yes(who, allowed, named_preview(digest, unseen_lines), reason, directory, as_json, full)
             tell_plan(approve_plan(workspace, plan, yes), directory, as_json=as_json)
             return
-        _require_plain(allowed, digest, is_goal=tenant is not None)
+        _require_plain(allowed, digest, unseen_lines, is_goal=tenant is not None)
         if tenant is None:
             decided = approve_request(workspace, approval_id, digest, who, reason, as_json=as_json)
             _tell_request(decided, as_json=as_json)
         else:
+            require_shown(workspace, tenant, approval_id, directory, as_json=as_json)
             _decide_goal(workspace, approval_id, tenant, who, reason, directory, approved=True, as_json=as_json)
 
 
@@ -208,8 +246,10 @@ def _tell_request(decided: Approval, *, as_json: bool) -> None:
         click.echo(told(decided))
 
 
-def _require_plain(allowed: Allowance, digest: str | None, *, is_goal: bool) -> None:
+def _require_plain(allowed: Allowance, digest: str | None, unseen_lines: int | None, *, is_goal: bool) -> None:
     """A request is approved whole, as it is shown, or not at all."""
+    if unseen_lines is not None:
+        raise click.UsageError("--unseen-lines is for proposed plans: all else is shown whole.")
     if allowed.even_if_it_fails or any(allowed.names.values()):
         raise click.UsageError("--allow-... and --even-if-it-fails are for proposed plans.")
     if digest is not None and is_goal:
@@ -221,8 +261,10 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
     found = workspace.approvals.listed() if everything else workspace.approvals.listed("PENDING")
     if as_json:
         show_json([approval.tree() for approval in found])
-        return
     goals, plans = all_waiting(workspace), waiting_plans(workspace, who)
+    if as_json:
+        _tell_others(len(goals), len(plans))
+        return
     if found:
         _list_questions(workspace, found)
     elif not goals and not plans:
@@ -235,6 +277,18 @@ def _list(workspace: Workspace, who: Person, *, everything: bool, as_json: bool)
         if found or goals:
             click.echo()
         show_plans(workspace, plans, as_json=False)
+
+
+def _tell_others(goals: int, plans: int) -> None:
+    """For the person who reads a list that is for programs."""
+    waiting = [(goals, "goal", "--goals"), (plans, "proposed plan", "--plans")]
+    for number, what, option in waiting:
+        if number:
+            verbs = "waits too, and is" if number == 1 else "wait too, and are"
+            click.echo(
+                f"{counted(number, what)} {verbs} not in this list: remit approvals list {option} --json",
+                err=True,
+            )
 
 
 def _list_questions(workspace: Workspace, found: Sequence[Approval]) -> None:

@@ -8,7 +8,7 @@ import click
 
 from remit.agent.finder_nearest import Near
 from remit.agent.standing import Stands
-from remit.cli.direction import shown_words
+from remit.cli.direction import shown_name, shown_words
 from remit.cli.suggested import Wheres, argument, joined
 from remit.cli.table import terminal_width
 from remit.contracts.desk import WaitingFor
@@ -31,7 +31,7 @@ NEXT: Final[dict[str, str]] = {
     "SIMULATION_FAILED": "See what its door says: remit ledger trace{tenant} {correlation}",
     "SIMULATION_REFUSED": "Put right what is named above, then ask again.",
     "FINDER_REFUSED": "Say it in other words; what there is: remit catalogue list{tenant}",
-    "STEP_TIMEOUT": "Give it more time in the catalogue (timeout_seconds), or ask for less.",
+    "STEP_TIMEOUT": "See whether anything of it stands: remit ledger trace{tenant} {correlation}",
     "SIMULATION_MISSING": "Whoever builds simulations sees it: remit intake{tenant}",
     "CANDIDATES_UNRESOLVED": "Say more exactly what you want; what there is: remit catalogue list{tenant}",
     "PACKET_INVALID": "Ask again: the catalogue was changed since.",
@@ -45,7 +45,7 @@ NEXT: Final[dict[str, str]] = {
     "CONFIRMATION_MISSING": "Ask again, and answer with a word that the question names.",
     "ACCESS_SCOPE_VIOLATION": "Users and policies stand in remit.yaml and its Cedar files: remit doctor{here}",
     "ACCESS_AP_REQUIRED": "Ask again, and let somebody else approve it within ten minutes: remit approvals{here}",
-    "IDEMPOTENCY_VIOLATION": "Leave --correlation away, or see whose it is: remit ledger trace{tenant} {correlation}",
+    "IDEMPOTENCY_VIOLATION": "See what was done under this id: remit ledger trace{tenant} {correlation}",
     "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify{here}",
 }
 _MOST_LANGUAGES: Final = 10
@@ -119,13 +119,13 @@ def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
     yield f"{click.style(word, fg=colour, bold=True)}: {shown_words(outcome.user_visible_text)}"
     yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
     if cycle.exit_code != DONE:
-        yield _row("code", printable(outcome.reason_code))
+        yield _row("code", shown_name(outcome.reason_code))
     if cycle.before and cycle.stands is not None:
         yield _row("when", f"{cycle.stands.at[:19]}Z; nothing was done now")
     if hints.why:
         yield _row("why", shown_words(hints.why))
     for rule in hints.rules:
-        yield _row("rule", printable(rule.policy_id) + (f": {shown_words(rule.reason)}" if rule.reason else ""))
+        yield _row("rule", shown_name(rule.policy_id) + (f": {shown_words(rule.reason)}" if rule.reason else ""))
     yield _row("goal", shlex.quote(printable(correlation)))
     for each in hints.near:
         yield _row("near", _said_as(each))
@@ -161,7 +161,7 @@ def _said_as(near: Near) -> str:
     if near.phrase is not None:
         return f"{title}. Say: {shown_words(near.phrase)}"
     more = ", ..." if len(near.languages) > _MOST_LANGUAGES else ""
-    return f"{title}. It can be said in --lang {', '.join(map(printable, near.languages[:_MOST_LANGUAGES]))}{more}"
+    return f"{title}. It can be said in --lang {', '.join(map(shown_name, near.languages[:_MOST_LANGUAGES]))}{more}"
 
 
 def _answer(payload: Mapping[str, Any]) -> Iterator[str]:

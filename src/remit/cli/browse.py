@@ -120,7 +120,7 @@ def _show(answered: Answered, *, as_json: bool) -> None:
         click.echo("This action has ended before; nothing was done now. Its result:", err=True)
     show_json(answered.result.tree())
     for held in () if as_json else _left_open(answered.result):
-        click.echo(f"The page asked for something by itself: remit approvals show {held}", err=True)
+        click.echo(f"A request of the page waits for a person: remit approvals show {held}", err=True)
 
 
 def _left_open(result: ActionResult) -> list[str]:

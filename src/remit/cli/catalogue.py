@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from remit.approval.people import person_at_terminal
+from remit.cli.direction import shown_name
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.tenants import choose_tenant, tenant_option
 from remit.desk.catalogue import line_of, said_of, shown_reason
 from remit.errors import Reason, Refused
 from remit.ids import tenant_flag
-from remit.printable import printable
 from remit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bo
         show_json({**tree, "simulation": entry.simulation.tree()})
         return
     title = entry.simulation.title_in("en")
-    click.echo(f"{printable(title)} ({entry.simulation.id}), {entry.state} for {printable(tenant)}")
+    click.echo(f"{shown_name(title)} ({entry.simulation.id}), {entry.state} for {shown_name(tenant)}")
     click.echo(f"digest: {entry.digest}")
     if last:
         same = "" if last["digest"] == entry.digest else ", as it was then"
-        click.echo(f"{last['state']} since {last['changed_at'][:19]}Z by {printable(last['by'])}{same}")
+        click.echo(f"{last['state']} since {last['changed_at'][:19]}Z by {shown_name(last['by'])}{same}")
     show_json(entry.simulation.tree())
 
 
@@ -122,7 +122,7 @@ def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
         show_json({"files": list(config.goals.catalogue), "simulations": len(definitions), "findings": told})
     else:
         for each in findings:
-            click.echo(f"{printable(each.where)}: {printable(each.what)}\n  next: {printable(each.next_step)}")
+            click.echo(f"{shown_name(each.where)}: {shown_name(each.what)}\n  next: {shown_name(each.next_step)}")
         files = counted(len(config.goals.catalogue), "file")
         found = counted(len(findings), "finding") if findings else "nothing to mend"
         click.echo(f"{counted(len(definitions), 'simulation')} in {files}: {found}")
@@ -187,7 +187,7 @@ def _tell(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: 
     if as_json:
         show_json({"simulation_id": simulation_id, "tenant_id": tenant, "state": state, "digest": digest})
     else:
-        click.echo(f"{simulation_id} is {state} for {printable(tenant)} ({digest})")
+        click.echo(f"{simulation_id} is {state} for {shown_name(tenant)} ({digest})")
 
 
 def _short(entry: "CatalogueEntry") -> dict[str, Any]:

@@ -8,21 +8,27 @@ import sys
 from typing import Final
 
 from remit.desk.words import speaks_unicode
-from remit.printable import printable
+from remit.printable import END_OF_ISOLATE, ISOLATE, RIGHT_TO_LEFT, printable
+from remit.printable import isolated as isolated_name
 
-_ISOLATE: Final = "\u2068{}\u2069"  # first strong isolate, and its end
-# Hebrew, Arabic, Syriac, Thaana, N'Ko and their neighbours; presentation forms; the scripts of the upper plane.
-_LETTERS: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff"
-_RUN: Final = re.compile(f"[{_LETTERS}](?:[{_LETTERS} ]*[{_LETTERS}])?")
+_RUN: Final = re.compile(f"[{RIGHT_TO_LEFT}](?:[{RIGHT_TO_LEFT} ]*[{RIGHT_TO_LEFT}])?")
 
 
 def shown_words(text: str) -> str:
     """Somebody's words, made printable first: what they bring along to move text about is spelled out, not obeyed."""
     safe = printable(text)
-    if safe.isascii() or not (sys.stdout.isatty() and speaks_unicode()):
-        return safe
-    return isolated(safe)
+    return isolated(safe) if not safe.isascii() and _is_for_eyes() else safe
+
+
+def shown_name(text: str) -> str:
+    """A path, an id, a name of a table or a field, among other words. Not for a command that is to be copied."""
+    safe = printable(text)
+    return isolated_name(safe) if not safe.isascii() and _is_for_eyes() else safe
 
 
 def isolated(text: str) -> str:
-    return _RUN.sub(lambda run: _ISOLATE.format(run[0]), text)
+    return _RUN.sub(lambda run: f"{ISOLATE}{run[0]}{END_OF_ISOLATE}", text)
+
+
+def _is_for_eyes() -> bool:
+    return sys.stdout.isatty() and speaks_unicode()

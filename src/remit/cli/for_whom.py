@@ -1,8 +1,8 @@
 """For whom each command is: one table, asked before a command begins.
 
 Whoever has REMIT_AGENT or REMIT_TOKEN set is an agent, and may do by a command what it may do by any other way in: what
-decides, signs or changes what others rely on is for a person. To look is for whoever can open the state directory. A
-command that is not in the table is for a person.
+decides, signs or changes what others rely on is for a person. So is what prints entries of the record: they hold
+digests and counts of files and rows that an agent did not send. A command that is not in the table is for a person.
 """
 
 import functools
@@ -29,7 +29,7 @@ WHOM: Final[dict[str, str]] = {
     "propose": ITSELF,
     "apply": "apply",
     "run": PERSON,
-    "runs": ANYBODY,
+    "runs": PERSON,  # what is recorded tells of files and rows
     "rollback": ITSELF,
     "cancel": ITSELF,
     "prune": PERSON,
@@ -46,6 +46,7 @@ WHOM: Final[dict[str, str]] = {
     "approvals": PERSON,
     "approvals list": PERSON,
     "approvals show": PERSON,
+    "approvals compute": PERSON,
     "approvals approve": PERSON,
     "approvals deny": PERSON,
     "browse": ITSELF,
@@ -65,12 +66,14 @@ WHOM: Final[dict[str, str]] = {
     "serve": ITSELF,  # to an agent without a link
     "recover": PERSON,
     "ledger verify": ANYBODY,
-    "ledger show": ANYBODY,
-    "ledger trace": ANYBODY,
-    "ledger replay": ANYBODY,
+    "ledger show": PERSON,  # what is recorded tells of files and rows
+    "ledger trace": PERSON,
+    "ledger replay": PERSON,
     "ledger rebuild": PERSON,
-    "ledger export": ANYBODY,
+    "ledger export": PERSON,
     "ledger head": ANYBODY,
+    "clock show": ANYBODY,
+    "clock accept": PERSON,
     "keys list": ANYBODY,
     "keys export": ANYBODY,
     "keys rotate": PERSON,
@@ -84,6 +87,11 @@ WHOM: Final[dict[str, str]] = {
 _INSTEAD: Final = {
     "approve": "Propose it, and a person answers: remit propose PLAN",
     "run": "Propose it, and a person answers: remit propose PLAN",
+    **dict.fromkeys(
+        ("runs", "ledger show", "ledger trace", "ledger replay", "ledger export"),
+        "Let a person look, at a terminal where REMIT_AGENT and REMIT_TOKEN are not set. An agent may verify the"
+        " ledger (remit ledger verify), and asks over HTTP or MCP what became of its own plans and tasks.",
+    ),
 }
 
 

@@ -14,12 +14,13 @@ import click
 from remit.agent.gates import APPROVAL_LIFE
 from remit.agent.standing import WaitingGoal
 from remit.approval.people import Person
-from remit.cli.approval_watch import Asked
-from remit.cli.direction import shown_words
+from remit.cli.approval_watch import Asked, Shown
+from remit.cli.direction import shown_name, shown_words
+from remit.cli.screen import NobodyToAsk, ask, find_screen
 from remit.cli.shown import show_json, show_table
 from remit.cli.suggested import Wheres, argument, joined
 from remit.cli.tenants import find_tenant
-from remit.desk.goal_questions import all_waiting, decide_goal, expires_at, wanted
+from remit.desk.goal_questions import all_waiting, decide_goal, expires_at, require_waiting, wanted
 from remit.errors import Reason, Refused
 from remit.printable import printable
 from remit.workspace import Workspace
@@ -71,6 +72,31 @@ def _is_another(workspace: Workspace, given: str) -> bool:
     return False
 
 
+def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path, *, as_json: bool) -> None:
+    """In a terminal the goal is shown and the person is asked. Without one the command itself is the answer: a goal
+    has no digest, and its correlation stands for one goal only.
+    """
+    screen = find_screen(as_json=as_json)
+    if screen is None:
+        return
+    shown = require_waiting(workspace, tenant, name)
+    screen.show_and_print("\n".join(render_goal(shown, directory)))
+    if not ask(screen, "Approve this goal?"):
+        raise NobodyToAsk(
+            Reason.CANCELLED,
+            "not approved, and not denied either: it waits",
+            where=f"goal {name}",
+            next_step=f"To say no for good: remit approvals deny {shlex.quote(name)}",
+        )
+    if goal_tree(require_waiting(workspace, tenant, name)) != goal_tree(shown):
+        raise Refused(
+            Reason.BINDING_MISMATCH,
+            "the goal changed while it was shown; nothing was approved",
+            where=f"goal {name}",
+            next_step="Run the command again, and read it again.",
+        )
+
+
 def tell_decided(found: WaitingGoal, who: Person, directory: Path, *, approved: bool, as_json: bool) -> None:
     if as_json:
         show_json({"goal": goal_tree(found), "approved": approved, "by": who.signature})
@@ -80,7 +106,7 @@ def tell_decided(found: WaitingGoal, who: Person, directory: Path, *, approved: 
 
 def _decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator[str]:
     word = "Approved" if approved else "Denied"
-    yield f"{word}: {shown_words(wanted(found))}, asked for by {printable(found.user_id)}"
+    yield f"{word}: {shown_words(wanted(found))}, asked for by {shown_name(found.user_id)}"
     where = Wheres(directory, found.tenant_id).tenant
     command = joined(("remit", "ask", *where, "--continue", found.correlation_id))
     yield f"  {'next:' if approved else 'closes:'} {command}"
@@ -102,7 +128,7 @@ def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Pa
     return Asked(
         found.asked_at,
         ("goal", tenant, name),
-        lambda: "\n".join(render_goal(found, directory)),
+        lambda: Shown("\n".join(render_goal(found, directory))),
         "Let it be done?",
         f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {show}",
         decide,
@@ -111,12 +137,12 @@ def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Pa
 
 def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
     name = shlex.quote(printable(found.correlation_id))
-    who = f"{printable(found.user_id)} of {printable(found.tenant_id)}"
+    who = f"{shown_name(found.user_id)} of {shown_name(found.tenant_id)}"
     yield click.style(f"Goal {name}", bold=True) + f", asked for by {who}"
     yield _labelled("wants", shown_words(wanted(found)))
-    yield _labelled("words", f"{shown_words(found.utterance)} ({printable(found.language_tag)})")
-    yield _labelled("impact", f"{printable(found.impact)}, risk {printable(found.risk)}")
-    yield _labelled("policy", ", ".join(map(printable, found.policies)) or "none")
+    yield _labelled("words", f"{shown_words(found.utterance)} ({shown_name(found.language_tag)})")
+    yield _labelled("impact", f"{shown_name(found.impact)}, risk {shown_name(found.risk)}")
+    yield _labelled("policy", ", ".join(map(shown_name, found.policies)) or "none")
     yield _labelled("asked at", f"{found.asked_at[:19]}Z")
     if found.problem:
         yield _labelled("note", click.style(found.problem, fg="red"))

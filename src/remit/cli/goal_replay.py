@@ -8,13 +8,13 @@ import click
 
 from remit.agent.replay import REPLAY_CODE, Replayed, replay_goal
 from remit.agent.sources import PastRules
+from remit.cli.direction import shown_name
 from remit.cli.offering import complete_goal
 from remit.cli.progress import showing_progress
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.tenants import choose_tenant, goals_tenant_option, tenant_of_goal
 from remit.errors import RemitError
 from remit.ledger.goal_reading import goals_of
-from remit.printable import printable
 from remit.workspace import Workspace
 
 SHOWN: Final = 100
@@ -87,7 +87,7 @@ def _replay_all(workspace: Workspace, tenant: str, *, as_json: bool) -> int:
         code = REPLAY_CODE if differing else None
         show_json({**counts, "code": code, "disagreeing": [each.tree() for each in differing]})
         return 1 if differing else 0
-    asked = f"{counted(decisions, 'decision')} about {counted(goals, 'goal')} of {printable(tenant)}"
+    asked = f"{counted(decisions, 'decision')} about {counted(goals, 'goal')} of {shown_name(tenant)}"
     if not differing:
         click.echo(f"{click.style('agrees', fg='green', bold=True)}: {asked}")
         return 0
@@ -138,7 +138,7 @@ def _show_one(tenant: str, whole: GoalReplayed, *, as_json: bool) -> None:
     if whole.agrees:
         click.echo(f"{click.style('agrees', fg='green', bold=True)}: {counted(len(rows), 'decision')} made again")
         return
-    click.echo(f"{_disagrees()}: {printable(whole.problem or _why(whole))}")
+    click.echo(f"{_disagrees()}: {shown_name(whole.problem or _why(whole))}")
     click.echo("  next:  Keep the database as it is, and run: remit ledger verify")
 
 

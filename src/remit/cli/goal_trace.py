@@ -10,7 +10,7 @@ import click
 
 from remit.agent.trace import trace_goal
 from remit.agent.trace_entries import Node
-from remit.cli.direction import shown_words
+from remit.cli.direction import shown_name, shown_words
 from remit.cli.offering import complete_goal
 from remit.cli.shown import counted, json_option, show_json, speaks_unicode, terminal_width, workspace_option
 from remit.cli.tenants import find_tenant, goals_tenant_option
@@ -90,7 +90,7 @@ def _lines(node: Node, first: str, rest: str, chain: str | None, widest: int) ->
     label = _label(node).ljust(widest)
     place = f"#{node.seq}" if node.seq is not None else ""
     at = node.at[:19].replace("T", " ") if node.at else ""
-    other = f"(in the chain of {printable(node.tenant_id or '')})" if node.tenant_id not in {None, chain} else ""
+    other = f"(in the chain of {shown_name(node.tenant_id or '')})" if node.tenant_id not in {None, chain} else ""
     words = " ".join(filter(None, (place, at, _words(node), other)))
     more = rest + ("│  " if node.children and speaks_unicode() else "|  " if node.children else "   ")
     room = max(terminal_width() - len(first), _LEAST)
@@ -101,13 +101,13 @@ def _lines(node: Node, first: str, rest: str, chain: str | None, widest: int) ->
     for line in lines[1:]:
         yield more + shown_words(line)
     if node.problem:
-        for line in textwrap.wrap(f"! {printable(node.problem)}", room):
+        for line in textwrap.wrap(f"! {shown_name(node.problem)}", room):
             yield more + click.style(line, fg="red")
 
 
 def _words(node: Node) -> str:
     if node.entry is not None:
-        return f"{printable(node.entry.kind)}: {printable(render_meaning(node.entry))}"
+        return f"{shown_name(node.entry.kind)}: {shown_name(render_meaning(node.entry))}"
     render = _RENDER.get(node.kind)
     return render(node.facts) if render is not None else ""
 
@@ -204,5 +204,5 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _short(value: Any) -> str:
-    text = printable(str(value)) if value is not None else ""
+    text = shown_name(str(value)) if value is not None else ""
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}..."

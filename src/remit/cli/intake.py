@@ -7,13 +7,12 @@ from typing import Any
 
 import click
 
-from remit.cli.direction import shown_words
+from remit.cli.direction import shown_name, shown_words
 from remit.cli.output import output_option, written_output
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.tenants import choose_tenant, tenant_option
 from remit.errors import Reason, Refused
 from remit.ledger.intake import IntakeItem
-from remit.printable import printable
 from remit.workspace import Workspace
 
 
@@ -65,7 +64,7 @@ def export(tenant_id: str | None, output: Path | None, force: bool, directory: P
     if as_json:
         show_json({"file": str(output), "tenant_id": tenant, "items": len(items)})
     else:
-        place = printable(str(output)) if output else "standard output"
+        place = shown_name(str(output)) if output else "standard output"
         click.echo(f"Wrote {counted(len(items), 'item')} to {place}", err=output is None)
 
 
@@ -77,7 +76,7 @@ def _list(tenant_id: str | None, directory: Path, *, as_json: bool) -> None:
         show_json({"tenant_id": tenant, "items": [_tree(tenant, item) for item in items]})
         return
     if not items:
-        click.echo(f"Nothing that users of {printable(tenant)} have asked for is missing.")
+        click.echo(f"Nothing that users of {shown_name(tenant)} have asked for is missing.")
         return
     from rich.text import Text  # noqa: PLC0415 - heavy, wanted for tables only
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from remit.cli.shown import json_option, show_json, workspace_option
+from remit.ledger.kept import require_kept
 from remit.store.grants import grant_runtime_role
 from remit.store.migrate import migrate as migrate_store
 from remit.workspace import Workspace
@@ -26,6 +27,8 @@ def migrate(role: str | None, directory: Path, as_json: bool) -> None:
     Nothing else in Remit ever changes them: after an update, commands refuse to work until this has run.
     """
     with Workspace.open(directory) as workspace:
+        with workspace.store.reading() as connection:
+            require_kept(connection, workspace.anchors)
         applied = migrate_store(workspace.store, workspace.clock)
         if role is not None:
             with closing(workspace.store.connect()) as connection:

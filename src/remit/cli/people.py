@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from remit.approval.people import person_at_terminal
+from remit.cli.direction import shown_name
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.cli.token import Life
 from remit.desk.served import find_served
 from remit.desk.tenants import tenant_of_user
 from remit.ids import render_time
 from remit.people.roles import ROLES, Role
-from remit.printable import printable
 from remit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def invite(
     if server is None:
         click.echo("note: no server runs now; put its address before this path (remit serve)", err=True)
     until = f"{made.expires_at:%Y-%m-%d %H:%M} UTC"
-    click.echo(f"For {printable(made.person_id)}, as {made.role}; it logs in once, until {until}:", err=True)
+    click.echo(f"For {shown_name(made.person_id)}, as {made.role}; it logs in once, until {until}:", err=True)
     click.echo(f"{server or ''}{made.path}")
 
 

@@ -9,13 +9,13 @@ from typing import Final
 
 import click
 
+from remit.cli.direction import shown_name
 from remit.cli.plan_words import render_wait, row
 from remit.cli.sql_text import render_parameters
 from remit.cli.table import terminal_width
 from remit.contracts.pipeline_told import PipelineTold, ToldStep
 from remit.contracts.plan_preview import PipelinePreviewed
 from remit.desk.words import counted
-from remit.printable import printable
 
 INDENT: Final = "    "
 GAP: Final = "  "
@@ -34,20 +34,27 @@ _LONGEST_MADE: Final = 20
 def render_pipeline(told: PipelineTold, *, whole: bool = False) -> Iterator[str]:
     """As it was tried out. `whole`: every step, and all lines that there are."""
     how = "on copies" if told.server is None else "in a transaction that was rolled back"
-    yield click.style(f"{printable(told.action_id)}: pipeline {told.pipeline} ({told.kind}), {how}", bold=True)
+    yield click.style(f"{shown_name(told.action_id)}: pipeline {told.pipeline} ({told.kind}), {how}", bold=True)
     if told.description:
-        yield row("about", printable(told.description))
+        yield row("about", shown_name(told.description))
     if isinstance(told, PipelinePreviewed) and told.kind != "sql":  # those of query files stand with the statements
         most, advice = None if whole else STEPS, "--full"
         yield from render_parameters(told.parameters, most, terminal_width(), indent=INDENT, advice=advice)
     yield from _steps(told, None if whole else STEPS)
     yield from render_log(told.log, None if whole else LOG_LINES)
     if told.changes:
-        yield row("leaves", ", ".join(map(printable, told.changes)))
+        yield row("leaves", ", ".join(map(shown_name, told.changes)))
     if told.server is not None:  # whether there is a way back is said with its tables
         return
     if told.changes or not any(step.state == "failed" for step in told.steps):
         yield row("undo", render_undo(told))
+
+
+def steps_and_log_not_shown(told: PipelineTold, *, whole: bool) -> int:
+    """Lines that `render_pipeline` leaves out: steps, and the beginning of what the pipeline said."""
+    if whole:
+        return told.left_out
+    return max(len(told.steps) - STEPS, 0) + told.left_out + max(len(told.log) - LOG_LINES, 0)
 
 
 def render_undo(told: PipelineTold) -> str:
@@ -63,7 +70,7 @@ def render_ran(pipelines: Sequence[PipelineTold], *, whole: bool) -> Iterator[st
             yield row("", f"and {len(pipelines) - number:,} more; the report has all")
             return
         failed = any(step.state == "failed" for step in told.steps)
-        yield row("ran", f"{printable(told.action_id)}: pipeline {told.pipeline}: {summarise(told)}")
+        yield row("ran", f"{shown_name(told.action_id)}: pipeline {told.pipeline}: {summarise(told)}")
         yield from _steps(told, STEPS if whole or failed else FEW_STEPS)
         if whole or failed:
             yield from render_log(told.log, LOG_LINES)
@@ -82,7 +89,7 @@ def render_log(log: Sequence[str], most: int | None) -> Iterator[str]:
     if cut := len(log) - len(shown):
         yield row("said", f"... {counted(cut, 'line')} before: --full")
     for number, line in enumerate(shown):
-        yield row("" if number or cut else "said", printable(line))
+        yield row("" if number or cut else "said", shown_name(line))
 
 
 def _steps(told: PipelineTold, most: int | None) -> Iterator[str]:
@@ -109,11 +116,11 @@ def _steps(told: PipelineTold, most: int | None) -> Iterator[str]:
 
 def _cells(step: ToldStep) -> dict[str, str]:
     """By the headings. What was made is told of dbt, whose nodes are tables, views and tests."""
-    name = printable(step.name)
+    name = shown_name(step.name)
     return {
         "step": name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}...",
         "ended": step.state,
-        "made": printable(step.words)[:_LONGEST_MADE] if step.state == "done" else "",
+        "made": shown_name(step.words[:_LONGEST_MADE]) if step.state == "done" else "",
         "rows": "" if step.rows is None else f"{step.rows:,}",
         "took": render_wait(step.milliseconds / 1_000) if step.milliseconds else "",
     }

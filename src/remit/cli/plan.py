@@ -1,24 +1,32 @@
 """`remit preview`, `remit approve`, `remit apply` and `remit run`: a plan from its diff to its report."""
 
 import functools
-import sys
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from remit.cli.acting_as import actor_here, token_option
+from remit.approval.people import AGENT_VARIABLES, person_at_terminal
+from remit.authority.envelope import DEFAULT_LIFE
+from remit.cli.acting_as import actor_here, require_clock, token_option
+from remit.cli.agent_plans import is_agent, preview_for_agent, render_withheld, require_no_digest, tell_agent
 from remit.cli.allowing import Allowance, allow_options, command_again, require_allowed, require_useful
 from remit.cli.edge import STARTED
 from remit.cli.failing import DoorRefused
-from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, render_outcome, render_preview
+from remit.cli.named_preview import NamedPreview, digest_options, render_named, require_named
+from remit.cli.plan_consent import approve_as_shown, ask_about, idle_actions, is_stdin, nobody_to_ask, require_screen
+from remit.cli.plan_summary import DIFF_LINES, render_outcome, render_preview
 from remit.cli.plan_words import render_status, row
+from remit.cli.preview_notes import keep_note
 from remit.cli.progress import showing_progress
+from remit.cli.screen import find_screen
 from remit.cli.settled import Settled
-from remit.cli.shown import counted, json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.shown import json_option, output_option, show_json, workspace_option, written_output
 from remit.cli.stopping import cancelling
 from remit.contracts.base import Contract
 from remit.contracts.envelope import Envelope
@@ -32,12 +40,6 @@ from remit.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_MINUTES: Final = 7 * 24 * 60
-
-
-class NobodyToAsk(Refused):
-    """Only a person can go on from here."""
-
-    exit_code = 3
 
 
 class Carried(NamedTuple):
@@ -69,22 +71,47 @@ def diff_options(command: F) -> F:
 @click.command()
 @click.argument("plan", type=click.File("rb"))
 @diff_options
+@click.option(
+    "--digest-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the preview's digest to this file, for `remit approve --digest`.",
+)
 @workspace_option
 @json_option
 @click.pass_context
-def preview(ctx: click.Context, plan: IO[bytes], most: int | None, directory: Path, as_json: bool) -> None:
+def preview(
+    ctx: click.Context,
+    plan: IO[bytes],
+    most: int | None,
+    digest_file: Path | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
     """Show exactly what a plan would change; change nothing.
 
-    PLAN is a JSON file, or - for standard input. The diff is made by the code that would apply it. Exit code 0 when the
-    plan could be applied, perhaps with the approvals that are listed; 1 when it would fail; 2 when it is refused.
+    PLAN is a JSON file, or - for standard input. The diff is made by the code that would apply it. The digest below it
+    is for `remit approve --digest`, which approves exactly this preview. Exit code 0 when the plan could be applied,
+    perhaps with the approvals that are listed; 1 when it would fail; 2 when it is refused.
     """
     raw = _read(plan, Plan)
-    with Workspace.open(directory) as workspace:
-        document = look(workspace, raw, quiet=as_json)
+    if any(os.environ.get(variable) for variable in AGENT_VARIABLES):
+        require_no_digest(digest_file)
+        with Workspace.open(directory) as workspace:
+            shown = preview_for_agent(workspace, raw)
+        show_json(shown.tree()) if as_json else _say(render_withheld(shown))
+        return
+    with ExitStack() as stack:
+        out = stack.enter_context(written_output(digest_file, spare=(plan.name,))) if digest_file else None
+        with Workspace.open(directory) as workspace:
+            document = look(workspace, raw, quiet=as_json)
+            keep_note(workspace, document)
+        if out is not None:
+            out.write(f"{document.preview_digest}\n".encode())
     if as_json:
         show_json(document.tree())
     else:
-        _say(render_preview(document, most=most, idle=_idle(raw, document)))
+        _say(render_preview(document, most=most, idle=idle_actions(raw, document)))
+        _say(render_named(document, most))
     ctx.exit(1 if document.status == "WOULD_FAIL" else 0)
 
 
@@ -98,34 +125,50 @@ def preview(ctx: click.Context, plan: IO[bytes], most: int | None, directory: Pa
     show_default=True,
     help="How long the approval lives.",
 )
+@digest_options
+@diff_options
 @allow_options
 @workspace_option
 @json_option
-def approve(
+@click.pass_context
+def approve(  # noqa: PLR0913, PLR0917 - one for each option
+    ctx: click.Context,
     plan: IO[bytes],
     output: Path | None,
     minutes: int,
+    named: NamedPreview | None,
+    most: int | None,
     allowed: Allowance,
     directory: Path,
     as_json: bool,
 ) -> None:
     """Sign an envelope: approve a plan for the files as they are now.
 
-    PLAN is a JSON file, or - for standard input. The envelope holds for these very bytes of the plan, the settings and
-    the files; whatever changes voids it. It is used once. A plan of which something would fail is not approved, unless
-    --even-if-it-fails; one that would stop there never is.
+    PLAN is a JSON file, or - for standard input. In a terminal the preview is shown, and you are asked. What is signed
+    is exactly that preview. Without a terminal, --digest says which preview you read: `remit preview` prints it. The
+    envelope holds for these very bytes of the plan, the settings and the files; whatever changes voids it. It is used
+    once. A plan of which something would fail is not approved, unless --even-if-it-fails; one that would stop there
+    never is. Exit code 0 when it was signed; 2 when it was refused or you said no, and nothing was signed; 3 when there
+    is no terminal to ask in, and no --digest.
     """
+    screen = None if named is not None else require_screen(plan, as_json=as_json)
     raw = _read(plan, Plan)
     # The output first: an approval that is signed and recorded, and then cannot be handed over, has gone astray.
     with written_output(output, spare=(plan.name,)) as out:
         with Workspace.open(directory) as workspace:
+            require_clock(workspace, timedelta(minutes=minutes))
             document = look(workspace, raw, quiet=as_json)
-            require_useful(document, allowed)
+            if named is not None:
+                require_named(workspace, document, named, most)
+            shown = "\n".join(render_preview(document, allowed.names, most=most, idle=idle_actions(raw, document)))
+            if screen is not None:
+                screen.show(shown)
+            require_useful(document, allowed, shown=screen is not None)
             require_allowed(document, allowed)
-            envelope = workspace.approve(
-                raw, **allowed.everything, life=timedelta(minutes=minutes), actor=actor_here(workspace)
-            )
-            _require_as_shown(workspace, document, envelope)
+            if screen is not None and not ask_about(screen, "Approve this plan?", plan, raw, document, allowed, most):
+                click.echo("Not approved; nothing was signed.", err=True)
+                ctx.exit(2)
+            envelope = approve_as_shown(workspace, raw, document, allowed, life=timedelta(minutes=minutes))
         if output is not None:
             out.write(envelope.canonical() + b"\n")
     if output is None or as_json:
@@ -167,7 +210,10 @@ def apply(
             from remit.cli.propose import envelope_of  # noqa: PLC0415 - the desk is loaded for this alone
 
             raw = envelope_of(workspace, proposal, token)
-        carried = carry_out(workspace, raw, quiet=as_json, actor=actor_here(workspace, token))
+        to_agent = token is not None or is_agent(workspace)
+        carried = carry_out(workspace, raw, quiet=as_json or to_agent, actor=actor_here(workspace, token))
+    if to_agent:
+        ctx.exit(tell_agent(carried, as_json=as_json))
     ctx.exit(tell(carried, as_json=as_json, waited=time.monotonic() - STARTED))
 
 
@@ -194,25 +240,30 @@ def run(
     there is nobody to ask: no terminal, and no --yes.
     """
     raw = _read(plan, Plan)
+    screen = None if yes or is_stdin(plan) else find_screen(as_json=as_json)
     with Workspace.open(directory) as workspace:
+        require_clock(workspace, DEFAULT_LIFE)
         document = look(workspace, raw, quiet=as_json)
         if not as_json:
-            _say(render_preview(document, allowed.names, most=most, idle=_idle(raw, document)))
+            shown = "\n".join(render_preview(document, allowed.names, most=most, idle=idle_actions(raw, document)))
+            click.echo(shown) if screen is None else screen.show_and_print(shown)
         require_useful(document, allowed, shown=not as_json)
         require_allowed(document, allowed)
-        if not yes and not _ask(plan, document, hidden=lines_not_shown(document, most), as_json=as_json):
+        if not yes and screen is None:
+            raise nobody_to_ask(document)
+        if screen is not None and not ask_about(screen, "Apply this plan?", plan, raw, document, allowed, most):
             click.echo("Not applied; nothing was done.", err=True)
             ctx.exit(2)
         answered = STARTED if yes else time.monotonic()  # nobody waits for his own answer
-        envelope = workspace.approve(raw, **allowed.everything, actor=actor_here(workspace))
-        _require_as_shown(workspace, document, envelope)
+        envelope = approve_as_shown(workspace, raw, document, allowed)
         carried = carry_out(workspace, envelope.canonical(), quiet=as_json, actor=actor_here(workspace))
     waited = time.monotonic() - answered
     ctx.exit(tell(carried, as_json=as_json, diffs=False, again=command_again(), waited=waited))
 
 
 def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
-    """What it would do. Whoever waits for its SQL is shown how far that is."""
+    """What it would do, for a person only. A person who waits for its SQL is shown how far that is."""
+    person_at_terminal(workspace.environ)
     with showing_progress(quiet=quiet) as report:
         return workspace.preview(
             plan, on_status=lambda update: report(update.phase, update.done, update.total, update.what)
@@ -285,41 +336,6 @@ def _tell_refusal(refused: PlanRefusal, carried: Carried, again: str, *, as_json
         click.echo(f"{render_status('CANCELLED')}  {told.where}: {told.what}")
         click.echo(row("next", f"If the plan shall run after all: {again}" if again else told.next_step))
     return 1
-
-
-def _ask(plan: IO[bytes], document: PlanPreviewDocument, *, hidden: int, as_json: bool) -> bool:
-    if as_json or not sys.stdin.isatty() or plan.name in {"-", "<stdin>"}:
-        raise NobodyToAsk(
-            Reason.MISUSE,
-            "a person must see this plan and say yes, and there is nobody to ask here; nothing was done",
-            where=f"plan {document.plan_id}",
-            next_step="Run it in a terminal, or look at `remit preview` and give --yes",
-        )
-    unseen = f" ({counted(hidden, 'line')} of its diffs not shown)" if hidden else ""
-    try:
-        return click.confirm(f"Apply this plan?{unseen}", default=False, err=True)
-    except click.Abort:  # Ctrl-C or the end of input is no yes
-        return False
-
-
-def _require_as_shown(workspace: Workspace, document: PlanPreviewDocument, envelope: Envelope) -> None:
-    """The yes was to what was shown. What was signed since must be the same."""
-    signed = (envelope.plan_digest, envelope.config_digest, envelope.inputs)
-    if signed != (document.plan_digest, document.config_digest, document.inputs):
-        workspace.cancel(envelope.envelope_id, actor=actor_here(workspace))
-        raise Refused(
-            Reason.BINDING_MISMATCH,
-            "a file that the plan names, or the configuration, changed while you were looking; nothing was done",
-            where=f"plan {document.plan_id}",
-            next_step="Run it again, and look at the new diff.",
-        )
-
-
-def _idle(plan: bytes, document: PlanPreviewDocument) -> list[str]:
-    """The actions that ask for what is there already."""
-    told = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
-    told |= {each.action_id for each in document.sql} | {each.action_id for each in document.pipelines}
-    return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in told]
 
 
 def _say(lines: Iterator[str]) -> None:

@@ -1,10 +1,9 @@
 """Proposed plans among the questions for people, at the command line.
 
-What a person is shown is the plan's own preview, made on the files as they are now: an agent words none of it but the
-note, and that is told as such.
+What a person is shown is the plan's own preview, as it was computed and stored: an agent words none of it but the
+note, and that is told as such. Nothing here but `compute` and `approve` runs anything of a plan.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -12,33 +11,36 @@ from typing import Final, NamedTuple
 import click
 
 from remit.approval.people import Person
-from remit.cli.allowing import Allowance, require_allowed, require_useful
+from remit.approval.proposal_previews import PreviewNotStored
+from remit.cli.allowing import EVEN_IF_IT_FAILS, LONGEST_COMMAND, Allowance, require_allowed, require_useful
 from remit.cli.approval_view import render_left
-from remit.cli.approval_watch import Asked
-from remit.cli.plan import NobodyToAsk
+from remit.cli.approval_watch import Asked, Shown
+from remit.cli.direction import shown_name
+from remit.cli.named_preview import NamedPreview, render_named, require_unseen_named
 from remit.cli.plan_summary import DIFF_LINES, lines_not_shown, not_allowed, render_preview
 from remit.cli.plan_words import flag_for
+from remit.cli.screen import NobodyToAsk, Screen, Whole, ask, find_screen
 from remit.cli.shown import show_json, show_table
 from remit.cli.suggested import Wheres, joined
 from remit.contracts.desk_plans import ProposalPreview, ProposalView
 from remit.contracts.envelope import Approvals
+from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.desk.callers import PersonCaller
 from remit.desk.plans import PlanDesk
-from remit.desk.words import counted
 from remit.errors import Reason, Refused
 from remit.ids import parse_time
-from remit.printable import printable
+from remit.plans import not_as_seen
 from remit.workspace import Workspace
 
 LABEL: Final = 10
 
 
 class Yes(NamedTuple):
-    """A person's yes to a plan: what it allows, and to which preview it is; without a digest, he is asked here."""
+    """A person's approval of a plan: what it allows, and of which preview it is. Without one, the person is asked."""
 
     who: Person
     allowed: Allowance
-    digest: str | None
+    named: NamedPreview | None
     reason: str | None
     directory: Path
     as_json: bool
@@ -93,33 +95,54 @@ def plan_named(workspace: Workspace, given: str) -> str | None:
 def show_plan(
     workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
 ) -> None:
-    """With the preview, where there is one to be had."""
+    """With the stored preview, where there is one."""
     desk, caller = PlanDesk(workspace), _as_admin(who)
     view = desk.get(caller, proposal_id)
-    shown = desk.look(caller, proposal_id) if view.state == "PENDING" else None
+    shown = _stored(desk, caller, view) if view.state == "PENDING" else None
     if as_json:
         show_json({"proposal": view.tree(), "preview": shown.tree() if shown is not None else None})
         return
     click.echo("\n".join(_lines(workspace, view, shown, directory, most=_most(full=full))))
 
 
+def compute_plan(
+    workspace: Workspace, proposal_id: str, who: Person, directory: Path, *, full: bool, as_json: bool
+) -> None:
+    """Compute its preview again and store it, then show it."""
+    desk, caller = PlanDesk(workspace), _as_admin(who)
+    shown = desk.compute(caller, proposal_id)
+    view = desk.get(caller, proposal_id)
+    if as_json:
+        show_json({"proposal": view.tree(), "preview": shown.tree()})
+        return
+    click.echo("\n".join(_lines(workspace, view, shown, directory, most=_most(full=full))))
+
+
 def approve_plan(workspace: Workspace, proposal_id: str, yes: Yes) -> ProposalView:
-    """To what was shown: by the digest of an earlier look, or to what is shown here and now."""
-    desk, caller, allowed = PlanDesk(workspace), _as_admin(yes.who), yes.allowed
-    shown = desk.look(caller, proposal_id)
-    if yes.digest is None:
-        _require_terminal(proposal_id, shown.preview_digest, yes.directory, as_json=yes.as_json)
-        view, most = desk.get(caller, proposal_id), _most(full=yes.full)
-        click.echo("\n".join(_lines(workspace, view, shown, yes.directory, allowed, most=most)))
-    require_useful(shown.document, allowed, shown=yes.digest is None)
+    """Of what was shown: by the digest of an earlier look, or of what is shown here and now."""
+    desk, caller, allowed, named = PlanDesk(workspace), _as_admin(yes.who), yes.allowed, yes.named
+    shown, most = desk.look(caller, proposal_id), _most(full=yes.full)
+    if shown.changed_since:
+        raise not_as_seen(shown.document.plan_id, shown.changed_since[0].path)
+    screen = None
+    if named is None:
+        screen = find_screen(as_json=yes.as_json)
+        if screen is None:
+            raise _no_screen(shown, yes.directory, most)
+        view = desk.get(caller, proposal_id)
+        screen.show_and_print("\n".join(_lines(workspace, view, shown, yes.directory, allowed, most=most)))
+    elif named.digest == shown.preview_digest:  # of any other one, the desk says that it is none
+        read = _command("show", yes.directory, proposal_id, "--full")
+        require_unseen_named(shown.document, named, most, read=read)
+    require_useful(shown.document, allowed, shown=screen is not None, deny=_deny(yes.directory, proposal_id))
     require_allowed(shown.document, allowed)
-    if yes.digest is None:
-        _require_yes(proposal_id, hidden=lines_not_shown(shown.document, _most(full=yes.full)))
+    if screen is not None:
+        _require_yes(screen, proposal_id, shown.document, allowed, most)
     return desk.decide(
         caller,
         proposal_id,
         approved=True,
-        preview_digest=yes.digest or shown.preview_digest,
+        preview_digest=named.digest if named is not None else shown.preview_digest,
         allow=Approvals.from_tree({kind: list(names) for kind, names in allowed.names.items()}),
         reason=yes.reason,
         even_if_it_fails=allowed.even_if_it_fails,
@@ -141,19 +164,19 @@ def _to_ask(workspace: Workspace, view: ProposalView, who: Person, directory: Pa
     nothing = Allowance({}, even_if_it_fails=False)
     digests: list[str] = []
 
-    def show() -> str | None:
+    def show() -> Shown | None:
         shown = desk.look(caller, name)
         digests[:] = [shown.preview_digest]
         lines = "\n".join(_lines(workspace, view, shown, directory, nothing, most=DIFF_LINES))
+        if shown.changed_since:
+            click.echo(f"\n{lines}\n\nIts preview is stale, so it is not asked here.")
+            return None
         if not shown.document.problems and not not_allowed(shown.document, {}):
-            hidden = lines_not_shown(shown.document, DIFF_LINES)
-            unseen = (
-                f"\n  {counted(hidden, 'line')} of its diffs not shown: {_command('show', directory, name, '--full')}"
-            )
-            return lines + (unseen if hidden else "")
-        why = "It would fail" if shown.document.problems else "It needs a yes by name"
-        named = [word for kind, each in not_allowed(shown.document, {})[:20] for word in (flag_for(kind), each)]
-        commands = f"{_command('approve', directory, name, *named)}; or: {_command('deny', directory, name)}"
+            return Shown(lines, lines_not_shown(shown.document, DIFF_LINES), lambda: _whole(shown.document, nothing))
+        why = "It would fail" if shown.document.problems else "It needs an approval by name"
+        commands = f"{_deny(directory, name)} (its proposer reads the reason)"
+        if not shown.document.doomed:
+            commands = f"{_command('approve', directory, name, *_allowances(shown.document))}; or: {commands}"
         click.echo(f"\n{lines}\n\n{why}, so it is not asked here: {commands}")
         return None
 
@@ -182,35 +205,64 @@ def tell_plan(view: ProposalView, directory: Path, *, as_json: bool) -> None:
 
 def _told(view: ProposalView, directory: Path) -> Iterator[str]:
     word = "Approved" if view.state == "APPROVED" else "Denied"
-    yield f"{word}: {printable(view.title)}, proposed by {printable(view.proposed_by)} ({view.proposal_id})"
+    yield f"{word}: {shown_name(view.title)}, proposed by {shown_name(view.proposed_by)} ({view.proposal_id})"
     if view.state == "APPROVED":
         where = Wheres(directory).here
         until = f"until {(view.apply_until or '')[:19]}Z"
         yield f"  next, {until}: {joined(('remit', 'apply', *where, '--proposal', view.proposal_id))}"
 
 
-def _require_terminal(proposal_id: str, digest: str, directory: Path, *, as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
-        raise NobodyToAsk(
-            Reason.MISUSE,
-            "a yes to a plan is to what was shown, and there is nobody here to show it to; nothing was approved",
-            where=f"proposal {proposal_id}",
-            next_step=f"Look at it: {_command('show', directory, proposal_id)}; then, if it is as you want it:"
-            f" {_command('approve', directory, proposal_id, '--digest', digest)}",
-        )
+def _no_screen(shown: ProposalPreview, directory: Path, most: int | None) -> Refused:
+    name, full = shown.proposal_id, ["--full"] if most is None else []
+    look = _command("show", directory, name, *full)
+    command = _approve(shown, directory, most)
+    if shown.document.doomed:
+        then = f"it would fail, so it can only be denied (its proposer reads the reason): {_deny(directory, name)}"
+    elif len(command) > LONGEST_COMMAND:
+        then = "if it is as you want it, give the command that stands there under `answer`"
+    else:
+        then = f"then, if it is as you want it: {command}"
+    return NobodyToAsk(
+        Reason.MISUSE,
+        "a yes to a plan is to what was shown, and there is nobody here to show it to; nothing was approved",
+        where=f"proposal {name}",
+        next_step=f"Look at it: {look}; {then}",
+    )
+
+
+def _approve(shown: ProposalPreview, directory: Path, most: int | None) -> str:
+    """The command that approves what was shown with `most` lines of each diff, with all that it needs."""
+    words = ["--digest", shown.preview_digest, *(["--full"] if most is None else [])]
+    if hidden := lines_not_shown(shown.document, most):
+        words += ["--unseen-lines", str(hidden)]
+    return _command("approve", directory, shown.proposal_id, *words, *_allowances(shown.document))
+
+
+def _allowances(document: PlanPreviewDocument) -> list[str]:
+    """The options that an approval of it has to give."""
+    words = [word for kind, each in not_allowed(document, {}) for word in (flag_for(kind), each)]
+    return [*words, *([EVEN_IF_IT_FAILS] if document.problems else [])]
+
+
+def _deny(directory: Path, proposal_id: str) -> str:
+    """With a reason: the proposer reads it, and may be told nothing else."""
+    return f'{_command("deny", directory, proposal_id)} --reason "..."'
 
 
 def _most(*, full: bool) -> int | None:
     return None if full else DIFF_LINES
 
 
-def _require_yes(proposal_id: str, *, hidden: int) -> None:
-    unseen = f" ({counted(hidden, 'line')} of its diffs not shown)" if hidden else ""
-    try:
-        is_yes = click.confirm(f"Approve this plan?{unseen}", default=False, err=True)
-    except click.Abort:  # Ctrl-C or the end of input is no yes
-        is_yes = False
-    if not is_yes:
+def _whole(document: PlanPreviewDocument, allowed: Allowance) -> Whole:
+    lines = render_preview(document, allowed.names, most=None)
+    return Whole("\n".join(lines), lines_not_shown(document, None))
+
+
+def _require_yes(
+    screen: Screen, proposal_id: str, document: PlanPreviewDocument, allowed: Allowance, most: int | None
+) -> None:
+    hidden = lines_not_shown(document, most)
+    if not ask(screen, "Approve this plan?", hidden=hidden, whole=lambda: _whole(document, allowed)):
         raise NobodyToAsk(
             Reason.CANCELLED,
             "not approved, and not denied either: it waits",
@@ -229,28 +281,59 @@ def _lines(
     most: int | None,
 ) -> Iterator[str]:
     """`allowed` is given where the answer is asked for right below."""
-    by = printable(view.proposed_by) + (f", token {printable(view.token_jti)}" if view.token_jti else "")
+    by = shown_name(view.proposed_by) + (f", token {shown_name(view.token_jti)}" if view.token_jti else "")
     yield click.style(f"Proposal {view.proposal_id}", bold=True) + f", by {by}"
-    yield _labelled("plan", printable(view.title))
+    yield _labelled("plan", shown_name(view.title))
     if view.note:
-        yield _labelled("note", f"{printable(view.note)} (the proposer's own words)")
+        yield _labelled("note", f"{shown_name(view.note)} (the proposer's own words)")
     if shown is not None:
         yield ""
         yield from render_preview(shown.document, allowed.names if allowed is not None else {}, most=most)
         yield ""
-        yield _labelled("digest", shown.preview_digest)
+        yield from _computed(shown, directory)
+        yield from render_named(shown.document, most)
         yield _labelled("time", f"{_left(workspace, view)} left, until {view.expires_at[:19]}Z")
         if allowed is None:
-            name = view.proposal_id
-            yield _labelled("answer", _command("approve", directory, name, "--digest", shown.preview_digest))
-            yield _labelled("", _command("deny", directory, name))
+            yield from _answers(shown, directory, most)
         return
-    answered = f" by {printable(view.decided_by)} at {(view.decided_at or '')[:19]}Z" if view.decided_by else ""
+    if view.state == "PENDING":
+        yield _labelled("preview", "none is stored, so what the plan would do is not known here")
+        yield _labelled("compute", f"{_command('compute', directory, view.proposal_id)} (runs its SQL and pipelines)")
+        yield _labelled("answer", _command("deny", directory, view.proposal_id))
+    answered = f" by {shown_name(view.decided_by)} at {(view.decided_at or '')[:19]}Z" if view.decided_by else ""
     yield _labelled("state", f"{view.state}{f', answered{answered}' if answered else ''}")
     if view.reason:
-        yield _labelled("reason", printable(view.reason))
+        yield _labelled("reason", shown_name(view.reason))
     if view.report_folder:
-        yield _labelled("report", printable(view.report_folder))
+        yield _labelled("report", shown_name(view.report_folder))
+
+
+def _answers(shown: ProposalPreview, directory: Path, most: int | None) -> Iterator[str]:
+    """The commands that are not refused: a stale preview is computed again first, and a doomed plan is denied."""
+    if shown.changed_since:
+        yield _labelled("answer", _command("deny", directory, shown.proposal_id))
+    elif shown.document.doomed:
+        yield _labelled("answer", _deny(directory, shown.proposal_id))
+    else:
+        yield _labelled("answer", _approve(shown, directory, most))
+        yield _labelled("", _command("deny", directory, shown.proposal_id))
+
+
+def _stored(desk: PlanDesk, caller: PersonCaller, view: ProposalView) -> ProposalPreview | None:
+    try:
+        return desk.look(caller, view.proposal_id)
+    except PreviewNotStored:
+        return None
+
+
+def _computed(shown: ProposalPreview, directory: Path) -> Iterator[str]:
+    """When and for whom it was computed, and what has changed since."""
+    if shown.computed_at:
+        yield _labelled("computed", f"{shown.computed_at[:19]}Z, for {shown_name(shown.computed_by or '')}")
+    for number, each in enumerate(shown.changed_since[:20]):
+        yield _labelled("stale" if number == 0 else "", f"{shown_name(each.path)}: {shown_name(each.how)}")
+    if shown.changed_since:
+        yield _labelled("compute", _command("compute", directory, shown.proposal_id))
 
 
 def _command(name: str, directory: Path, *rest: str) -> str:

@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from remit.cli.direction import shown_name
 from remit.cli.sql_view import changes_server, render_subject, reshaped, rows_changed, some_tables, summarise
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.sql_told import SqlTold
 from remit.desk.words import counted
-from remit.printable import printable
 
 WORDS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "RENAME": "rename"}
 
 
 def render_heading(document: PlanPreviewDocument) -> str:
-    name, files = f"Plan {printable(document.plan_id)}", document.files
+    name, files = f"Plan {shown_name(document.plan_id)}", document.files
     if not would_stand(document):
         return f"{name}: nothing would be changed"
     elsewhere = [told for told in document.sql if changes_server(told)]
@@ -39,9 +39,9 @@ def _on_a_server(elsewhere: Sequence[SqlTold]) -> Iterator[str]:
     rows = sum(map(rows_changed, elsewhere))
     tables = list(dict.fromkeys(name for told in elsewhere for name in reshaped(told)))
     if rows or not tables:
-        yield f"{counted(rows, 'row')} on {printable(elsewhere[0].server or '')}"
+        yield f"{counted(rows, 'row')} on {shown_name(elsewhere[0].server or '')}"
     if tables:
-        yield f"tables changed on {printable(elsewhere[0].connection)}: {some_tables(tables)}"
+        yield f"tables changed on {shown_name(elsewhere[0].connection)}: {some_tables(tables)}"
 
 
 def would_stand(document: PlanPreviewDocument) -> bool:
@@ -79,7 +79,7 @@ def render_bytes(file: PreviewedFile) -> str:
 
 
 def named(file: PreviewedFile) -> str:
-    to = f" -> {printable(file.new_path)}" if file.new_path else ""
+    to = f" -> {shown_name(file.new_path)}" if file.new_path else ""
     was, becomes = file.mode_before, file.mode_after
     mode = f", mode {was} -> {becomes}" if was and becomes and was != becomes else ""
-    return f"{printable(file.action_id)}: {WORDS[file.operation]} {printable(file.path)}{to}{mode}"
+    return f"{shown_name(file.action_id)}: {WORDS[file.operation]} {shown_name(file.path)}{to}{mode}"

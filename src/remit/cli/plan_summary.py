@@ -11,7 +11,8 @@ from typing import Final
 import click
 
 from remit.cli.diff_view import count_lines, render_diff
-from remit.cli.pipeline_view import render_pipeline, render_ran
+from remit.cli.direction import shown_name
+from remit.cli.pipeline_view import render_pipeline, render_ran, steps_and_log_not_shown
 from remit.cli.plan_list import (
     WORDS,
     is_database,
@@ -31,7 +32,7 @@ from remit.cli.plan_words import (
     render_wait,
     row,
 )
-from remit.cli.sql_text import count_text_lines
+from remit.cli.sql_text import count_parameter_lines, count_text_lines
 from remit.cli.sql_view import changes_server, render_done, render_previewed
 from remit.confine.names import plain_spelling
 from remit.contracts.change_log import Change
@@ -43,7 +44,6 @@ from remit.contracts.sql_told import SqlTold
 from remit.desk.words import counted
 from remit.doors.abandoned import is_of_unknown_effect
 from remit.doors.going import NOT_AS_BEFORE
-from remit.printable import printable
 
 DIFF_LINES: Final = 40
 LISTED: Final = 20
@@ -134,13 +134,20 @@ def _ran_on_copies(document: PlanPreviewDocument, most: int | None) -> Iterator[
 
 
 def lines_not_shown(document: PlanPreviewDocument, most: int | None) -> int:
-    """Of the diffs and the statements, as `render_preview` cuts them."""
+    """Of the diffs, the statements and what pipelines did, exactly as `render_preview` cuts them."""
     sql = [(len(told.statements), told.left_out) for told in document.sql]
     sql += [(count_text_lines(told.texts), 0) for told in document.sql]
-    sql += [(len(told.parameters), 0) for told in document.sql]
-    sql += [(len(told.parameters), 0) for told in document.pipelines if told.kind != "sql"]
-    diffs = [(count_lines(file.diff), file.diff_left_out) for file in document.files]
-    return _hidden(diffs, most) + _hidden(sql, _of_sql(most))
+    sql += [(count_parameter_lines(told.parameters), 0) for told in document.sql]
+    sql += [(count_parameter_lines(told.parameters), 0) for told in document.pipelines if told.kind != "sql"]
+    by_sql = {told.action_id for told in document.sql}  # of which the statements are shown, and never a diff
+    diffs = [
+        (0, count_lines(file.diff) + file.diff_left_out)
+        if file.action_id in by_sql
+        else (count_lines(file.diff), file.diff_left_out)
+        for file in document.files
+    ]
+    pipelines = sum(steps_and_log_not_shown(told, whole=most is None) for told in document.pipelines)
+    return _hidden(diffs, most) + _hidden(sql, _of_sql(most)) + pipelines
 
 
 def _hidden(lines: Iterable[tuple[int, int]], most: int | None) -> int:
@@ -152,11 +159,11 @@ def render_verdict(document: PlanPreviewDocument, allowed: Allowed = NOTHING_ALL
     yield row("risk", click.style(document.risk, fg=RISK_COLOURS[document.risk]))
     yield from _approvals(document, allowed)
     for rule in document.rules:
-        yield row("checks", printable(rule))
+        yield row("checks", shown_name(rule))
     yield from _findings(document)
     if would_stand(document):
         yield from _problems(document)
-    lasting = [printable(name) for name in document.needs.irreversible]
+    lasting = [shown_name(name) for name in document.needs.irreversible]
     undo = f"cannot be undone: {', '.join(lasting)}" if lasting else "everything can be undone"
     if (document.files or any(map(changes_server, document.sql))) and would_stand(document):
         yield row("undo", f"{undo}; {render_size(document.backup_bytes)} of backups")
@@ -171,11 +178,11 @@ def _problems(document: PlanPreviewDocument) -> Iterator[str]:
             yield row(click.style("problem", fg="red"), render_problem(problem), width=len("problem"))
     skipped = [problem for problem in document.problems if is_skipped(problem)]
     for problem in skipped[:LISTED]:
-        yield row("skipped", f"{printable(problem.details.action_id or '')}: {printable(problem.message)}")
+        yield row("skipped", f"{shown_name(problem.details.action_id or '')}: {shown_name(problem.message)}")
     if len(skipped) > LISTED:
         yield row("", f"and {len(skipped) - LISTED:,} more")
     if document.consequence:
-        yield row(click.style("then", fg="red"), printable(document.consequence), width=len("then"))
+        yield row(click.style("then", fg="red"), shown_name(document.consequence), width=len("then"))
 
 
 def _approvals(document: PlanPreviewDocument, allowed: Allowed) -> Iterator[str]:
@@ -183,17 +190,17 @@ def _approvals(document: PlanPreviewDocument, allowed: Allowed) -> Iterator[str]
     for kind, names in needed(document).items():
         for name in names:
             if (kind, name) in missing:
-                yield row("needs", f"{kind}: {printable(name)}   give: {flag_for(kind)} {quoted(name)}")
+                yield row("needs", f"{kind}: {shown_name(name)}   give: {flag_for(kind)} {quoted(name)}")
             else:
-                yield row("allowed", f"{kind}: {printable(name)}")
+                yield row("allowed", f"{kind}: {shown_name(name)}")
 
 
 def _findings(document: PlanPreviewDocument) -> Iterator[str]:
     for finding in document.findings:
-        place = ", ".join(printable(word) for word in (finding.path, finding.where) if word)
-        yield row("found", f"{place}: {finding.rule}: {printable(finding.what)}")
+        place = ", ".join(shown_name(word) for word in (finding.path, finding.where) if word)
+        yield row("found", f"{place}: {finding.rule}: {shown_name(finding.what)}")
     for remark in document.remarks:
-        yield row("remark", f"{printable(remark.path)}: {printable(remark.what)}")
+        yield row("remark", f"{shown_name(remark.path)}: {shown_name(remark.what)}")
 
 
 def not_allowed(document: PlanPreviewDocument, allowed: Allowed) -> list[tuple[str, str]]:
@@ -235,7 +242,7 @@ def render_outcome(
     counts = report.actions_summary
     done = f"{counts.completed:,} of {counted(counts.total, 'action')}"
     files = f", {counted(log.files_affected_count, 'file')}{_lines_of(log.changes, report)}" if log.changes else ""
-    yield f"{render_status(report.status)}  {printable(report.plan_id)}: {done}{files}"
+    yield f"{render_status(report.status)}  {shown_name(report.plan_id)}: {done}{files}"
     yield from _failures(outcome)
     yield from _changes(log.changes, diffs=diffs)
     if log.changes or report.status == "SUCCESS":  # what was taken back has come to nothing
@@ -244,12 +251,12 @@ def render_outcome(
     told = {error.message for error in outcome.errors}
     for warning in report.warnings:
         if not any(message in warning for message in told):  # a rule that failed is a warning and an error
-            yield row("warning", printable(warning))
+            yield row("warning", shown_name(warning))
     kept = render_size(_backup_bytes(outcome.manifest))
     took = f"{report.duration_ms:,} ms"
     felt = took if waited is None else f"{render_wait(waited)}, {took} of it for the run itself"
     yield row("cost", f"{felt}; {kept} of backups")
-    yield row("report", f"{printable(outcome.status.folder)}/")
+    yield row("report", f"{shown_name(outcome.status.folder)}/")
     if stands:
         yield from _way_back(outcome, "last" if is_last else quoted(outcome.status.envelope_id))
 
@@ -279,8 +286,8 @@ def _skipped(skipped: Sequence[SkippedAction]) -> Iterator[str]:
     for action in skipped:
         by_reason.setdefault(action.reason, []).append(action.action_id)
     for reason, names in islice(by_reason.items(), LISTED):
-        who = ", ".join(map(printable, names)) if len(names) <= NAMED else counted(len(names), "action")
-        yield row("skipped", f"{who}: {printable(reason)}")
+        who = ", ".join(map(shown_name, names)) if len(names) <= NAMED else counted(len(names), "action")
+        yield row("skipped", f"{who}: {shown_name(reason)}")
     if len(by_reason) > LISTED:
         yield row("", f"and {sum(map(len, islice(by_reason.values(), LISTED, None))):,} more")
 
@@ -291,8 +298,8 @@ def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
         if number == LISTED and not diffs:
             yield row("", f"and {len(changes) - number:,} more; the change log has all")
             return
-        to = f" -> {printable(change.new_path)}" if change.new_path else ""
-        yield row(f"{WORDS[change.operation]}d", f"{printable(change.file_path)}{to}")
+        to = f" -> {shown_name(change.new_path)}" if change.new_path else ""
+        yield row(f"{WORDS[change.operation]}d", f"{shown_name(change.file_path)}{to}")
         if diffs and room > 0:
             shown = render_diff(change.diff_summary.preview, room)
             room -= len(shown)
@@ -305,7 +312,7 @@ def _way_back(outcome: PlanOutcome, name: str) -> Iterator[str]:
         return
     rows = manifest.rows
     if rows is not None and rows.irreversible is not None:
-        yield row("stays", f"what it changed on {printable(rows.server)}: {printable(rows.irreversible)}")
+        yield row("stays", f"what it changed on {shown_name(rows.server)}: {shown_name(rows.irreversible)}")
     if not manifest.checkpoints and (rows is None or rows.irreversible is not None):
         return
     until = f"until {manifest.expires_at[:10]}" if manifest.expires_at else ""
@@ -345,4 +352,4 @@ def _backup_bytes(manifest: RollbackManifest | None) -> int:
 
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    return ", ".join(printable(name) for name in names[:LISTED]) + more
+    return ", ".join(shown_name(name) for name in names[:LISTED]) + more

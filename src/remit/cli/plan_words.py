@@ -4,11 +4,11 @@ from typing import Final
 
 import click
 
+from remit.cli.direction import shown_name
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.plan_codes import PLAN_CODES
 from remit.desk.words import counted
 from remit.errors import Reason
-from remit.printable import printable
 
 STATUS_COLOURS: Final = {"SUCCESS": "green", "EXECUTED": "green", "PARTIAL": "yellow", "CANCELLED": "yellow"}
 
@@ -34,8 +34,8 @@ def _spelled(character: str) -> str:
 def render_problem(problem: ErrorResponse) -> str:
     """`a002 src/x.py: 2001 FILE_NOT_FOUND, there is no such file`."""
     details = problem.details
-    about = " ".join(printable(word) for word in (details.action_id, details.target) if word)
-    told = f"{problem.error_code} {problem.error_type}, {printable(problem.message)}"
+    about = " ".join(shown_name(word) for word in (details.action_id, details.target) if word)
+    told = f"{problem.error_code} {problem.error_type}, {shown_name(problem.message)}"
     by_hand = " (by hand)" if problem.recovery_action == "MANUAL_REQUIRED" else ""
     return f"{about}: {told}{by_hand}" if about else f"{told}{by_hand}"
 

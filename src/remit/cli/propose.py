@@ -1,19 +1,23 @@
 """`remit propose`: a plan that a person is to look at and approve."""
 
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 import click
 
 from remit.cli.acting_as import caller_here, token_option
+from remit.cli.direction import shown_name
 from remit.cli.shown import json_option, show_json, workspace_option
 from remit.contracts.plan import Plan
 from remit.desk.callers import PersonCaller
 from remit.desk.plans import PlanDesk
+from remit.desk.rights import Right, require
 from remit.desk.served import console_address
-from remit.printable import printable
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
+
+FINISH_SECONDS: Final = 600.0
+"""The preview for people is computed here, unless that takes longer."""
 
 
 @click.command()
@@ -30,17 +34,19 @@ def propose(
 
     PLAN is a JSON file, or - for standard input. An agent proposes by its token, with the capability plan.propose. The
     answer is given in the console, or with `remit approvals approve`; then `remit apply --proposal` carries it out. A
-    plan that nobody could approve as the files are now is refused.
+    person's plan is refused if it would fail on the files as they are now. An agent's is not: that would tell the
+    agent what is in them.
     """
     raw = read_bounded(plan, Plan.bounds, source=plan.name)
     Plan.parse(raw, source=plan.name)
     with Workspace.open(directory) as workspace:
         desk = PlanDesk(workspace, console_url=lambda: console_address(workspace))
         made = desk.propose(caller_here(workspace, token), raw, note=note, key=key)
+        desk.finish_previews(FINISH_SECONDS)
     if as_json:
         show_json(made.tree())
         return
-    click.echo(f"Proposal {made.proposal_id}: {printable(made.title)}")
+    click.echo(f"Proposal {made.proposal_id}: {shown_name(made.title)}")
     if made.state != "PENDING":
         click.echo(f"  Proposed before; it is {made.state}.")
         return
@@ -55,4 +61,9 @@ def envelope_of(workspace: Workspace, proposal: str, token: str | None) -> bytes
     caller = caller_here(workspace, token)
     if isinstance(caller, PersonCaller):
         proposal = workspace.proposals.named(proposal).proposal_id
-    return PlanDesk(workspace).envelope(caller, proposal)
+    plans = PlanDesk(workspace)
+    if isinstance(caller, PersonCaller):
+        return plans.envelope(caller, proposal)
+    require(caller, Right.APPLY)  # it stays in this process: what it holds of files is for people
+    own = plans.get(caller, proposal)
+    return workspace.proposals.envelope_of(workspace.proposals.named(own.proposal_id))

@@ -1,12 +1,8 @@
 """A yes to a held request or a call: to what was shown, here and now or by its digest."""
 
-import sys
-
-import click
-
 from remit.approval.people import Person
 from remit.cli.approval_view import kind_of, render_approval
-from remit.cli.plan import NobodyToAsk
+from remit.cli.screen import NobodyToAsk, Screen, ask, find_screen
 from remit.contracts.browser import Approval
 from remit.errors import Reason, Refused
 from remit.workspace import Workspace
@@ -20,9 +16,9 @@ def approve_request(
     if digest is not None:
         _require_same(found, digest)
     elif found.state == "PENDING":
-        _require_terminal(found, as_json=as_json)
-        click.echo(render_approval(found, workspace.approvals.seconds_left(found)))
-        _require_yes(found)
+        screen = _require_screen(found, as_json=as_json)
+        screen.show_and_print(render_approval(found, workspace.approvals.seconds_left(found)))
+        _require_yes(screen, found)
     return workspace.approvals.decide(found.approval_id, approved=True, who=who, reason=reason)
 
 
@@ -36,8 +32,9 @@ def _require_same(found: Approval, digest: str) -> None:
         )
 
 
-def _require_terminal(found: Approval, *, as_json: bool) -> None:
-    if as_json or not sys.stdin.isatty():
+def _require_screen(found: Approval, *, as_json: bool) -> Screen:
+    screen = find_screen(as_json=as_json)
+    if screen is None:
         raise NobodyToAsk(
             Reason.MISUSE,
             "a yes is to what was shown, and there is nobody here to show it to; nothing was approved",
@@ -45,14 +42,11 @@ def _require_terminal(found: Approval, *, as_json: bool) -> None:
             next_step=f"Look at it: remit approvals show {found.approval_id}; then, if it is as you want it:"
             f" remit approvals approve {found.approval_id} --digest {found.request_digest}",
         )
+    return screen
 
 
-def _require_yes(found: Approval) -> None:
-    try:
-        is_yes = click.confirm(kind_of(found).asked, default=False, err=True)
-    except click.Abort:  # Ctrl-C or the end of input is no yes
-        is_yes = False
-    if not is_yes:
+def _require_yes(screen: Screen, found: Approval) -> None:
+    if not ask(screen, kind_of(found).asked):
         raise NobodyToAsk(
             Reason.CANCELLED,
             "not approved, and not denied either: it waits",

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from remit.cli.acting_as import actor_here, agent_here
+from remit.cli.agent_plans import tell_agent_of_undo
+from remit.cli.direction import shown_name
 from remit.cli.failing import DoorRefused
 from remit.cli.plan_summary import render_outcome
 from remit.cli.plan_words import render_size, row
@@ -19,7 +21,6 @@ from remit.contracts.outcome import RollbackOutcome
 from remit.desk.drift import Standing, later_run, look_around, set_aside
 from remit.desk.runs import full_name
 from remit.errors import Reason, Refused
-from remit.printable import printable
 from remit.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def rollback(
     with Workspace.open(directory) as workspace:
         agent = agent_here(workspace)
         if agent is not None:
-            report = _plans(workspace).undoable(agent, report, force=force)
+            with interrupting():
+                answer = _plans(workspace).undo(agent, report, force=force, checkpoints=checkpoints)
+            ctx.exit(tell_agent_of_undo(answer, as_json=as_json))
         name = find_run(workspace, report)
         standing = look_around(workspace, name, checkpoints)
         if standing.is_empty and name != "last":
@@ -73,7 +76,7 @@ def rollback(
                     on_refusal=refusals.append,
                     on_stored=lambda: stored.append(True),
                     on_settled=settled,
-                    actor=agent.actor if agent is not None else actor_here(workspace),
+                    actor=actor_here(workspace),
                 )
         except Refused as problem:  # by the papers of the run; nothing was ordered
             raise DoorRefused(problem, (), settled.tree()) from None
@@ -102,8 +105,8 @@ def _tell(outcome: RollbackOutcome, standing: Standing, kept_aside: Mapping[str,
     for line in render_rollback(outcome, () if stored else standing.as_before):
         click.echo(line)
     for place, path in kept_aside.items():
-        what = f"{printable(path)} as it stood" if path else "what stood there"
-        click.echo(row("kept", f"{what}, as {printable(place)}"))
+        what = f"{shown_name(path)} as it stood" if path else "what stood there"
+        click.echo(row("kept", f"{what}, as {shown_name(place)}"))
 
 
 def _say_empty(standing: Standing, settled: Settled, *, as_json: bool) -> int:
@@ -116,7 +119,7 @@ def _say_empty(standing: Standing, settled: Settled, *, as_json: bool) -> int:
         )
     else:
         click.echo(
-            f"There is nothing to take back: plan {printable(status.plan_id) if status else ''} changed nothing."
+            f"There is nothing to take back: plan {shown_name(status.plan_id) if status else ''} changed nothing."
         )
     return 0
 

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from remit.checkpoint.manifest import AS_BEFORE, OTHER_OWNER
+from remit.cli.direction import shown_name
 from remit.cli.plan_summary import LISTED
 from remit.cli.plan_words import quoted, render_problem, render_status, row
 from remit.cli.sql_view import NAMED_TABLES
@@ -14,7 +15,6 @@ from remit.contracts.outcome import RollbackOutcome
 from remit.contracts.rollback_manifest import Checkpoint, RowsCheckpoint
 from remit.desk.runs import KnownRun, short_name
 from remit.desk.words import counted
-from remit.printable import printable
 
 _AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")
 _OTHER_OWNER: Final = re.compile(rf"\d+ restored files {re.escape(OTHER_OWNER)}.*")
@@ -25,7 +25,7 @@ AnyCheckpoint = Checkpoint | RowsCheckpoint
 
 def advise_on_later_run(run: KnownRun) -> str:
     return (
-        f"Plan {printable(run.plan_id)} changed it since. To take that back first:"
+        f"Plan {shown_name(run.plan_id)} changed it since. To take that back first:"
         f" remit rollback {short_name(run.envelope_id)}"
     )
 
@@ -39,7 +39,7 @@ def render_rollback(outcome: RollbackOutcome, as_before: Collection[str] = ()) -
     untouched = [name for name in outcome.restored if name in as_before]
     also = f", {len(untouched):,} as before already" if untouched else ""
     restored = counted(len(touched), "checkpoint")
-    plan = f"plan {printable(outcome.manifest.plan_id)}, envelope {printable(outcome.envelope_id)}"
+    plan = f"plan {shown_name(outcome.manifest.plan_id)}, envelope {shown_name(outcome.envelope_id)}"
     yield f"{render_status(outcome.status)}  {plan}: {restored} restored{also}"
     rows = [(_word(known.get(name)), _path(known, name)) for name in touched]
     rows += [("as before", f"{_path(known, name)}: not touched") for name in untouched]
@@ -47,14 +47,14 @@ def render_rollback(outcome: RollbackOutcome, as_before: Collection[str] = ()) -
     if len(rows) > LISTED:
         yield row("", f"and {len(rows) - LISTED:,} more")
     for kept in outcome.kept:
-        yield row("kept", f"{_path(known, kept.checkpoint_id)}: {printable(kept.reason)}")
+        yield row("kept", f"{_path(known, kept.checkpoint_id)}: {shown_name(kept.reason)}")
     for problem in outcome.errors:
         yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
     if not untouched:
         for sentence in _AS_BEFORE.findall(outcome.manifest.notes)[-1:]:
-            yield row("note", printable(sentence))
+            yield row("note", shown_name(sentence))
     for sentence in _OTHER_OWNER.findall(outcome.manifest.notes)[-1:]:
-        yield row("note", printable(sentence))
+        yield row("note", shown_name(sentence))
     yield from _left(outcome)
 
 
@@ -74,7 +74,7 @@ def _left(outcome: RollbackOutcome) -> Iterator[str]:
 
 def _names(checkpoints: Sequence[AnyCheckpoint]) -> str:
     more = f" and {len(checkpoints) - LISTED:,} more" if len(checkpoints) > LISTED else ""
-    return ", ".join(printable(_called(each)) for each in checkpoints[:LISTED]) + more
+    return ", ".join(shown_name(_called(each)) for each in checkpoints[:LISTED]) + more
 
 
 def _word(checkpoint: AnyCheckpoint | None) -> str:
@@ -84,7 +84,7 @@ def _word(checkpoint: AnyCheckpoint | None) -> str:
 
 
 def _path(known: Mapping[str, AnyCheckpoint], name: str) -> str:
-    return printable(_called(known[name])) if name in known else name
+    return shown_name(_called(known[name])) if name in known else name
 
 
 def _called(checkpoint: AnyCheckpoint) -> str:

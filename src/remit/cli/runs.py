@@ -8,10 +8,10 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
+from remit.cli.direction import shown_name
 from remit.cli.shown import json_option, show_json, show_table, workspace_option
 from remit.desk.runs import KnownRun, full_name, list_runs, open_past_runs, short_name, unused_envelopes
 from remit.errors import Reason, Refused, RemitError
-from remit.printable import printable
 from remit.workspace import Workspace
 
 OFFERED: Final = 20
@@ -102,7 +102,7 @@ def complete_envelope(ctx: click.Context, _parameter: click.Parameter, incomplet
 
 
 def _told(run: KnownRun) -> str:
-    return printable(f"{run.plan_id}, {run.status}, {_minute(run.at)}")
+    return shown_name(f"{run.plan_id}, {run.status}, {_minute(run.at)}")
 
 
 def _row(run: KnownRun) -> Sequence[object]:

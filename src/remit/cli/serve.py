@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from remit.approval.people import Person, person_at_terminal
+from remit.cli.direction import shown_name
 from remit.cli.recover import settled_as, what_came
 from remit.cli.shown import counted, json_option, show_json, workspace_option
 from remit.desk.served import announced, require_unserved
 from remit.errors import Reason, Refused
 from remit.observe.tracing import tracing
 from remit.people.found import Invitation
-from remit.printable import printable
 from remit.recovery import Recovered
 from remit.workspace import Workspace
 
@@ -32,7 +32,7 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
     """Serve this workspace: HTTP API, console, and MCP over HTTP.
 
     Finishes or clears away first what a crash left. Listens on loopback unless remit.yaml or --host says otherwise, and
-    prints a link that logs you in, once, as admin. SIGTERM or Ctrl-C ends it: what runs is given a few seconds.
+    prints a link to log in with, once, as admin. SIGTERM or Ctrl-C ends it: what runs is given a few seconds.
     REMIT_LOG=info writes one JSON line for each request to standard error.
     """
     with Workspace.open(directory) as workspace, contextlib.ExitStack() as stack:
@@ -91,7 +91,7 @@ def _tell_recovered(reports: list[Recovered[Any]]) -> None:
     if reports:
         click.echo(f"A crash had left {counted(len(reports), 'thing')} unfinished:", err=True)
     for report in reports:
-        click.echo(f"  {settled_as(report)}: {printable(report.key)}: {printable(what_came(report))}", err=True)
+        click.echo(f"  {settled_as(report)}: {shown_name(report.key)}: {shown_name(what_came(report))}", err=True)
 
 
 def _tell(url: str, link: Invitation | None, recovered: list[Recovered[Any]], *, as_json: bool) -> None:

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 import click
 
+from remit.cli.direction import shown_name
 from remit.cli.plan_summary import left_as
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.printable import printable
 from remit.recovery import Recovered
 
 State = Literal["unsettled", "finished", "cleared"]
@@ -39,14 +39,14 @@ def sentence_of(report: Recovered[Any]) -> str:
     """One line. Whatever it was, it was begun before this command, and is not what the command was asked to do."""
     match report.outcome:
         case PlanOutcome() as outcome:
-            name = f"plan {printable(outcome.report.plan_id)} (envelope {outcome.status.envelope_id})"
+            name = f"plan {shown_name(outcome.report.plan_id)} (envelope {outcome.status.envelope_id})"
             end = left_as(outcome.report) or "It had taken effect: finished and recorded now."
             return f"Cut short before: {name}. {end}"
         case RollbackOutcome() as outcome:
             end = "finished and recorded now" if outcome.status in {"EXECUTED", "PARTIAL"} else "undone again"
             return f"Cut short before: the rollback of envelope {outcome.envelope_id}. It was {end}."
-    why = printable(str(report.problem)) if report.problem else "not known why"
-    return f"Cut short before, and not settled: {printable(report.key)}: {why}"
+    why = shown_name(str(report.problem)) if report.problem else "not known why"
+    return f"Cut short before, and not settled: {shown_name(report.key)}: {why}"
 
 
 def _as_document(report: Recovered[Any]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from remit.cli.direction import shown_name
 from remit.cli.progress import showing_progress
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.contracts.config import CONFIG_NAME
 from remit.contracts.slo import WAIVERS_NAME
 from remit.ids import system_clock
-from remit.printable import printable
 
 if TYPE_CHECKING:
     from remit.contracts.slo import SloWaiver
@@ -153,12 +153,12 @@ def _tell(seen: "LoadSeen", verdicts: "list[Verdict]", notes: list[str], *, as_j
         f" {rate:.1f} a second; {counted(len(seen.dispatch_ms), 'dispatch', 'dispatches')}"
     )
     for note in notes:
-        click.echo(printable(note))
+        click.echo(shown_name(note))
     for verdict in verdicts:
         if verdict.verdict == "WAIVED":
-            click.echo(f"waived: {verdict.figure}, {printable(verdict.why)}", err=True)
+            click.echo(f"waived: {verdict.figure}, {shown_name(verdict.why)}", err=True)
         elif verdict.blocks:
-            click.echo(f"blocked: {verdict.figure}, {printable(verdict.why)}", err=True)
+            click.echo(f"blocked: {verdict.figure}, {shown_name(verdict.why)}", err=True)
     return 1 if failed else 0
 
 

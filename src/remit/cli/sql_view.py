@@ -12,13 +12,13 @@ from typing import Final
 
 import click
 
+from remit.cli.direction import shown_name
 from remit.cli.plan_words import render_size, row
 from remit.cli.sql_text import render_parameters, render_texts
 from remit.cli.table import terminal_width
 from remit.contracts.plan_preview import PreviewedFile
 from remit.contracts.sql_told import ChangedTable, SqlPreviewed, SqlTold, ToldColumn, ToldStatement
 from remit.desk.words import counted, speaks_unicode
-from remit.printable import printable
 
 INDENT: Final = "    "
 GAP: Final = "  "
@@ -52,15 +52,15 @@ _WORDS: Final = {"CREATE": "create", "MODIFY": "change"}
 def render_subject(told: SqlTold, file: PreviewedFile | None = None) -> str:
     """`a3: change shop.duckdb`. `file` is what the action changes."""
     if file is not None:
-        what = f"{_WORDS.get(file.operation, 'change')} {printable(file.path)}"
+        what = f"{_WORDS.get(file.operation, 'change')} {shown_name(file.path)}"
     elif changes_server(told):
         tables = list(dict.fromkeys((*(one.table for one in told.tables), *reshaped(told))))
-        what = f"change {some_tables(tables) or 'tables'} on {printable(told.connection)}"
+        what = f"change {some_tables(tables) or 'tables'} on {shown_name(told.connection)}"
     elif told.saved_to or not _only_reads(told):
-        what = f"no change of {printable(told.saved_to) if told.saved_to else _database(told)}"
+        what = f"no change of {shown_name(told.saved_to) if told.saved_to else _database(told)}"
     else:
         what = f"read {_database(told)}"
-    return f"{printable(told.action_id)}: {what}"
+    return f"{shown_name(told.action_id)}: {what}"
 
 
 def changes_server(told: SqlTold) -> bool:
@@ -84,7 +84,7 @@ def reshaped(told: SqlTold) -> list[str]:
 
 
 def some_tables(names: Sequence[str]) -> str:
-    return ", ".join(map(printable, names[:NAMED_TABLES])) + (", ..." if len(names) > NAMED_TABLES else "")
+    return ", ".join(map(shown_name, names[:NAMED_TABLES])) + (", ..." if len(names) > NAMED_TABLES else "")
 
 
 def rows_changed(told: SqlTold) -> int:
@@ -142,7 +142,7 @@ def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
         if number == LISTED:
             yield row("", f"and {len(sql) - number:,} more; the report has all")
             return
-        yield row("ran", f"{printable(told.action_id)}: SQL on connection {told.connection}: {summarise(told)}")
+        yield row("ran", f"{shown_name(told.action_id)}: SQL on connection {told.connection}: {summarise(told)}")
         if whole:
             yield from render_sql(told, most=STATEMENTS)
 
@@ -150,7 +150,7 @@ def render_done(sql: Sequence[SqlTold], *, whole: bool) -> Iterator[str]:
 def render_way_back(told: SqlTold, first: PreviewedFile | None) -> str:
     """`first` is the first change that the plan makes to the same file: what is kept is as before that."""
     if changes_server(told):
-        return f"no: {printable(told.irreversible)}" if told.irreversible else "yes: the rows are kept as they are now"
+        return f"no: {shown_name(told.irreversible)}" if told.irreversible else "yes: the rows are kept as they are now"
     if first is None:
         return f"nothing to take back: it {'only reads' if _only_reads(told) else 'changes nothing'}"
     if first.size_before is None:
@@ -213,7 +213,7 @@ def _kind(one: ToldStatement) -> str:
 
 
 def _tables(names: Sequence[str] | None) -> str:
-    return "not known" if names is None else ", ".join(map(printable, names))
+    return "not known" if names is None else ", ".join(map(shown_name, names))
 
 
 def _by_cascade(told: SqlTold) -> int:
@@ -249,8 +249,8 @@ def render_rows(columns: Sequence[ToldColumn], rows: Sequence[Sequence[str | Non
     from rich.cells import cell_len  # noqa: PLC0415 - heavy, wanted for tables only
 
     room = width - len(INDENT)
-    names = [printable(column.name) for column in columns]
-    cells = [["NULL" if cell is None else printable(cell) for cell in line] for line in rows]
+    names = [shown_name(column.name) for column in columns]
+    cells = [["NULL" if cell is None else shown_name(cell) for cell in line] for line in rows]
     natural = [max(map(cell_len, column)) for column in zip(names, *cells, strict=False)]
     widths = _narrowed(natural, room)
     numeric = [re.sub(r"\(.*\)$", "", column.type) in _NUMBERS for column in columns]
@@ -307,13 +307,13 @@ def _remarks(told: SqlTold) -> Iterator[tuple[str, str]]:
         which = f"statement{'s' if len(destroying) > 1 else ''} {', '.join(destroying)}"
         yield "removes", f"rows, columns or whole tables are gone after {which}"
     if told.tables:
-        yield "tables", "; ".join(_table(one) for one in told.tables[:LISTED])
+        yield "tables", "; ".join(_table(one) for one in told.tables)
     if told.database is None and told.server is None and not _only_reads(told):
         yield "remark", "the database is in memory: what is changed in it is forgotten"
     if told.columns and told.saved_to:
-        yield "saved", f"{printable(told.saved_to)}: {_format(told.saved_to)}, {_counts(told)}"
+        yield "saved", f"{shown_name(told.saved_to)}: {_format(told.saved_to)}, {_counts(told)}"
         if isinstance(told, SqlPreviewed) and told.replaces:
-            yield "replaces", f"the file that is there: {printable(told.saved_to)}"
+            yield "replaces", f"the file that is there: {shown_name(told.saved_to)}"
     elif told.columns:
         yield "rows", _counts(told)
 
@@ -321,7 +321,7 @@ def _remarks(told: SqlTold) -> Iterator[tuple[str, str]]:
 def _table(one: ChangedTable) -> str:
     counts = {"inserted": one.inserted, "updated": one.updated, "deleted": one.deleted}
     parts = [f"{number:,} {how}" for how, number in counts.items() if number]
-    return f"{printable(one.table)} {', '.join(parts) or 'touched'}"
+    return f"{shown_name(one.table)} {', '.join(parts) or 'touched'}"
 
 
 def _only_reads(told: SqlTold) -> bool:
@@ -342,7 +342,7 @@ def _first(told: SqlTold) -> str:
 
 def _columns(columns: Sequence[ToldColumn]) -> str:
     more = f" and {len(columns) - NAMED_COLUMNS:,} more" if len(columns) > NAMED_COLUMNS else ""
-    return ", ".join(f"{printable(one.name)} {printable(one.type)}" for one in columns[:NAMED_COLUMNS]) + more
+    return ", ".join(f"{shown_name(one.name)} {shown_name(one.type)}" for one in columns[:NAMED_COLUMNS]) + more
 
 
 def _format(path: str) -> str:
@@ -351,11 +351,11 @@ def _format(path: str) -> str:
 
 
 def _by(told: SqlTold) -> str:
-    text = printable(told.query_file) if told.query_file else "SQL in the plan"
+    text = shown_name(told.query_file) if told.query_file else "SQL in the plan"
     return f"{text}, on connection {told.connection}: {_database(told)}"
 
 
 def _database(told: SqlTold) -> str:
     if told.server is not None:
-        return printable(told.server)
-    return "a database in memory" if told.database is None else printable(told.database)
+        return shown_name(told.server)
+    return "a database in memory" if told.database is None else shown_name(told.database)

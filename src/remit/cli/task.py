@@ -6,12 +6,13 @@ from typing import IO
 
 import click
 
-from remit.cli.acting_as import actor_here
+from remit.cli.acting_as import actor_here, agent_here, require_clock
 from remit.cli.shown import counting, json_option, output_option, show_json, workspace_option, written_output
 from remit.contracts.base import Contract
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
-from remit.errors import Refused
+from remit.errors import Reason, Refused
+from remit.printable import printable
 from remit.road import Preview
 from remit.untrusted import read_bounded
 from remit.workspace import Workspace
@@ -29,14 +30,26 @@ def task() -> None:
 @workspace_option
 @json_option
 def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Path, as_json: bool) -> None:
-    """The kernel's side: sign a lease for MANIFEST (a JSON file, or - for standard input)."""
+    """The kernel's side: sign a lease for MANIFEST (a JSON file, or - for standard input).
+
+    A lease that a person signs for a protected file lets an agent use that file in this task. A warning names the file.
+    """
+    from remit.desk.agent_tasks import protected_paths  # noqa: PLC0415 - as below
+
     raw = _read(manifest, TaskManifest)
     # The output first: a lease that is signed and recorded, and then cannot be handed over, is authority gone astray.
     with written_output(output, spare=(manifest.name,)) as out:
         with Workspace.open(directory) as workspace:
+            require_clock(workspace, timedelta(minutes=minutes))
+            protected = protected_paths(workspace, TaskManifest.parse(raw))
             token = workspace.tasks.issue_lease(raw, timedelta(minutes=minutes), actor=actor_here(workspace))
         if output is not None:
             out.write(token.canonical() + b"\n")
+    for path in protected:
+        click.echo(
+            f"warning: {printable(path)} is protected; with this lease an agent may run {token.capability_id} on it",
+            err=True,
+        )
     if output is None or as_json:
         show_json(token.tree())
     else:
@@ -62,6 +75,9 @@ def run(
     refusals: list[Refused] = []
     outcome: ExecutionResult | Preview
     with Workspace.open(directory) as workspace:
+        agent = agent_here(workspace)
+        if agent is not None:
+            ctx.exit(_run_for_agent(workspace, raw, token, dry_run=dry_run))
         if dry_run:
             outcome = workspace.preview_task(raw, token, on_refusal=refusals.append)
         else:
@@ -80,6 +96,24 @@ def run(
     show_json({"already_done": True, "result": outcome.tree()} if dry_run and as_json else outcome.tree())
     if outcome.error is not None:
         ctx.exit(2 if refusals else 1)
+
+
+def _run_for_agent(workspace: Workspace, raw: bytes, lease: bytes, *, dry_run: bool) -> int:
+    """The same, by the rules for agents: no protected file without a person's lease, no digest of content."""
+    from remit.desk.agent_tasks import require_not_protected, result_for_agent  # noqa: PLC0415 - for agents alone
+
+    require_not_protected(workspace, TaskManifest.parse(raw), lease)
+    if dry_run:
+        raise Refused(
+            Reason.PERMISSION_DENIED,
+            "a dry run tells the sizes of files, so it is for people",
+            where="--dry-run",
+            next_step="Run the task without it.",
+        )
+    refusals: list[Refused] = []
+    outcome = workspace.execute_task(raw, lease, on_refusal=refusals.append, on_stored=_tell_stored)
+    show_json(result_for_agent(workspace, outcome).tree())
+    return 0 if outcome.error is None else 2 if refusals else 1
 
 
 @task.command()

@@ -10,9 +10,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from remit.approval.people import person_at_terminal
+from remit.cli.acting_as import require_clock
 from remit.cli.offering import complete_token
 from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option, written_output
-from remit.cli.token_wishes import complete_capability, read_capabilities, read_domains, read_limit, require_sense
+from remit.cli.token_wishes import (
+    complete_capability,
+    read_capabilities,
+    read_domains,
+    read_limit,
+    require_checked,
+    require_sense,
+)
 from remit.contracts.browser import TokenConstraints
 from remit.contracts.capabilities import DOOR_CAPABILITIES, is_browser
 from remit.desk.tenants import tenant_of_user
@@ -122,6 +130,8 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
 
     require_sense(caps, limit, user)
     limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
+    asked = {**limits, "user": user, "tenant": tenant}
+    require_checked(caps, [name for name, value in asked.items() if value is not None])
     if not domains and any(map(is_browser, caps)):
         click.echo("note: without --domain the token allows no place at all", err=True)
     if output is not None and os.path.lexists(output):
@@ -135,6 +145,8 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     with written_output(output, is_secret=True) as out:
         with Workspace.open(directory) as workspace:
             who = person_at_terminal(workspace.environ)
+            begins = max(not_before - workspace.clock(), timedelta(0)) if not_before else timedelta(0)
+            require_clock(workspace, begins + life)
             whose = {"user": user, "tenant": tenant_of_user(workspace, user, tenant, "--")}
             constraints = TokenConstraints.from_tree(limits | whose, source="the token's constraints")
             wish = Wish(agent, caps, constraints, life, not_before)

@@ -9,10 +9,18 @@ import click
 
 from remit.contracts.capabilities import BROWSER_CAPABILITIES, CALL_NAME, DOOR_CAPABILITIES
 from remit.contracts.domain_patterns import WILDCARD, normal_host, require_pattern
+from remit.contracts.token_rules import unchecked_constraints
 from remit.errors import Reason, Refused
 
 _NUMBER: Final = re.compile(r"[0-9]{1,13}(?:\.[0-9]{1,6})?")
 _CALL: Final = re.compile(rf"call\.{CALL_NAME}")
+_OPTIONS: Final = {
+    "domains": "--domain",
+    "max_purchase": "--max-purchase",
+    "max_actions": "--max-actions",
+    "user": "--user",
+    "tenant": "--tenant",
+}
 _CODE: Final = re.compile(r"[A-Z]{3}")
 _OTHER_NAMES: Final = {
     "€": "EUR", "euro": "EUR", "euros": "EUR", "$": "USD", "us$": "USD", "dollar": "USD", "dollars": "USD",
@@ -58,6 +66,24 @@ def read_capabilities(_context: click.Context, _parameter: click.Parameter, give
 def complete_capability(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     names = [*(each.removeprefix("browser.") for each in BROWSER_CAPABILITIES), *DOOR_CAPABILITIES]
     return [name for name in names if name.startswith(incomplete)]
+
+
+def require_checked(caps: Collection[str], given: Collection[str]) -> None:
+    """Refuse a limit that nothing would check, in the words of the options."""
+    for problem in unchecked_constraints(caps, given):
+        option = _OPTIONS[problem.constraint]
+        raise Refused(
+            Reason.MALFORMED,
+            _in_options(problem.why, problem.constraint),
+            where=option,
+            next_step=_in_options(problem.next_step, problem.constraint),
+        )
+
+
+def _in_options(text: str, constraint: str) -> str:
+    """With the option in the place of the constraint, and capabilities as `--cap` takes them."""
+    named = re.sub(rf"\b{constraint}\b", _OPTIONS[constraint], text)
+    return re.sub(r"\bbrowser\.", "", named).replace("such a capability", "such a capability (--cap)")
 
 
 def require_sense(caps: Collection[str], limit: dict[str, Any] | None, user: str | None) -> None:

@@ -376,7 +376,7 @@ def _require_plain(seen: Identity, where: str) -> None:
     if seen.nlink != 1:
         raise Refused(
             Reason.PATH_REFUSED,
-            f"this file has {seen.nlink} hard links, so it may also be a file outside of the allowed directories",
+            "this file does not have exactly one hard link, so it may also be one outside of the allowed directories",
             where=where,
             next_step="Make a copy that stands alone, and name that.",
         )

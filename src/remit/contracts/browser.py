@@ -19,8 +19,9 @@ from remit.contracts.base import (
 )
 from remit.contracts.browser_errors import ExecutorError
 from remit.contracts.call import CallPreview
-from remit.contracts.capabilities import TokenCapability, is_browser
+from remit.contracts.capabilities import TokenCapability
 from remit.contracts.domain_patterns import DomainPattern
+from remit.contracts.token_rules import unchecked_constraints
 from remit.untrusted import Bounds
 
 ActionType = Literal["navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase"]
@@ -99,7 +100,7 @@ class TokenConstraints(Contract):
 
     Without `domains` nothing can be reached, without `max_purchase` nothing bought, without `user` of `tenant` nothing
     asked for at the goal door: what is absent is not unlimited. Only `max_actions` is a limit that a token may do
-    without; it counts actions in the browser.
+    without; it counts actions in the browser. Which constraint works with which capability: `token_rules`.
     """
 
     domains: Some[DomainPattern] | None = None
@@ -113,6 +114,10 @@ class TokenConstraints(Contract):
         if (self.user is None) != (self.tenant is None):
             raise ValueError("user and tenant go together: a user is one of a tenant")
         return self
+
+    def given(self) -> tuple[str, ...]:
+        """The names of the constraints that are set."""
+        return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
 
 
 class TokenClaims(Contract):
@@ -134,9 +139,9 @@ class TokenClaims(Contract):
     constraints: TokenConstraints = TokenConstraints()
 
     @model_validator(mode="after")
-    def _check_countable(self) -> Self:
-        if self.constraints.max_actions is not None and not all(map(is_browser, self.caps)):
-            raise ValueError("max_actions counts actions in the browser, and this token allows more than those")
+    def _check_constraints(self) -> Self:
+        for problem in unchecked_constraints(self.caps, self.constraints.given()):
+            raise ValueError(problem.why)
         return self
 
 

@@ -50,6 +50,16 @@ class Browser(Contract):
     idle_seconds: Annotated[int, Field(ge=1, le=86_400)] = Field(
         default=900, description="Seconds without an action after which the browser, and its sessions, end."
     )
+    late_seconds: Annotated[int, Field(ge=0, le=60)] = Field(
+        default=5,
+        description="Seconds that an action waits for what the page has put off because of it, such as by a timer.",
+    )
+    page_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
+        default=10, description="Seconds after which a page that does not answer is ended."
+    )
+    page_bytes: Annotated[int, Field(ge=64 << 20, le=1 << 40)] = Field(
+        default=2 << 30, description="Bytes of memory of one process of pages. One that has more is ended."
+    )
     picture_days: Annotated[int, Field(ge=1, le=3_650)] = Field(
         default=30, description="Days that pictures of pages are kept in the state directory."
     )

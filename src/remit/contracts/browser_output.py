@@ -1,11 +1,14 @@
 """What the output of a browser action that succeeded holds, field by field."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from remit.contracts.base import Contract, Count, Identifier, JsonObject, Many, ShortText, Text, Uuid
 from remit.contracts.browser import Url
+
+MAX_SECONDS_AFTER: Final = 31_536_000.0
+"""A year. What came later still is told as this late."""
 
 Happened = Literal["alert", "confirm", "prompt", "beforeunload", "popup", "download", "file_chooser", "crash", "closed"]
 
@@ -17,7 +20,16 @@ class HeldTold(Contract):
     method: ShortText | None = Field(description="Null for a message on a WebSocket.")
     url: Url = Field(description="Masked.")
     approval_id: Uuid | None = Field(description="Its question. Null: there was none, for it was refused before.")
-    by_itself: bool = Field(description="The page asked for it, not the agent's action: the action did not wait.")
+    by_itself: bool = Field(
+        description="The page asked for it, and no action of the agent went before it in that page. No action waits."
+    )
+    action_id: Identifier | None = Field(
+        default=None, description="The action that it is counted with: the last one before it that did something."
+    )
+    seconds_after: Annotated[float, Field(ge=0, le=MAX_SECONDS_AFTER)] | None = Field(
+        default=None,
+        description="It came late: so long after that action had ended, which did not wait. Else null.",
+    )
     approved_by: Identifier | None = Field(description="The person who said yes.")
     reason: ShortText | None = Field(description="That he gave with it.")
     state: ShortText = Field(

@@ -3,19 +3,22 @@
 The description of each field is its documentation.
 """
 
-from typing import Annotated, ClassVar, Final, Literal, Self, TypeVar
+import re
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from remit.contracts.base import AbsolutePath, Contract, Identifier, Many, Name, RelativePath, ShortText, VersionOne
 from remit.contracts.browser_config import Browser
 from remit.contracts.ceilings import (
     MAX_FILE_OPERATION_SECONDS,
+    MAX_LOCK_SECONDS,
     MAX_PIPELINE_SECONDS,
     MAX_SCHEMA_UPDATE_SECONDS,
     MAX_SQL_SECONDS,
     MAX_TASK_SECONDS,
 )
+from remit.contracts.protected_files import built_in_globs
 from remit.contracts.web_config import Web
 from remit.untrusted import Bounds
 
@@ -24,13 +27,9 @@ V = TypeVar("V")
 MIB: Final = 1 << 20
 CONFIG_NAME: Final = "remit.yaml"
 
-CRITICAL_GLOBS: Final = (".git/**", ".env", ".env.*", "credentials.json", "secrets.*")
-IMPORTANT_GLOBS: Final = ("requirements.txt", "pyproject.toml", "setup.py", ".pre-commit-config.yaml")
-AGENT_SYSTEM_GLOBS: Final = (
-    "agent/agent_rules.md",
-    "agent_inspector/agent_inspector.md",
-    "agent_executor/agent_executor.md",
-)
+CRITICAL_GLOBS: Final = built_in_globs("critical")
+IMPORTANT_GLOBS: Final = built_in_globs("important")
+AGENT_SYSTEM_GLOBS: Final = built_in_globs("agent_system")
 
 Glob = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -38,6 +37,19 @@ EnvironmentName = Annotated[str, Field(max_length=100, pattern=r"^[A-Z_][A-Z0-9_
 
 FunctionName = Annotated[
     str, Field(max_length=200, pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$")
+]
+_DATABASE_FUNCTION: Final = r"^(extension:[A-Za-z_][A-Za-z0-9_-]*|[^\s.()\"]+\.[^\s.()\"]+(\([^()]*\))?)$"
+
+
+def _check_database_function(value: Any) -> Any:
+    """In words: what the pattern alone would say is of no help."""
+    if isinstance(value, str) and not re.search(_DATABASE_FUNCTION, value):
+        raise ValueError("write schema.name, such as public.net_price; or schema.name(types), or extension:name")
+    return value
+
+
+DatabaseFunction = Annotated[
+    str, Field(max_length=300, pattern=_DATABASE_FUNCTION), BeforeValidator(_check_database_function)
 ]
 PackageName = Annotated[str, Field(max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -64,16 +76,20 @@ def _with_built_in(built_in: tuple[str, ...], globs: tuple[str, ...]) -> tuple[s
 
 
 class Protected(Contract):
-    """Files that a plan may touch only with an approval for that very file. A list adds to the built-in one."""
+    """Files that a plan may touch only with an approval that names the file.
+
+    A list adds to the built-in one and removes nothing from it.
+    """
 
     critical: Annotated[Many[Glob], AfterValidator(_keep_critical)] = Field(
-        default=CRITICAL_GLOBS, description="Version control, environment files and secrets, as globs below the root."
+        default=CRITICAL_GLOBS, description="More files with secrets, as globs below the root."
     )
     important: Annotated[Many[Glob], AfterValidator(_keep_important)] = Field(
-        default=IMPORTANT_GLOBS, description="Files that decide how the project is built, as globs below the root."
+        default=IMPORTANT_GLOBS,
+        description="More files that decide what is built, installed or run, as globs below the root.",
     )
     agent_system: Annotated[Many[Glob], AfterValidator(_keep_agent_system)] = Field(
-        default=AGENT_SYSTEM_GLOBS, description="Files that tell agents what to do, as globs below the root."
+        default=AGENT_SYSTEM_GLOBS, description="More files that tell agents what to do, as globs below the root."
     )
 
 
@@ -99,7 +115,7 @@ class Limits(Contract):
 
 
 class Timeouts(Contract):
-    """Wall-clock seconds after which work is stopped, unless a plan asks for another time up to the same maximum."""
+    """Wall-clock seconds after which work is stopped. A plan may ask for less time, and never gets more."""
 
     file_operation: Annotated[int, Field(ge=1, le=MAX_FILE_OPERATION_SECONDS)] = Field(
         default=30, description="One file operation."
@@ -146,6 +162,26 @@ class PostgresqlConnection(Contract):
         default=None, description="Or the file that holds it, which nobody else may read."
     )
     read_only: bool = Field(default=False, description="Whether statements that write are refused.")
+    lock_timeout_seconds: Annotated[int, Field(ge=1, le=MAX_LOCK_SECONDS)] = Field(
+        default=5,
+        description="How long a preview or an apply waits for locks that other sessions hold, all in all "
+        "(`lock_timeout`).",
+    )
+    statement_timeout_seconds: Annotated[int, Field(ge=1, le=MAX_SQL_SECONDS)] | None = Field(
+        default=None,
+        description="How long one statement may take (`statement_timeout`), if less than its action may take.",
+    )
+    preview_timeout_seconds: Annotated[int, Field(ge=1, le=MAX_SQL_SECONDS)] = Field(
+        default=10,
+        description="How long a preview of statements that change something keeps other sessions from its tables, at "
+        "most.",
+    )
+    functions: Annotated[tuple[DatabaseFunction, ...], Field(strict=False, max_length=1_000)] = Field(
+        default=(),
+        description="Functions of the database that statements may reach, also by triggers and the like. Each is "
+        "`schema.name`, `schema.name(types)`, or `extension:name` for what an extension labels IMMUTABLE or STABLE. "
+        "None given: only built-in ones.",
+    )
 
     @model_validator(mode="after")
     def _check_one_source(self) -> Self:

@@ -85,6 +85,9 @@ class TaskAnswer(Contract):
     stored: bool = False
     refused: ErrorTold | None = None
     progress: Progress | None = None
+    withheld: Text | None = Field(
+        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
+    )
 
 
 class BrowseAnswer(Contract):

@@ -14,6 +14,7 @@ from remit.contracts.base import (
     RelativePath,
     RiskLevel,
     ShortText,
+    Text,
     Timestamp,
     Uuid,
 )
@@ -96,14 +97,14 @@ class ProposalPage(Page[ProposalView]):
 
 
 class ChangedSince(Contract):
-    """Something that is not as it was when the plan was approved."""
+    """An input that is not as it was when the plan was approved or, before that, when its preview was computed."""
 
     path: RelativePath
     how: ShortText
 
 
 class ProposalPreview(Contract):
-    """What a proposed plan would do to the files as they are now. A yes is to this `preview_digest`, and no other."""
+    """What a proposed plan would do, as it was computed and stored. An approval names this `preview_digest`."""
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (2 << 20))
 
@@ -112,8 +113,13 @@ class ProposalPreview(Contract):
     document: PlanPreviewDocument
     changed_since: Many[ChangedSince] = Field(
         default=(),
-        description="Of a plan that was approved: what is not as it was then. While there is anything, this is not"
-        " what was approved, and applying it is refused.",
+        description="Inputs that are not as they were when the plan was approved: then applying it is refused. Of a"
+        " plan that waits, when the preview was computed: then approving it is refused until it is computed again."
+        " Rows on a database server are not looked at here.",
+    )
+    computed_at: Timestamp | None = Field(default=None, description="When this preview was computed.")
+    computed_by: ShortText | None = Field(
+        default=None, description="Who had it computed: the proposer, or the caller who had it computed again."
     )
 
 
@@ -144,6 +150,9 @@ class UndoAnswer(Contract):
     set_aside: Many[RelativePath] = Field(
         default=(), description="Where what stood in the place of overwritten files is kept."
     )
+    withheld: Text | None = Field(
+        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
+    )
 
 
 class RunView(Contract):
@@ -171,12 +180,15 @@ class RunDocuments(Contract):
 
     bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=2 * LARGE.max_bytes)
 
-    status: CompletionStatus
+    status: CompletionStatus | None = Field(description="The signed status; null: withheld.")
     report: ExecutionReport
     change_log: ChangeLog
     manifest: RollbackManifest | None
     errors: Many[ErrorResponse]
     rollbacks: Many[RollbackOutcome]
+    withheld: Text | None = Field(
+        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
+    )
 
 
 class UndoLook(Contract):
@@ -190,4 +202,7 @@ class UndoLook(Contract):
     )
     set_aside: Many[RelativePath] = Field(
         default=(), description="Where what earlier forced undos of this run have overwritten is kept."
+    )
+    withheld: Text | None = Field(
+        default=None, description="Why an agent is shown less than a person; null: nothing is withheld."
     )

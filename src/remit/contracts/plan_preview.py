@@ -94,7 +94,9 @@ class PlanPreviewDocument(Contract):
     plan_digest: Digest
     config_digest: Digest
     preview_digest: Digest = Field(alias="digest")
-    status: Literal["READY", "NEEDS_APPROVAL", "WOULD_FAIL"]
+    status: Literal["READY", "NEEDS_APPROVAL", "WOULD_FAIL", "WITHHELD"] = Field(
+        description="WITHHELD: the reader is an agent, and whether the plan would succeed depends on what files hold."
+    )
     risk: RiskLevel
     inputs: Many[ApprovedInput]
     files: Many[PreviewedFile]
@@ -111,10 +113,17 @@ class PlanPreviewDocument(Contract):
     doomed: bool = Field(
         default=False, description="The plan stops at errors, and there is one: nothing of it would be begun."
     )
-    would_end: PlanStatus = Field(default="SUCCESS", description="The status of a run on the files as they are now.")
+    would_end: PlanStatus | None = Field(
+        default="SUCCESS", description="The status of a run on the files as they are now; null: withheld."
+    )
     consequence: Text = Field(
         default="", description="What becomes of the rest if there are problems, in a sentence; else empty."
     )
     rules: Many[Text] = Field(description="What would be checked after the run, one sentence for each rule.")
     folders: Many[RelativePath] = Field(description="Folders that would be made.")
     backup_bytes: Count
+    withheld: Text | None = Field(
+        default=None,
+        description="Why an agent is shown less than a person; null: nothing is withheld. An agent's preview has null"
+        " in the place of everything that is withheld.",
+    )

@@ -27,7 +27,7 @@ class WebLimits(Contract):
     """How much the server takes from one caller, and from all of them."""
 
     body_bytes: Annotated[int, Field(ge=1_024, le=64 << 20)] = Field(
-        default=8 << 20, description="Bytes of a request's body."
+        default=8 << 20, description="Bytes of a request's body, and of a message to `remit mcp` on standard input."
     )
     body_seconds: Annotated[int, Field(ge=1, le=600)] = Field(
         default=20, description="Seconds in which a request's body must have come."

@@ -24,7 +24,7 @@ class Desk:
         """`console_url` is where people find the console: answers link to it."""
         self.workspace = workspace
         self.work = Work()
-        self.events = Events(lambda: workspace.store, workspace.approvals.bell, workspace.clock)
+        self.events = Events(lambda: workspace.store, workspace.approvals.bell, workspace.clock, workspace.position_key)
         self.work.on_progress = self.events.tell_progress
         self._room = Room(workspace, self.work, self.events, console_url)
         self.plans = PlanDesk(workspace, work=self.work, console_url=console_url)
@@ -55,4 +55,5 @@ class Desk:
     def close(self) -> None:
         """Listeners are let go first: they would wait for ever. Then the work: cancelled, or waited for."""
         self.events.close()
+        self.plans.close()
         self.work.close()

@@ -49,8 +49,10 @@ class Sent:
         return Event.from_tree({"id": self.id, **self._body}, source="an event")
 
     def at(self, position: str, *, for_agent: bool = False) -> "Sent":
-        """In its place in the stream. An agent is told that it happened; what is recorded of it is for people."""
-        body = {**self._body, "payload": None, "actor": None} if for_agent else self._body
+        """In its place in the stream. An agent is told that it happened; what is recorded of it, and how many entries
+        there are before it, is for people.
+        """
+        body = {**self._body, "payload": None, "actor": None, "seq": None} if for_agent else self._body
         return Sent(position, self.kind, body)
 
 

@@ -19,10 +19,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 from remit.approval.bell import Bell
-from remit.desk.callers import Caller
+from remit.desk.callers import AgentCaller, Caller
 from remit.desk.event_texts import LAGGED, PROGRESS, Sent, as_sent, transient
-from remit.desk.ownership import owner_of
+from remit.desk.ownership import agent_to_tell
 from remit.desk.rights import Right, require
+from remit.desk.sealed_positions import SealedPositions
 from remit.desk.subscriptions import STRETCH, Subscription
 from remit.desk.work import Job
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
@@ -42,14 +43,18 @@ MAY_END: Final = ("person.", "token.", "key.")
 """Kinds of entries after which a session or a token may not count any more. What they tell of is in force by then."""
 ASK_SECONDS: Final = 1.0
 """What ends by the clock, or is in force and not recorded yet, is found with the first entries after so long."""
+_FOR_PEOPLE: Final = ("plan:", "task:")
+"""Subjects of work whose progress only people are told."""
 _LOG: Final = logging.getLogger("remit.events")
 
 
 class Events:
     """The events of one workspace. Safe to use from any thread; `subscribe` from an event loop."""
 
-    def __init__(self, store: Callable[[], Store], bell: Bell, clock: Clock) -> None:
+    def __init__(self, store: Callable[[], Store], bell: Bell, clock: Clock, position_key: Callable[[], bytes]) -> None:
+        """`position_key` seals the positions that agents are given."""
         self._store = store
+        self._sealed = SealedPositions(position_key)
         self._bell = bell
         self._clock = clock
         self._lock = threading.Lock()
@@ -69,6 +74,8 @@ class Events:
         `counts` says whether the caller is still who he was. It blocks, and is asked in a thread.
         """
         require(caller, Right.SEE_OWN)
+        if after is not None and isinstance(caller, AgentCaller):
+            after = self._sealed.open(after)
         since = None if after is None else parse_position(after)
         subscription = Subscription(self, caller, asyncio.get_running_loop(), counts)
         try:
@@ -103,7 +110,8 @@ class Events:
             self._progress.clear()
         self._progress[job.key] = now
         about = {"subject": job.subject, **job.progress.tree()}
-        self.tell(PROGRESS, about, owner=job.owner)
+        # How far a plan or a task is tells of the files: an agent hears how it ended.
+        self.tell(PROGRESS, about, owner=None if job.subject.startswith(_FOR_PEOPLE) else job.owner)
 
     def lagged(self) -> Sent:
         return transient(LAGGED, self._clock(), {"next_step": "Come back with the id of the last event you saw."})
@@ -157,7 +165,7 @@ class Events:
                 for entry, owner in stretch:
                     seqs[name] = entry.seq
                     if subscription.is_for(owner, name):
-                        yield as_sent(entry).at(render_position(seqs), for_agent=subscription.agent is not None)
+                        yield self._placed(as_sent(entry), seqs, subscription)
                 if not stretch:
                     return  # a gap in the chain: whoever verifies it names it
 
@@ -166,7 +174,7 @@ class Events:
     ) -> list[tuple[Entry, str | None]]:
         with self._store().reading() as connection:
             found = entries_between(connection, tenant_id, after, until, STRETCH)
-            return [(each, owner_of(connection, each) if subscription.agent else None) for each in found]
+            return [(each, agent_to_tell(connection, each) if subscription.agent else None) for each in found]
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -219,7 +227,7 @@ class Events:
         told = []
         for entry in entries:
             seqs[entry.tenant_id] = entry.seq
-            owner = owner_of(connection, entry) if wants_owner else None
+            owner = agent_to_tell(connection, entry) if wants_owner else None
             told.append((owner, as_sent(entry), dict(seqs)))
         self._hand_out(told)
 
@@ -244,21 +252,24 @@ class Events:
         with self._lock:
             by_loop: dict[asyncio.AbstractEventLoop, list[tuple[Subscription, Sequence[Sent]]]] = {}
             for listener in self._listeners:
-                theirs = for_people if listener.agent is None else _for_agent(listener, told)
+                theirs = for_people if listener.agent is None else self._for_agent(listener, told)
                 if theirs:
                     by_loop.setdefault(listener.loop, []).append((listener, theirs))
         for loop, each in by_loop.items():
             _in_loop(loop, _deliver, each)
 
+    def _for_agent(self, listener: Subscription, told: Sequence[tuple[str | None, Sent, dict[str, int]]]) -> list[Sent]:
+        """Its own only, and with positions that name no tenant but its own."""
+        found = []
+        for owner, sent, seqs in told:
+            if listener.is_for(owner, sent.tenant):
+                own = {name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants}
+                found.append(self._placed(sent, own, listener) if seqs else sent)
+        return found
 
-def _for_agent(listener: Subscription, told: Sequence[tuple[str | None, Sent, dict[str, int]]]) -> list[Sent]:
-    """Its own only, and with positions that name no tenant but its own."""
-    found = []
-    for owner, sent, seqs in told:
-        if listener.is_for(owner, sent.tenant):
-            own = {name: seq for name, seq in seqs.items() if listener.tenants is None or name in listener.tenants}
-            found.append(sent.at(render_position(own), for_agent=True) if seqs else sent)
-    return found
+    def _placed(self, sent: Sent, seqs: dict[str, int], listener: Subscription) -> Sent:
+        position = render_position(seqs)
+        return sent.at(position) if listener.agent is None else sent.at(self._sealed.seal(position), for_agent=True)
 
 
 def _counts(listener: Subscription) -> bool:

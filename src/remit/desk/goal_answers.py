@@ -132,7 +132,7 @@ def running(tenant: str, correlation_id: str, now: Stands | None, user: str = ""
 
 def _next(waits: WaitingFor | None, *, is_under_way: bool) -> tuple[str, ...]:
     if is_under_way:
-        return ("Look again by its id; if nothing moves, ask the same again under the same id.",)
+        return ("Look at it by its id in a moment; if nothing moves: remit recover",)
     match waits:
         case "confirmation":
             return ("The user answers in the inbox; nobody can for him. Then look again by its id.",)

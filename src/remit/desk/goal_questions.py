@@ -5,8 +5,8 @@ words none of it.
 """
 
 import shlex
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from typing import Final
 
 from remit.agent.gates import ANSWER_LIFE, APPROVAL_LIFE
@@ -15,9 +15,10 @@ from remit.approval.people import Person
 from remit.desk.ownership import GOAL_ASKED, asker_of
 from remit.errors import Reason, Refused
 from remit.goals import asks_himself
-from remit.ids import DEFAULT_TENANT, parse_time, render_time
+from remit.ids import CLOCK_TOLERANCE, DEFAULT_TENANT, parse_time, render_time
 from remit.ledger.goal_reading import asked_since, waiting_since
 from remit.ledger.positions import tenants_in
+from remit.ledger.seeking import not_before_newest
 from remit.printable import printable
 from remit.workspace import Workspace
 
@@ -40,7 +41,13 @@ def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[Wait
             for tenant in tenants
             for correlation_id in asked_since(connection, tenant, APPROVAL, since)
         ]
-    return _newest(each for each in found if each is not None and each.asked_at >= since)
+        # What is dated later than its chain was asked for while the clock was ahead, and cannot be approved any more.
+        latest = {tenant: not_before_newest(connection, tenant, now) + CLOCK_TOLERANCE for tenant in tenants}
+    return _newest(each for each in found if each is not None and _is_asked_between(each, since, latest))
+
+
+def _is_asked_between(goal: WaitingGoal, since: str, latest: Mapping[str, datetime]) -> bool:
+    return since <= goal.asked_at <= render_time(latest[goal.tenant_id])
 
 
 def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, Stands]]:

@@ -23,7 +23,8 @@ def render_meaning(entry: Entry) -> str:
             return meaning
         meaning = render_goal_meaning(entry.kind, payload, entry.actor)
         meaning = meaning or _plan_meaning(entry.kind, payload) or _people_meaning(entry.kind, payload)
-        meaning = meaning or _call_meaning(entry.kind, payload) or _meaning(entry, payload)
+        meaning = meaning or _call_meaning(entry.kind, payload) or _clock_meaning(entry.kind, payload)
+        meaning = meaning or _meaning(entry, payload)
     # With spaces, so that it can be wrapped.
     shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
     return shortened(shown, MOST)
@@ -70,6 +71,15 @@ def _call_meaning(kind: str, payload: dict[str, Any]) -> str:
     ended = f"{payload.get('status')}, effect {payload.get('effect')}"
     code = payload.get("code")
     return _joined(payload.get("function"), f"{ended} ({code})" if code else ended, by=": ")
+
+
+def _clock_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """What was noticed of the clock, and who accepted it."""
+    if kind == "clock.accepted":
+        return f"{payload.get('person')} accepted {payload.get('accepted_at')} after {payload.get('newest_at')}"
+    if kind == "clock.jumped":
+        return f"{payload.get('found')}: shows {payload.get('clock_at')}, expected {payload.get('expected_at')}"
+    return ""
 
 
 def _people_meaning(kind: str, payload: dict[str, Any]) -> str:

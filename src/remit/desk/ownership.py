@@ -30,6 +30,18 @@ _SAID_BY: Final = {
 }
 _OF_A_PLAN: Final = frozenset({"plan", "rollback", "envelope"})
 """Their entries go by the envelope, which knows the proposal that it was signed for."""
+_TELLS_OF_CONTENT: Final = frozenset({"plan", "rollback", "envelope", "proposal", "task"})
+TOLD_TO_AGENTS: Final = frozenset(
+    {
+        *KIND_OF.values(),
+        "envelope.issued",
+        "envelope.cancelled",
+        *(f"{family}.{step}" for family in ("plan", "rollback", "task") for step in ("intent", "outcome", "refused")),
+        TASK_ASKED,
+    }
+)
+"""Kinds of entries about plans and tasks that the stream of events tells an agent. How often there is another one, such
+as a note of each file that is about to change, depends on what files and rows hold: those are for people."""
 
 
 def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> str | None:
@@ -69,6 +81,13 @@ def owner_of(connection: Connection, entry: Entry) -> str | None:
         return _proposer_of(connection, entry.tenant_id, entry.correlation_id)
     said_by = _SAID_BY.get(family)
     return asker_of(connection, entry.tenant_id, entry.correlation_id, said_by) if said_by else None
+
+
+def agent_to_tell(connection: Connection, entry: Entry) -> str | None:
+    """The agent that the stream of events tells of this entry; None if it is for people only."""
+    if entry.kind.partition(".")[0] in _TELLS_OF_CONTENT and entry.kind not in TOLD_TO_AGENTS:
+        return None
+    return owner_of(connection, entry)
 
 
 def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> str | None:

@@ -1,14 +1,17 @@
 """Runs at the desk: what came of plans, proposed here or approved elsewhere, and the way back."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import overload
 
 from remit.approval.people import agent_cannot_decide
 from remit.approval.proposal_refusals import no_such
+from remit.contracts.agent_told import AgentRunDocuments, AgentUndoAnswer, AgentUndoLook
 from remit.contracts.desk import told_error
 from remit.contracts.desk_plans import MAX_PAGE, DriftedFile, RunDocuments, RunPage, RunView, UndoAnswer, UndoLook
 from remit.contracts.error_response import ErrorResponse
 from remit.contracts.outcome import RollbackOutcome
-from remit.desk.callers import AgentCaller, Caller
+from remit.desk.agent_views import agent_report, agent_run, agent_undo, agent_undo_error, agent_undo_look
+from remit.desk.callers import AgentCaller, Caller, PersonCaller
 from remit.desk.drift import Standing, later_run, look_around, set_aside
 from remit.desk.plan_advice import after_undo
 from remit.desk.plan_views import Views, cursor_of, place_of, undo_told
@@ -43,10 +46,15 @@ class PlanRuns:
         run = known_run(self._workspace, envelope_id)
         if run is None:
             raise _never_ran(name)
-        return self._views.run(run)
+        view = self._views.run(run)
+        return agent_run(view) if isinstance(caller, AgentCaller) else view
 
-    def report(self, caller: Caller, name: str) -> RunDocuments:
-        """All that is on record of a run, as the ledger vouches for it."""
+    @overload
+    def report(self, caller: PersonCaller, name: str) -> RunDocuments: ...
+    @overload
+    def report(self, caller: Caller, name: str) -> RunDocuments | AgentRunDocuments: ...
+    def report(self, caller: Caller, name: str) -> RunDocuments | AgentRunDocuments:
+        """All that is on record of a run, as the ledger vouches for it. An agent is told how it ended."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._envelope(caller, name)
         runs = open_past_runs(self._workspace)
@@ -54,7 +62,7 @@ class PlanRuns:
         if not isinstance(found, Done):
             raise _never_ran(name)
         outcome = runs.outcome_of(found)
-        return RunDocuments(
+        documents = RunDocuments(
             status=outcome.status,
             report=outcome.report,
             change_log=outcome.change_log,
@@ -62,14 +70,21 @@ class PlanRuns:
             errors=outcome.errors,
             rollbacks=tuple(runs.rollbacks_of(outcome)),
         )
+        return agent_report(documents) if isinstance(caller, AgentCaller) else documents
 
-    def undo_look(self, caller: Caller, name: str) -> UndoLook:
+    @overload
+    def undo_look(self, caller: PersonCaller, name: str) -> UndoLook: ...
+    @overload
+    def undo_look(self, caller: Caller, name: str) -> UndoLook | AgentUndoLook: ...
+    def undo_look(self, caller: Caller, name: str) -> UndoLook | AgentUndoLook:
         """What taking it back would meet now: whether it can be, and which files were changed since."""
         require(caller, Right.SEE_OWN)
         envelope_id = self._envelope(caller, name)
         run = known_run(self._workspace, envelope_id)
         if run is None:
             raise _never_ran(name)
+        if isinstance(caller, AgentCaller):
+            return agent_undo_look(envelope_id, run)
         standing = look_around(self._workspace, envelope_id, ())
         standing = standing if run.can_be_undone else Standing()
         return UndoLook(
@@ -80,6 +95,17 @@ class PlanRuns:
             set_aside=tuple(set_aside(self._workspace, run.report)[:1_000]) if run.report else (),
         )
 
+    @overload
+    def undo(
+        self,
+        caller: PersonCaller,
+        name: str,
+        *,
+        force: bool = False,
+        drift_digest: str | None = None,
+        checkpoints: Collection[str] = (),
+    ) -> UndoAnswer: ...
+    @overload
     def undo(
         self,
         caller: Caller,
@@ -88,13 +114,40 @@ class PlanRuns:
         force: bool = False,
         drift_digest: str | None = None,
         checkpoints: Collection[str] = (),
-    ) -> UndoAnswer:
+    ) -> UndoAnswer | AgentUndoAnswer: ...
+    def undo(
+        self,
+        caller: Caller,
+        name: str,
+        *,
+        force: bool = False,
+        drift_digest: str | None = None,
+        checkpoints: Collection[str] = (),
+    ) -> UndoAnswer | AgentUndoAnswer:
         """Take back a run, by the id of its proposal or envelope, or by whatever else it is called.
 
         Where files were changed since, nothing is touched, and they are named; `force` is for a person, who has looked
         at them, and says so with the digest of that look: what stands there is kept aside. The signed order carries it,
         so whatever is changed until then is looked at anew.
         """
+        if isinstance(caller, AgentCaller):
+            return self._undo_for_agent(caller, name, force=force, checkpoints=checkpoints)
+        return self._undo(caller, name, force=force, drift_digest=drift_digest, checkpoints=checkpoints)
+
+    def _undo_for_agent(
+        self, caller: AgentCaller, name: str, *, force: bool, checkpoints: Collection[str]
+    ) -> AgentUndoAnswer:
+        """An agent is told whether it was undone. Which files were restored or changed since is for people."""
+        envelope_id = self.undoable(caller, name, force=force)
+        try:
+            answer = self._undo(caller, name, force=force, drift_digest=None, checkpoints=checkpoints)
+        except RemitError as problem:
+            raise agent_undo_error(problem, self._views.link_of_run(envelope_id)) from None
+        return agent_undo(answer, self._views.link_of_run(envelope_id))
+
+    def _undo(
+        self, caller: Caller, name: str, *, force: bool, drift_digest: str | None, checkpoints: Collection[str]
+    ) -> UndoAnswer:
         envelope_id = self.undoable(caller, name, force=force)
         standing = look_around(self._workspace, envelope_id, checkpoints)
         if standing.is_empty:

@@ -4,13 +4,19 @@ Nothing is decided here that the rooms below do not decide themselves: who may a
 what is worth a yes is said by `Plans.approve`, and what is carried out is an envelope that somebody signed.
 """
 
+import json
+import logging
+import time
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from remit.approval.people import Person, agent_cannot_decide
 from remit.approval.proposal_drafts import Draft
+from remit.approval.proposal_previews import ComputedPreview, PreviewNotStored
 from remit.approval.proposal_refusals import closed
 from remit.authority.envelope import DEFAULT_LIFE
+from remit.contracts.agent_told import AgentPlanPreview, AgentProposalPreview
+from remit.contracts.base import RiskLevel
 from remit.contracts.desk_plans import (
     MAX_PAGE,
     ProposalPage,
@@ -18,29 +24,42 @@ from remit.contracts.desk_plans import (
     ProposalState,
     ProposalView,
 )
-from remit.contracts.envelope import Approvals
+from remit.contracts.envelope import Approvals, Envelope
 from remit.contracts.outcome import PlanOutcome, PlanRefusal
 from remit.contracts.plan import Action, Plan
 from remit.contracts.plan_preview import PlanPreviewDocument
 from remit.contracts.proposal import KeptState
-from remit.desk.callers import AgentCaller, Caller
+from remit.desk.agent_preview import agent_document, agent_risk, agent_title
+from remit.desk.agent_views import agent_error, agent_preview, agent_proposal
+from remit.desk.callers import AgentCaller, Caller, PersonCaller
 from remit.desk.plan_advice import after_apply
-from remit.desk.plan_changes import changed_since
+from remit.desk.plan_changes import Inputs
 from remit.desk.plan_runs import PlanRuns
 from remit.desk.plan_views import AFTER_YES, KEPT_AS, Views, cursor_of, not_vouched_for, outcome_or_refusal, place_of
 from remit.desk.rights import Right, may, require
 from remit.desk.room import ConsoleUrl, require_wait
-from remit.desk.runs import known_run
+from remit.desk.runs import known_run, project_root
 from remit.desk.work import Job, Work
 from remit.doors.approving import require_worth_approving
+from remit.doors.hooks import PlanHooks
+from remit.doors.plan_preview import PlanPreview
+from remit.doors.previewing import digest_of_preview
 from remit.errors import Reason, Refused, RemitError
 from remit.faultpoints import reach
+from remit.plans import not_as_seen
+from remit.policy.plan import decide_plan
 from remit.store.proposals import AFTER_ALL, ProposalRow
 from remit.workspace import Workspace
 
 NO_ALLOWANCES: Final = Approvals(protected=(), executable=(), content=(), irreversible=())
 MOST_LOOKS: Final = 10
 """How often more rows are fetched for one page, where most of them are in other states than asked for."""
+
+MOST_PREVIEWS: Final = 3
+"""Computed at the same time."""
+PREVIEW_PATIENCE: Final = 10.0
+"""Seconds that a person who looks waits for a preview that is being computed."""
+_LOG: Final = logging.getLogger("remit.plans")
 
 Ended = tuple[PlanOutcome | PlanRefusal, list[Refused]]
 
@@ -51,41 +70,127 @@ class PlanDesk(PlanRuns):
     def __init__(self, workspace: Workspace, *, work: Work | None = None, console_url: ConsoleUrl = None) -> None:
         super().__init__(workspace, Views(workspace, console_url))
         self._work = work if work is not None else Work()
+        self._previews = Work(MOST_PREVIEWS, one_of_each=True)
+        """Of what agents proposed, apart from all other work: nothing of it can be told by how busy that is."""
+        self._inputs = Inputs()
 
     # --- before anybody is asked --------------------------------------------------------------------------------------
 
-    def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument:
-        """What it would do to the files as they are. Nothing is stored."""
+    @overload
+    def preview(self, caller: PersonCaller, plan: bytes) -> PlanPreviewDocument: ...
+    @overload
+    def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument | AgentPlanPreview: ...
+    def preview(self, caller: Caller, plan: bytes) -> PlanPreviewDocument | AgentPlanPreview:
+        """What it would do to the files as they are. Nothing is stored. An agent sees what it sent itself."""
         require(caller, Right.PREVIEW)
+        if isinstance(caller, AgentCaller):
+            return agent_document(self._checked(plan), self._workspace.config)
         return self._workspace.preview(plan).document
 
     def propose(self, caller: Caller, plan: bytes, *, note: str | None = None, key: str | None = None) -> ProposalView:
         """Have it wait for a person's answer. The same `key` and plan again is the same proposal.
 
-        Refuses a plan that could not be approved as the files are now: nobody is asked for that.
+        Refuses a plan that could not be approved as the files are now. What an agent proposes is refused only for
+        what stands in the plan: whether it fits the files is shown to people, and the agent is not told.
         """
         require(caller, Right.PROPOSE)
-        proposed = Plan.parse(plan)
+        proposed = self._checked(plan) if isinstance(caller, AgentCaller) else Plan.parse(plan)
         text = proposed.canonical()
         token = caller.token if isinstance(caller, AgentCaller) else None
         if key is not None:
             found = self._workspace.proposals.under_key(caller.id, key, proposed.digest())
             if found is not None:
-                return self._view(found)
-        seen = self._workspace.preview(text)
-        require_worth_approving(seen, even_if_it_fails=True)
+                return self._view(caller, found)
+        title, risk, computed = self._described(caller, proposed, text)
         draft = Draft(
             text,
             proposed.plan_id,
-            seen.summary,
-            seen.document.risk,
+            title,
+            risk,
             caller.actor,
             token_jti=token.jti if token is not None else None,
             note=note,
             key=key,
             not_after=token.expires_at if token is not None else None,
+            preview=computed,
         )
-        return self._view(self._workspace.proposals.propose(draft))
+        row = self._workspace.proposals.propose(draft)
+        if computed is None:
+            self._compute_later(row, text, caller.actor)
+        return self._view(caller, row)
+
+    def _checked(self, plan: bytes) -> Plan:
+        """A plan that could be applied, as far as its text and the configuration tell. No file is looked at."""
+        parsed = Plan.parse(plan)
+        decide_plan(parsed, self._workspace.config, project_root(self._workspace), None).require()
+        return parsed
+
+    def _described(self, caller: Caller, plan: Plan, text: bytes) -> tuple[str, RiskLevel, ComputedPreview | None]:
+        """The title, the risk and the preview of a proposal.
+
+        What an agent proposes is described by its text alone, and its preview is computed after the answer: how long
+        that takes depends on what the files and rows hold.
+        """
+        if isinstance(caller, AgentCaller):
+            return agent_title(plan), agent_risk(plan, self._workspace.config), None
+        seen = self._workspace.preview(text)
+        require_worth_approving(seen, even_if_it_fails=True)
+        return seen.summary, seen.document.risk, _computed(seen)
+
+    def _compute_later(self, row: ProposalRow, text: bytes, actor: str) -> None:
+        """For people. If it cannot be computed, or this process ends before, a person has it computed.
+
+        A plan that was withdrawn or denied meanwhile is not looked at any more: its SQL would hold locks for nothing.
+        """
+
+        def compute(job: Job[None]) -> None:
+            found = self._workspace.proposals.find(row.proposal_id)
+            if found is None or found.state != "PENDING" or job.is_cancelled:
+                return
+            seen = self._workspace.plans.preview(text, PlanHooks(is_cancelled=lambda: job.is_cancelled))
+            self._workspace.proposals.preview_again(row.proposal_id, _computed(seen), actor)
+
+        subject = _subject(row)
+        try:
+            self._previews.begin(f"preview:{subject}", compute, subject=subject, owner=row.proposed_by)
+        except Refused as problem:  # the agent is not told: that would say how long its other previews take
+            _LOG.warning("a preview is not computed yet", extra={"why": str(problem)})
+
+    def _stop_computing(self, row: ProposalRow) -> None:
+        if (job := self._previews.about(_subject(row))) is not None:
+            job.cancel()
+
+    def finish_previews(self, seconds: float) -> bool:
+        """Wait for the previews that are being computed here, for a process that is about to end. Whether all ended."""
+        deadline = time.monotonic() + seconds
+        return all(job.wait_until_ended(deadline - time.monotonic()) for job in self._previews.jobs())
+
+    def close(self) -> None:
+        self._previews.close()
+
+    def compute(self, caller: Caller, proposal_id: str) -> ProposalPreview:
+        """Compute the preview of a proposed plan again, and store it: a deliberate act, recorded with the caller.
+
+        It runs the plan's SQL and pipelines as the first preview did. So it needs the right to propose. Refused for a
+        plan that was applied or is closed; of one that was approved, also if it would not be what was approved.
+        """
+        require(caller, Right.PROPOSE)
+        row = self._row(caller, proposal_id)
+        if isinstance(caller, AgentCaller):
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                "an agent does not have previews computed: how long that takes depends on what the files hold",
+                where=f"proposal {row.proposal_id}",
+                next_step="It was begun when the plan was proposed. A person can have it computed again.",
+            )
+        proposals = self._workspace.proposals
+        if self._view(caller, row).state not in {"PENDING", "APPROVED"}:
+            raise closed(row, row.decided_at or row.created_at)
+        proposals.preview_of(row)  # a stored one that is not as recorded is evidence: it stays as it is
+        seen = self._workspace.preview(proposals.plan_of(row))
+        if row.state == "APPROVED" and seen.digest != _approved_digest(proposals.envelope_of(row)):
+            raise not_as_seen(row.plan_id)
+        return self._stored(proposals.preview_again(row.proposal_id, _computed(seen), caller.actor))
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -102,7 +207,7 @@ class PlanDesk(PlanRuns):
             rows = self._workspace.proposals.newest(proposed_by=whose, states=kept, before=place, most=limit)
             for row in rows:
                 place = (row.created_at, row.proposal_id)
-                view = self._listed_view(row, to_people=whose is None)
+                view = self._listed_view(caller, row)
                 if view is not None and (not states or view.state in states):
                     items.append(view)
                 if len(items) == limit:
@@ -116,23 +221,28 @@ class PlanDesk(PlanRuns):
         require(caller, Right.SEE_OWN)
         rows = self._workspace.proposals.pending()
         mine = [row for row in rows if may(caller, Right.SEE) or row.proposed_by == caller.id]
-        return [self._view(row) for row in mine if self._workspace.proposals.is_vouched_for(row)]
+        return [self._view(caller, row) for row in mine if self._workspace.proposals.is_vouched_for(row)]
 
     def get(self, caller: Caller, proposal_id: str) -> ProposalView:
         require(caller, Right.SEE_OWN)
-        return self._view(self._row(caller, proposal_id))
+        return self._view(caller, self._row(caller, proposal_id))
 
-    def look(self, caller: Caller, proposal_id: str) -> ProposalPreview:
-        """What it would do to the files as they are now. A yes is to this, by its digest."""
+    @overload
+    def look(self, caller: PersonCaller, proposal_id: str) -> ProposalPreview: ...
+    @overload
+    def look(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview: ...
+    def look(self, caller: Caller, proposal_id: str) -> ProposalPreview | AgentProposalPreview:
+        """What it would do, as it was computed and stored, and which of its files were changed since.
+
+        Nothing is executed. An approval names its digest. Raises `PreviewNotStored` if there is none. An agent sees
+        what it sent itself.
+        """
         require(caller, Right.LOOK)
         row = self._row(caller, proposal_id)
-        seen = self._workspace.preview(self._workspace.proposals.plan_of(row))
-        return ProposalPreview(
-            proposal_id=row.proposal_id,
-            preview_digest=seen.digest,
-            document=seen.document,
-            changed_since=changed_since(self._workspace.proposals, row, seen.document),
-        )
+        if isinstance(caller, AgentCaller):
+            plan = Plan.parse(self._workspace.proposals.plan_of(row))
+            return agent_preview(row.proposal_id, plan, self._workspace.config)
+        return self._stored(row)
 
     def steps(self, caller: Caller, proposal_id: str) -> tuple[Action, ...]:
         """The actions of a proposed plan, in its order: for a picture of it."""
@@ -159,7 +269,9 @@ class PlanDesk(PlanRuns):
         proposals, who = self._workspace.proposals, caller.person
         row = self._row(caller, proposal_id)
         if not approved:
-            return self._view(proposals.deny(row.proposal_id, who, reason))
+            denied = proposals.deny(row.proposal_id, who, reason)
+            self._stop_computing(row)
+            return self._view(caller, denied)
         if preview_digest is None:
             raise Refused(
                 Reason.MALFORMED,
@@ -169,10 +281,19 @@ class PlanDesk(PlanRuns):
             )
         if row.state in {"APPROVED", "DENIED"}:
             raise closed(row, row.decided_at or row.created_at)
+        self._require_as_shown(row, preview_digest)
         self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
         reach("proposal.answered")
         proposals.bell.ring()
-        return self._view(self._row(caller, proposal_id))
+        return self._view(caller, self._row(caller, proposal_id))
+
+    def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> None:
+        """That the approval names the stored preview, and no file changed since. `Plans.approve` computes it once more
+        and compares; what can be told without executing anything is told before that.
+        """
+        shown = self._stored(row)
+        if shown.preview_digest != preview_digest or shown.changed_since:
+            raise not_as_seen(row.plan_id, shown.changed_since[0].path if shown.changed_since else "")
 
     def _approve(
         self,
@@ -193,7 +314,9 @@ class PlanDesk(PlanRuns):
             who.signature,
             even_if_it_fails=even_if_it_fails,
             as_seen=preview_digest,
-            also=lambda batch, envelope: _ignore(proposals.approve(batch, row.proposal_id, envelope, who, reason)),
+            also=lambda batch, envelope: _ignore(
+                proposals.approve(batch, row.proposal_id, envelope, who, reason, preview_digest)
+            ),
         )
 
     def cancel(self, caller: Caller, proposal_id: str, *, reason: str | None = None) -> ProposalView:
@@ -207,7 +330,9 @@ class PlanDesk(PlanRuns):
         if run is None or row.envelope_id is None:
             who = None if isinstance(caller, AgentCaller) else caller.person
             by = caller.actor if who is None else who.acting_as(who.signature)
-            return self._view(self._workspace.proposals.withdraw(row.proposal_id, by, reason))
+            withdrawn = self._workspace.proposals.withdraw(row.proposal_id, by, reason)
+            self._stop_computing(row)
+            return self._view(caller, withdrawn)
         if run.status not in {"RUNNING", "UNFINISHED"}:
             raise Refused(
                 Reason.TRANSITION_INVALID,
@@ -222,7 +347,7 @@ class PlanDesk(PlanRuns):
                 raise
         if (job := self._job(row)) is not None:
             job.cancel()  # heard at once here; what was recorded, by whichever process runs it
-        return self._view(row)
+        return self._view(caller, row)
 
     # --- carrying out -------------------------------------------------------------------------------------------------
 
@@ -238,7 +363,7 @@ class PlanDesk(PlanRuns):
         if job is None or not job.is_running:
             run = known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
             if run is not None and run.status != "UNFINISHED":
-                return self._view(row)
+                return self._view(caller, row)
             envelope = self._workspace.proposals.envelope_of(row)
             subject = _subject(row)
             job = self._work.begin(
@@ -247,13 +372,23 @@ class PlanDesk(PlanRuns):
                 subject=subject,
                 owner=caller.id,
             )
-        if job.wait(wait) and (refused := outcome_or_refusal(job)) is not None:
-            raise after_apply(refused)
-        return self._view(self._row(caller, proposal_id))
+        if job.wait(wait) and (refused := _refusal_for(caller, job)) is not None:
+            raise refused
+        return self._view(caller, self._row(caller, proposal_id))
 
     def envelope(self, caller: Caller, proposal_id: str) -> bytes:
-        """What was signed for it, for whoever may apply it and does so himself, such as a command at a terminal."""
+        """What was signed for it, for a person who may apply it and does so himself, such as a command at a terminal.
+
+        It holds digests of files, so an agent does not get it: its plan is carried out by `apply`.
+        """
         require(caller, Right.APPLY)
+        if isinstance(caller, AgentCaller):
+            raise Refused(
+                Reason.PERMISSION_DENIED,
+                "a signed approval holds digests of files, so it is not handed to an agent",
+                where=f"proposal {proposal_id}",
+                next_step="Apply the proposal by its id.",
+            )
         return self._workspace.proposals.envelope_of(self._row(caller, proposal_id))
 
     def _carry_out(self, job: Job[Ended], envelope: bytes, actor: str) -> Ended:
@@ -273,18 +408,60 @@ class PlanDesk(PlanRuns):
     def _job(self, row: ProposalRow) -> Job[Any] | None:
         return self._work.about(_subject(row))
 
-    def _view(self, row: ProposalRow) -> ProposalView:
-        return self._views.proposal(row, self._job(row))
+    def _stored(self, row: ProposalRow) -> ProposalPreview:
+        found = self._workspace.proposals.preview_of(row)
+        if found is None and (job := self._previews.about(_subject(row))) is not None:
+            job.wait(PREVIEW_PATIENCE)
+            found = self._workspace.proposals.preview_of(row)
+        if found is None:
+            raise PreviewNotStored(row.proposal_id)
+        document = PlanPreviewDocument.from_tree(json.loads(found.document), source="the stored preview")
+        return ProposalPreview(
+            proposal_id=row.proposal_id,
+            preview_digest=found.preview_digest,
+            document=document,
+            changed_since=self._inputs.changed_since(self._workspace, row, document),
+            computed_at=found.computed_at,
+            computed_by=found.computed_by,
+        )
 
-    def _listed_view(self, row: ProposalRow, *, to_people: bool) -> ProposalView | None:
-        """People are told of a row that somebody has changed; to an agent it is nobody's."""
+    def _view(self, caller: Caller, row: ProposalRow) -> ProposalView:
+        if isinstance(caller, AgentCaller):
+            return agent_proposal(self._views.proposal(row, self._job(row)))
+        title, risk = self._workspace.proposals.title_and_risk_of(row)
+        return self._views.proposal(row._replace(title=title, risk=risk), self._job(row))
+
+    def _listed_view(self, caller: Caller, row: ProposalRow) -> ProposalView | None:
+        """People are told of a row that was changed; an agent is not told that there is one."""
         if self._workspace.proposals.is_vouched_for(row):
-            return self._view(row)
-        return not_vouched_for(row) if to_people else None
+            return self._view(caller, row)
+        return None if isinstance(caller, AgentCaller) else not_vouched_for(row)
 
 
 def _subject(row: ProposalRow) -> str:
     return f"plan:{row.proposal_id}"
+
+
+def _computed(seen: PlanPreview) -> ComputedPreview:
+    return ComputedPreview(seen.digest, seen.document.canonical(), seen.summary, seen.document.risk)
+
+
+def _approved_digest(envelope: bytes) -> str:
+    """Of the preview that this envelope was signed for."""
+    signed = Envelope.parse(envelope)
+    return digest_of_preview(signed.plan_digest, signed.config_digest, signed.inputs)
+
+
+def _refusal_for(caller: Caller, job: Job[Ended]) -> RemitError | None:
+    """Why a job that has ended changed nothing, in the words for this caller. None: it did change something, or may."""
+    if not isinstance(caller, AgentCaller):
+        refused = outcome_or_refusal(job)
+        return None if refused is None else after_apply(refused)
+    try:
+        refused = outcome_or_refusal(job)
+    except RemitError as problem:
+        raise agent_error(problem) from None
+    return None if refused is None else agent_error(after_apply(refused))
 
 
 def _ignore(_: object) -> None:

@@ -1,15 +1,18 @@
 """Leased tasks at the desk: run, looked at by their id, and leases for an admin."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from remit.canonical import digest_bytes
 from remit.contracts.desk import Progress, TaskAnswer, told_error
 from remit.contracts.result import ExecutionResult
 from remit.contracts.task import LeaseToken, TaskManifest
-from remit.desk.callers import Caller
+from remit.desk.agent_tasks import DIGEST_WITHHELD, holds_digest, require_not_protected, result_for_agent
+from remit.desk.callers import AgentCaller, Caller
 from remit.desk.ownership import TASK_ASKED, asker_of, no_such, require_own, task_asked
 from remit.desk.rights import Right, may, require
 from remit.desk.room import Room, require_wait
@@ -35,12 +38,14 @@ class Begun:
 
     task_id: str
     job: Job[_Ran]
+    tell: Callable[[TaskAnswer], TaskAnswer] = lambda answer: answer
+    """As this caller may see it."""
 
     def answer(self) -> TaskAnswer:
         """As far as it is by now."""
         if self.job.is_running:
-            return TaskAnswer(state="running", task_id=self.task_id, progress=self.job.progress)
-        return _told(self.task_id, self.job.result())
+            return self.tell(TaskAnswer(state="running", task_id=self.task_id, progress=self.job.progress))
+        return self.tell(_told(self.task_id, self.job.result()))
 
 
 class TaskDesk:
@@ -59,8 +64,11 @@ class TaskDesk:
         require(caller, Right.RUN_TASK)
         parsed = TaskManifest.parse(manifest, source="manifest")
         asked = task_asked(caller, parsed.task_id, parsed.capability_id)
+        is_agent = isinstance(caller, AgentCaller)
 
         def execute(job: Job[_Ran]) -> _Ran:
+            if is_agent:
+                require_not_protected(self._room.workspace, parsed, lease)
             refusals: list[Refused] = []
             stored: list[bool] = []
             result = self._room.workspace.tasks.execute(
@@ -74,9 +82,9 @@ class TaskDesk:
             return _Ran(result, bool(stored), refusals[0] if refusals else None)
 
         # By both, whole: only who gives the same task and the same lease is answered by the same run.
-        key = f"task:{digest_bytes(manifest)}:{digest_bytes(lease)}"
+        key = f"task:{'agent' if is_agent else 'person'}:{digest_bytes(manifest)}:{digest_bytes(lease)}"
         job = self._room.work.begin(key, execute, subject=f"task:{parsed.task_id}", owner=caller.id)
-        return Begun(parsed.task_id, job)
+        return Begun(parsed.task_id, job, partial(self._as_seen_by, caller))
 
     def get(self, caller: Caller, task_id: str, wait: float = 0.0) -> TaskAnswer:
         """What became of a task: its recorded result, to whoever may run tasks; masked to others who see it."""
@@ -91,12 +99,25 @@ class TaskDesk:
             if job is None or job.owner != caller.id:
                 raise missing
             # Refused, so that nothing of it is kept: then it is told as long as it is remembered here.
-            return TaskAnswer(state="running", task_id=task_id) if job.is_running else _told(task_id, job.result())
+            if job.is_running:
+                return TaskAnswer(state="running", task_id=task_id)
+            return self._as_seen_by(caller, _told(task_id, job.result()))
         with self._room.workspace.store.glancing() as connection:
             require_own(caller, asker_of(connection, DEFAULT_TENANT, task_id, TASK_ASKED), missing)
         if isinstance(found, Running):
-            return TaskAnswer(state="running", task_id=task_id, progress=_progress(job))
-        return TaskAnswer(state="done", task_id=task_id, stored=True, result=self._result(caller, found))
+            return self._as_seen_by(caller, TaskAnswer(state="running", task_id=task_id, progress=_progress(job)))
+        result = self._result(caller, found)
+        return self._as_seen_by(caller, TaskAnswer(state="done", task_id=task_id, stored=True, result=result))
+
+    def _as_seen_by(self, caller: Caller, answer: TaskAnswer) -> TaskAnswer:
+        """An agent gets neither the size nor a digest of a file that it may not read."""
+        if not isinstance(caller, AgentCaller):
+            return answer
+        answer = answer.model_copy(update={"progress": None})
+        if answer.result is None or not holds_digest(answer.result):
+            return answer
+        result = result_for_agent(self._room.workspace, answer.result)
+        return answer.model_copy(update={"result": result, "withheld": DIGEST_WITHHELD})
 
     def lease(self, caller: Caller, manifest: bytes, life: timedelta) -> LeaseToken:
         """Sign a lease for exactly this task."""

@@ -122,16 +122,23 @@ class Job(Generic[T]):
         except BaseException as problem:  # noqa: BLE001 - told to whoever waits for it
             self._problem = problem
         finally:
+            self._fn, self._context = _was_run, contextvars.Context()  # they hold what was sent, which may be large
             self.ended_at = time.monotonic()
             self._ended.set()
             self.let_go()
 
 
 class Work:
-    """Safe to use from any thread. A few threads work; they end when there was nothing to do for a while."""
+    """Safe to use from any thread. A few threads work; they end when there was nothing to do for a while.
 
-    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+    With `one_of_each`, one job of each owner is at work at a time, so that no owner takes all threads.
+    """
+
+    def __init__(self, most: int = MOST_AT_ONCE, *, one_of_each: bool = False) -> None:
         self._most = most
+        self._one_of_each = one_of_each
+        self._busy: set[str] = set()
+        """Owners with a job at work, where one of each counts."""
         self._lock = threading.Lock()
         self._come = threading.Condition(self._lock)
         self._line: deque[Job[Any]] = deque()
@@ -224,21 +231,33 @@ class Work:
         while True:
             with self._lock:
                 self._idle += 1
-                while not self._line:
+                while (job := self._next()) is None:
                     if self._closed or not self._come.wait(IDLE_SECONDS):
-                        if self._line:
-                            break
-                        self._idle -= 1
-                        self._threads -= 1
-                        return
+                        job = self._next()
+                        break
                 self._idle -= 1
-                job = self._line.popleft()
+                if job is None:
+                    self._threads -= 1
+                    return
             job.run()
             with self._lock:
+                if self._one_of_each:
+                    self._busy.discard(job.owner)
+                    self._come.notify()  # another job of this owner may be in line
                 self._going.pop(job.key, None)
                 self._ended.pop(job.subject, None)
                 self._ended[job.subject] = job
                 self._forget()
+
+    def _next(self) -> Job[Any] | None:
+        """The first in line whose turn it is, taken out of the line."""
+        for place, job in enumerate(self._line):
+            if job.owner not in self._busy:
+                del self._line[place]
+                if self._one_of_each:
+                    self._busy.add(job.owner)
+                return job
+        return None
 
     def _forget(self) -> None:
         now = time.monotonic()
@@ -247,6 +266,10 @@ class Work:
             if len(self._ended) <= MOST_ENDED and now - (oldest.ended_at or now) <= ENDED_SECONDS:
                 return
             del self._ended[subject]
+
+
+def _was_run(_: Job[Any]) -> Any:
+    raise AssertionError("a job is run once")
 
 
 def _about_to_end() -> Refused:

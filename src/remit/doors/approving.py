@@ -66,21 +66,28 @@ def require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
 
 def differences(envelope: Envelope, inputs: Iterable[ApprovedInput]) -> Iterator[tuple[str, str]]:
     """What is not as it was approved: which path, and how it differs. The first one is why a run is refused."""
-    approved = {item.path: item for item in envelope.inputs}
-    for item in sorted(inputs, key=lambda item: is_bound_server(item.path)):  # a file tells more than a digest
-        if how := _how_it_differs(approved.get(item.path), item):
+    return input_differences(envelope.inputs, inputs, "the plan was approved")
+
+
+def input_differences(
+    before: Iterable[ApprovedInput], now: Iterable[ApprovedInput], when: str
+) -> Iterator[tuple[str, str]]:
+    """Which paths of `now` are not as they were `before`, and how each differs; `when` says in words when that was."""
+    known = {item.path: item for item in before}
+    for item in sorted(now, key=lambda item: is_bound_server(item.path)):  # a file tells more than a digest
+        if how := _how_it_differs(known.get(item.path), item, when):
             yield item.path, how
 
 
-def _how_it_differs(approved: ApprovedInput | None, found: ApprovedInput) -> str:
+def _how_it_differs(approved: ApprovedInput | None, found: ApprovedInput, when: str) -> str:
     """In words, or nothing."""
     if is_bound_server(found.path) and (approved is None or approved.input_digest != found.input_digest):
         return "the rows that this plan would change are not those that were approved"
     if approved is None:
-        return "this file was not there when the plan was approved"
+        return f"this file was not there when {when}"
     if approved.input_digest != found.input_digest:
-        return "this file was changed since the plan was approved"
+        return f"this file was changed since {when}"
     if approved.mode != found.mode:
         then = f"they were {approved.mode}" if approved.mode else "nobody looked at them then"
-        return f"the permissions of this file are {found.mode}; when the plan was approved, {then}"
+        return f"the permissions of this file are {found.mode}; when {when}, {then}"
     return ""

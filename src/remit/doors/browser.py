@@ -17,7 +17,7 @@ from remit.browser.acting import SUBMITTING, Looked, require_unchanged, vars_of
 from remit.browser.held import Running, place_of
 from remit.browser.masked import cut, host_of
 from remit.browser.previewing import preview_typing
-from remit.canonical import digest
+from remit.canonical import digest, digest_bytes
 from remit.contracts.browser import Action, ActionResult, Approval
 from remit.doors.browser_asking import OnWaiting, ask
 from remit.doors.browser_cut_short import RequestFate, tell_cut_short
@@ -32,7 +32,7 @@ from remit.doors.browser_papers import (
     render_summary,
 )
 from remit.doors.browser_retry import Retries
-from remit.doors.browser_sent import Earlier, beside_earlier, beside_what_was_sent
+from remit.doors.browser_sent import Earlier, beside_earlier, beside_what_came_late, beside_what_was_sent
 from remit.doors.browser_terms import BrowserRequest, BrowserWorld, CutShort, GrantedAction, Made, TokenBook
 from remit.errors import Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
@@ -82,6 +82,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
             key=action.action_id,
             request_digest=request.digest,
             capability_id=f"browser.{action.type}",
+            authority=lambda: digest_bytes(request.token.encode()),
         )
 
     def verify_authority(self, request: BrowserRequest, now: datetime) -> GrantedAction:
@@ -119,8 +120,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         looked = self.retries.run(lambda: self.world().look(tab, action))
         granted.looked[:] = [looked]
         granted.request.seen.before = looked.content_hash
-        with tab.secrets.kept_out_of_errors():
-            _require_form_at_home(granted, looked)
+        _require_form_at_home(granted, looked)
         summary = mask_text(render_summary(action, looked.url, looked.described, tab.secrets))
         met = {"action": granted.request.digest, "url": looked.url, "element": repr(looked.described)}
         return Preview(cut(summary), digest(met))
@@ -137,7 +137,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
             action_id=granted.action.action_id,
             action_digest=granted.request.digest,
             request_digest=preview.digest,
-            preview=preview_typing(granted.action, looked.url, render_element(described, tab.secrets), tab.secrets),
+            preview=preview_typing(granted.action, looked.url, render_element(described), tab.secrets),
             screenshot=self.world().picture_of(tab, looked),
             not_after=granted.token.expires_at,
         )
@@ -195,12 +195,13 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         submits = looked.submits or action.type in SUBMITTING
         form = looked.described.form if looked.described is not None else None
         place = place_of(form.action) if submits and form is not None else ""
-        running = Running(action, granted.request.digest, submits=submits, form_place=place)
+        what = f"{action.type} on {render_element(looked.described)}" if looked.described else ""
+        running = Running(action, granted.request.digest, what=what, submits=submits, form_place=place)
         self.world().begin(tab, looked, running)
 
         def is_safe(problem: RemitError) -> bool:
-            """Nothing was sent, nobody was asked; and what presses something was stopped before it did."""
-            if running.held or running.may_have_sent:
+            """Nothing was sent, no person was asked; and the page has received nothing of the action."""
+            if running.is_pressed or running.held or running.may_have_sent:
                 return False
             return action.type not in _CLICKING or problem.reason is Reason.ELEMENT_MISSING
 
@@ -249,7 +250,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         )
 
     def fail(self, request: BrowserRequest, problem: RemitError, begun: BegunAction | None = None) -> ActionResult:
-        named = request.seen.secrets.hide(request.action.selector or request.action.ref or "")
+        named = request.seen.secrets.selector(request.action.selector or request.action.ref or "")
         return ActionResult(
             action_id=request.action.action_id,
             success=False,
@@ -276,7 +277,10 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         return {"outcome": shown}
 
     def load_outcome(self, stored: str, recorded_at: str) -> ActionResult:
-        return ActionResult.parse(stored.encode(), source="stored result")
+        """With what was sent for the action since then, by requests that came when it had ended."""
+        result = ActionResult.parse(stored.encode(), source="stored result")
+        pending = [each for each in self.approvals.listed("PENDING") if each.action_id == result.action_id]
+        return beside_what_came_late(result, self.requests_of(result.action_id), pending)
 
     def also_record(self, request: BrowserRequest, outcome: ActionResult) -> Sequence[Event]:
         return (audit_event(request.action, request.seen, outcome, self.clock()),)

@@ -31,6 +31,9 @@ class RequestFate:
     what: str
     state: str = "UNKNOWN"
     status: int | None = None
+    request_id: str = ""
+    approval_id: str | None = None
+    approved_by: str | None = None
 
 
 def requests_of(connection: Connection, action_id: str) -> list[RequestFate]:
@@ -38,10 +41,13 @@ def requests_of(connection: Connection, action_id: str) -> list[RequestFate]:
     for kind, payload in connection.rows(_REQUESTS, (DEFAULT_TENANT, action_id)):
         record = json.loads(payload)
         if kind == "browser_request.intent":
-            found[record["key"]] = RequestFate(cut(record["preview"].partition(". ")[0].rstrip("."), 200))
+            what = cut(record["preview"].partition(". ")[0].rstrip("."), 200)
+            found[record["key"]] = RequestFate(what, request_id=record["key"])
         elif record["key"] in found:
-            outcome = record["outcome"]
-            found[record["key"]].state, found[record["key"]].status = outcome["state"], outcome["status"]
+            outcome, fate = record["outcome"], found[record["key"]]
+            fate.state, fate.status = outcome["state"], outcome["status"]
+            fate.approval_id, fate.approved_by = outcome.get("approval_id"), outcome.get("approved_by")
+            fate.what = outcome.get("what") or fate.what
     return list(found.values())
 
 
@@ -55,7 +61,7 @@ def tell_cut_short(action_id: str, requests: list[RequestFate]) -> CutShort:
     elif unknown is not None:
         reason = Reason.FATE_UNKNOWN
         what = f"{UNKNOWN}: {_ENDED} after a person had said yes, and the request may have been sent: {unknown.what}"
-        next_step = "It is not sent again. Look at the site before you ask for it anew."
+        next_step = "It is not sent again. Look at the site to see whether it took place."
     else:
         reason = Reason.EFFECT_FAILED
         status = f", and was answered with {sent[-1].status}" if sent[-1].status is not None else ""

@@ -1,13 +1,15 @@
 """What the browser doors write down: sentences for people, checkpoints for whoever takes over, the audit record.
 
-Nothing here holds a value that was typed, or an address with its secrets: a checkpoint stays in the database for ever.
+Nothing here holds a value that was typed, or an address with its secrets: a checkpoint stays in the database
+permanently. What the agent sent itself, such as an action's target, is masked by names and shapes alone: never for what
+was typed, which the agent chooses.
 """
 
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from remit.browser.masked import cut
+from remit.browser.masked import cut, mask_url
 from remit.browser.typed_secrets import TypedSecrets
 from remit.canonical import canonical_bytes
 from remit.contracts.base import Contract, Count, Digest, Identifier, ShortText, Text, Uuid
@@ -15,6 +17,7 @@ from remit.contracts.browser import Action, ActionResult, AuditRecord
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.ids import DEFAULT_TENANT, render_time
 from remit.ledger.entry import Event
+from remit.masking import mask_text
 
 UNKNOWN: Final = "unknown"
 """Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
@@ -82,8 +85,8 @@ def masked_action(action: Action, secrets: TypedSecrets) -> Action:
     """The same action, without what nobody may read: what is typed, and secrets in its address or selector."""
     return action.model_copy(
         update={
-            "target": secrets.url(action.target)[:8_192],
-            "selector": None if action.selector is None else secrets.text(action.selector)[:1_000],
+            "target": mask_url(action.target)[:8_192],
+            "selector": None if action.selector is None else secrets.selector(action.selector)[:1_000],
             "value": None if action.value is None else "********",
         }
     )
@@ -123,10 +126,10 @@ def render_request(method: str, url: str, secrets: TypedSecrets) -> str:
     return cut(f"{method or 'message to'} {secrets.url(url)}", 500)
 
 
-def render_element(described: Any, secrets: TypedSecrets) -> str:
+def render_element(described: Any) -> str:
     """`the button 'Pay now'`: of what the browser itself says about it, masked."""
-    role = cut(secrets.text(described.role or described.tag), 40)
-    name = cut(secrets.text(described.name), 120)
+    role = cut(mask_text(described.role or described.tag), 40)
+    name = cut(mask_text(described.name), 120)
     return f"the {role} {name!r}" if name else f"a {role} without a name"
 
 
@@ -142,8 +145,8 @@ def render_summary(action: Action, here: str, described: Any, secrets: TypedSecr
         "purchase": "Buy with",
     }[action.type]
     if action.type == "navigate":
-        return f"{verb} {secrets.url(action.target)}"
-    what = render_element(described, secrets) if described is not None else "the page"
+        return f"{verb} {mask_url(action.target)}"
+    what = render_element(described) if described is not None else "the page"
     form = described.form if described is not None and (described.submits or action.type != "click") else None
     leads = f"{cut(form.method.upper(), 10)} {secrets.url(form.action)}" if form is not None else ""
     if leads:
@@ -152,19 +155,40 @@ def render_summary(action: Action, here: str, described: Any, secrets: TypedSecr
     return f"{verb} {what}{leads}{price}, at {secrets.url(here)}"
 
 
+def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, sent: int, agent_id: str) -> Event:
+    """The audit record of a request that came when its action had ended: so that the counts of both agree."""
+    payload = {
+        "action_id": action.action_id,
+        "request_id": outcome.request_id,
+        "approval_id": outcome.approval_id,
+        "state": outcome.state,
+        "status": outcome.status,
+        "seconds_after": round(seconds_after, 1),
+        "sent": sent,
+    }
+    return Event(
+        DEFAULT_TENANT,
+        "browser.late",
+        action.action_id,
+        payload,
+        capability_id=f"browser.{action.type}",
+        actor=agent_id,
+    )
+
+
 def audit_event(action: Action, seen: Seen, result: ActionResult, now: datetime) -> Event:
     """The audit record of one action, allowed or not."""
     record = AuditRecord(
         timestamp=render_time(now),
         agentId=seen.agent_id,
         action=action.type,
-        target=seen.secrets.url(action.target)[:8_192],
+        target=mask_url(action.target)[:8_192],
         tokenJti=seen.jti,
         success=result.success,
         contentHashBefore=result.content_hash_before,
         contentHashAfter=result.content_hash_after,
     )
-    more: dict[str, Any] = {"action_id": action.action_id}
+    more: dict[str, Any] = {"action_id": action.action_id, "sent": result.sent}
     if result.error is not None:
         more["code"] = result.error.code
     if seen.turned_away:

@@ -5,7 +5,7 @@ token that allowed that. Once the intent is recorded it may have been sent, and 
 """
 
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -23,6 +23,7 @@ from remit.doors.browser_asking import OnWaiting, ask, given_up
 from remit.doors.browser_papers import (
     BegunRequest,
     RequestOutcome,
+    late_event,
     parse_begun_request,
     render_begun_request,
     render_request,
@@ -34,6 +35,7 @@ from remit.faultpoints import reach
 from remit.ids import DEFAULT_TENANT
 from remit.journal import Trace
 from remit.ledger.append import Batch
+from remit.ledger.entry import Event
 from remit.policy.browser import purchase_limit, require_host
 from remit.policy.decision import Decision, Denial
 from remit.road import Door, Note, Notes, Preview
@@ -108,12 +110,11 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
             return Decision(("it was begun, and is only brought to an end",))
         held, token = self._own()
         try:
-            with held.secrets.kept_out_of_errors():
-                require_showable(held.request)
-                require_host(token.constraints, host_of(held.request.url))
-                in_request = read_request(held.request).amounts
-                limit = purchase_limit(token.constraints, self.currency)
-                require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
+            require_showable(held.request)
+            require_host(token.constraints, host_of(held.request.url))
+            in_request = read_request(held.request).amounts
+            limit = purchase_limit(token.constraints, self.currency)
+            require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
         except Refused as problem:
             return Decision((), (Denial(problem.reason, problem.what, problem.where, problem.next_step),))
         return Decision((f"token {token.jti} allows the place; a person is to allow the request",))
@@ -250,6 +251,13 @@ class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, Re
 
     def load_outcome(self, stored: str, recorded_at: str) -> RequestOutcome:
         return RequestOutcome.parse(stored.encode(), source="stored outcome of a request")
+
+    def also_record(self, request: HeldRequest, outcome: RequestOutcome) -> Sequence[Event]:
+        """Of a late one: that its action, which had ended with other numbers, has sent this too, or has not."""
+        if self.held is None or self.token is None or self.held.seconds_after is None:
+            return ()
+        cause = self.held.cause
+        return (late_event(cause.action, outcome, self.held.seconds_after, cause.sent, self.token.agent_id),)
 
     def _what(self) -> str:
         held = self.held

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from remit.browser.chromium.words import NeverFound
+from remit.browser.chromium.words import NeverFound, PageEnded
 from remit.contracts.browser_errors import (
     BACKOFF_INITIAL_MS,
     BACKOFF_MAX_MS,
@@ -45,7 +45,7 @@ class Retries:
 
 def is_retryable(problem: RemitError) -> bool:
     """By its code, if it may be otherwise the next time: of refusals, that of an element which is not there yet."""
-    if isinstance(problem, NeverFound):
+    if isinstance(problem, NeverFound | PageEnded):
         return False
     if browser_error(problem).code not in RETRYABLE_CODES or problem.reason in _FINAL:
         return False

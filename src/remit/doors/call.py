@@ -14,7 +14,7 @@ from remit.approval.approvals import Approvals
 from remit.authority.call_results import sign_call, verify_call
 from remit.authority.signing import Keyring, Signer
 from remit.authority.tokens import claimed_agent, require_in_time
-from remit.canonical import digest
+from remit.canonical import digest, digest_bytes
 from remit.contracts.browser import Approval
 from remit.contracts.call import CallError, CallResult
 from remit.doors.call_asking import WaitsForPerson, WaitsWithin, ask_about_call, can_wait
@@ -35,6 +35,7 @@ from remit.doors.call_papers import (
     render_call_checkpoint,
     render_summary,
     require_json,
+    require_result,
 )
 from remit.doors.call_private import hide_private
 from remit.doors.call_rules import capability_missing, decide_call
@@ -98,6 +99,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             key=request.call_id,
             request_digest=request.digest,
             capability_id=f"call.{request.name}",
+            authority=lambda: digest_bytes(request.token.encode()),
         )
 
     def verify_authority(self, request: CallRequest, now: datetime) -> GrantedCall:
@@ -181,7 +183,7 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
             self._clear_away(begun, problem)
             raise failed_with(problem, begun, "") from None
         try:
-            closed = require_json(value, "what it returned", f"function {function.name}")
+            closed = require_result(value, f"function {function.name}")
         except Refused as problem:
             self._clear_away(begun, problem)
             if begun.fate.effect == "unknown" and not is_put_off(value):
@@ -303,7 +305,8 @@ class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, Ca
                 Reason.EFFECT_FAILED,
                 f"the function failed ({type(problem).__name__}), and could not be undone yet: {second.what}",
                 where=place_of_call(begun.request),
-                next_step="Mend what stands in the way, then call again with the same key; or run the recovery.",
+                next_step="Fix what stands in the way. Then the next start of this program undoes it. Do not call it"
+                " under another key meanwhile.",
             ) from problem
 
     def _companion(self, what: str, companion: Callable[..., Any], request: CallRequest) -> Any:

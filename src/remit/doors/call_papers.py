@@ -21,6 +21,7 @@ from remit.contracts.base import MAX_TEXT, Contract, JsonData
 from remit.contracts.browser import Approval
 from remit.contracts.call import CallArguments, CallEffect, CallPreview, CallResult
 from remit.doors.call_function import Function, Verdict
+from remit.doors.call_values import plain_value
 from remit.doors.checkpoint_text import read_checkpoint
 from remit.errors import LOOKED_AT, Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT
@@ -241,6 +242,18 @@ def require_json(value: Any, what: str, where: str) -> Any:
             next_step="Return plain values: text, numbers, lists, dictionaries; not too deep, not too many.",
         )
     return closed
+
+
+def require_result(value: Any, where: str) -> Any:
+    """What a function returned, with ordinary types converted to JSON. Refuses what cannot be stored."""
+    plain = value
+    with contextlib.suppress(Exception):  # the code of a model may throw anything; what was returned is judged then
+        plain = plain_value(value)
+    try:
+        return require_json(plain, "what it returned", where)
+    except Refused as problem:
+        what = f"what it returned is {type(value).__name__}, and Remit stores JSON of at most {MOST_BYTES:,} bytes"
+        raise Refused(problem.reason, what, where=where, next_step=problem.next_step) from None
 
 
 def is_put_off(value: Any) -> bool:

@@ -2,13 +2,18 @@
 
 from typing import Final
 
-from remit.contracts.call import CallArguments
+from remit.contracts.call import CallArguments, CallEffect
 from remit.doors.call_asking import WaitsForPerson
 from remit.doors.call_papers import BegunCall, CallRequest
 from remit.doors.call_private import hide_private
 from remit.errors import EnvironmentFailed, Reason, RemitError
 
 LOOK: Final = "Look at what it was to change. It is not called again under this key."
+DONE: Final = "Do not call it again: its effect took place. Look at what it changed if you need the result."
+AGAIN: Final = "Call it again under another key, once that is fixed."
+
+NEXT_STEPS: Final[dict[CallEffect, str]] = {"none": AGAIN, "undone": AGAIN, "done": DONE, "unknown": LOOK}
+"""What to do after a call that failed, by what became of its effect. Only without an effect it is called again."""
 
 
 def model_of_call(request: CallRequest) -> CallArguments:
@@ -28,12 +33,14 @@ def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseExce
     ends = {
         "undone": "It was undone.",
         "none": "It only reads, so nothing was changed.",
-        "done": "What it does is done; what it returned cannot be kept.",
     }
     ended = said or ends.get(begun.fate.effect, "Whether it took effect is not known.")
     reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
-    advice = LOOK if begun.fate.effect == "unknown" else "Call it again under another key, once that is mended."
+    advice = NEXT_STEPS[begun.fate.effect]
     why = hide_private(str(problem), begun.request)
+    if begun.fate.effect == "done":
+        what = f"done, result could not be stored: {why}"
+        return EnvironmentFailed(reason, what, where=place_of_call(begun.request), next_step=advice)
     if isinstance(problem, WaitsForPerson):
         why += ". Within this call nobody can wait for that: have it called before, give `acting` a `wait`, or declare"
         why += " this function idempotent, without undo, and it waits as well"
@@ -52,7 +59,7 @@ def begun_before(problem: RemitError, request: CallRequest) -> EnvironmentFailed
         Reason.IN_PROGRESS,
         f"it was begun before and has not ended, and this call of it is refused: {problem.what}",
         where=place_of_call(request),
-        next_step="Make the same call again, with the same key and a token that counts; or run: remit recover",
+        next_step="Get a valid token and ask for this key with it, which tells how it ended; or run: remit recover",
     )
 
 

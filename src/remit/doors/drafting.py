@@ -15,7 +15,8 @@ from remit.effects.database_files import MARK
 from remit.effects.plan_steps import Move, Step, StepPlan
 from remit.policy.databases import changed_paths, rule_database, touched_by
 from remit.policy.graph import levels, needs_of, order_actions
-from remit.policy.pipelines import database_files, expected_hashes, seconds_of
+from remit.policy.pipelines import database_files, expected_hashes
+from remit.policy.timeouts import plan_seconds, seconds_for
 
 _MOVES: Final[dict[str, Move]] = {
     "FILE_CREATE": "create",
@@ -163,21 +164,11 @@ def needs_parsers(plan: Plan, config: SystemConfig) -> bool:
 
 def times_of(plan: Plan, config: SystemConfig) -> Times:
     """Seconds for each step, in the order of the steps, and for the whole plan."""
-    actions, timeouts = plan.action_plan, config.timeouts
-
-    def default(action: Action) -> int:
-        if isinstance(action, SqlAction):
-            return timeouts.sql
-        if isinstance(action, PipelineAction):
-            return seconds_of(action, config)
-        return timeouts.schema_update if isinstance(action, SchemaUpdate) else timeouts.file_operation
-
+    actions = plan.action_plan
     order = order_actions(actions, touched_by(config))
     turns = _turns(plan, config, order)
-    paces = tuple(
-        float(actions[index].timeout_seconds or default(actions[index])) for index in order for _ in turns[index]
-    )
-    return Times(paces, float(plan.execution_instructions.timeout_seconds or timeouts.task))
+    paces = tuple(float(seconds_for(actions[index], config)) for index in order for _ in turns[index])
+    return Times(paces, float(plan_seconds(plan, config)))
 
 
 def levels_of(plan: Plan, config: SystemConfig) -> list[list[int]] | None:

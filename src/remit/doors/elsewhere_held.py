@@ -24,6 +24,10 @@ from remit.road import Contradicted, Note, Unsettled
 Fate = Literal["committed", "aborted"]
 
 _PATIENCE: Final = 10.0
+_USED: Final = (
+    "Nothing was changed. When that session has ended its transaction, look at the plan again, with `remit preview`, "
+    "and approve it again."
+)
 
 
 class _Held(NamedTuple):
@@ -75,7 +79,7 @@ class HeldTransactions:
         held = self._held[key]
         transaction = held.session.ran.transaction
         try:
-            self.servers(key).steady.make_lasting(held.server)
+            self.servers(key).steady.make_lasting(held.server, transaction)
         except RemitError as problem:  # COMMIT was not sent, and will not be
             raise not_committed(problem.what, held.server.where, problem.next_step) from problem
         note(note_commit(Commit(connection, transaction._asdict(), rows)))
@@ -122,28 +126,29 @@ def not_committed(what: str, where: str, next_step: str = "") -> Contradicted:
 
 
 def _begun(servers: Servers, wanted: Wanted) -> Session:
-    """Twice if somebody was in the way: of two that wait for each other's locks, the server stops one. Nothing of it
-    has taken effect yet.
+    """Twice if another session was in the way, and time is left to wait for it: of two that wait for each other's
+    locks, the server stops one. Nothing of it has taken effect yet. The approval is used by then.
     """
 
     def begin() -> Session:
         with WorkFolder.make(servers.work) as work:
             return servers.engine.begin(
-                wanted.server, wanted.texts, reads_only=wanted.reads_only, seconds=wanted.seconds, folder=work
+                wanted.server,
+                wanted.texts,
+                reads_only=wanted.reads_only,
+                seconds=wanted.seconds,
+                folder=work,
             )
 
-    try:
-        session = begin()
-    except EnvironmentFailed as problem:
-        if problem.reason is not Reason.DATABASE_BUSY:
-            raise
-        return begin()
-    if not any(one.problem and one.problem.get("reason") == Reason.DATABASE_BUSY for one in session.ran.actions):
-        return session
-    session.close()
-    if session.ran.images is not None:
-        os.close(session.ran.images.descriptor)
-    return begin()
+    for is_last in (False, True):
+        try:
+            return begin()
+        except EnvironmentFailed as problem:
+            if problem.reason is not Reason.DATABASE_BUSY:
+                raise
+            if is_last or not wanted.server.lock_seconds_left:
+                raise problem.retold(next_step=_USED) from None
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _require_as_seen(ran: Ran, part: Elsewhere) -> None:

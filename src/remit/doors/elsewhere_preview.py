@@ -25,6 +25,7 @@ from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.policy.databases import touched_by
 from remit.policy.elsewhere import is_elsewhere, server_of, texts_of
 from remit.policy.graph import order_actions
+from remit.policy.timeouts import seconds_for
 from remit.reports.run import ActedElsewhere
 
 MAX_QUERY_BYTES: Final = 4 << 20
@@ -96,12 +97,14 @@ def preview_elsewhere(
     name = server_of(actions[0], config) or ""
     server, connection = servers.find(name), config.connections.get(name)
     reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
-    wanted = Wanted(server, tuple(texts), reads_only, min(seconds, sum(_seconds(each, config) for each in actions)))
+    wanted = Wanted(
+        server, tuple(texts), reads_only, min(seconds, float(sum(seconds_for(each, config) for each in actions)))
+    )
     servers.tell(0, len(actions))
     try:
         ran = _tried(servers, wanted, in_earnest=in_earnest)
     except EnvironmentFailed as problem:
-        if problem.reason is not Reason.DATABASE_BUSY:
+        if problem.reason is not Reason.DATABASE_BUSY or not server.lock_seconds_left:
             raise
         # Of two that wait for each other's locks, the server stops one: after the other it has its turn.
         ran = _tried(servers, wanted, in_earnest=in_earnest)
@@ -199,7 +202,7 @@ def _tried(servers: Servers, wanted: Wanted, *, in_earnest: bool) -> Ran:
     """What fails is told of each action, not only of the first one."""
     try:
         with WorkFolder.make(servers.work) as folder:
-            ran = servers.engine.preview(
+            return servers.engine.preview(
                 wanted.server,
                 wanted.texts,
                 reads_only=wanted.reads_only,
@@ -211,11 +214,6 @@ def _tried(servers: Servers, wanted: Wanted, *, in_earnest: bool) -> Ran:
     except RemitError as problem:  # of all of them together
         where = wanted.server.where if is_of_the_text(problem.where) else problem.where
         raise problem.retold(where=where) from None
-    busy = next((one.problem for one in ran.actions if one.problem and _is(one.problem, Reason.DATABASE_BUSY)), None)
-    if busy is not None:
-        _forget(ran)
-        raise _error_of(busy)
-    return ran
 
 
 def _forget(ran: Ran) -> int:
@@ -291,15 +289,6 @@ def _require_honest(actions: Sequence[Action], part: Elsewhere) -> None:
                 where=f"action {action.action_id}, reversible",
                 next_step="Say `reversible: false`, and approve it with --allow-irreversible.",
             )
-
-
-def _seconds(action: Action, config: SystemConfig) -> float:
-    given = getattr(action, "timeout_seconds", None)
-    if isinstance(action, PipelineAction):
-        pipeline = config.pipelines.get(action.operation.pipeline)
-        given = given or (pipeline.timeout_seconds if pipeline is not None else None)
-        return float(given or config.timeouts.pipeline)
-    return float(given or config.timeouts.sql)
 
 
 def _is(problem: Mapping[str, str], reason: Reason) -> bool:

@@ -29,7 +29,7 @@ def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max
         if found.size > max_bytes:
             raise Refused(
                 Reason.RESOURCE_EXHAUSTED,
-                f"this file has {found.size:,} bytes, and a task may handle one of at most {max_bytes:,}",
+                f"this file is larger than the {max_bytes:,} bytes that a task may handle",
                 where=place.path,
                 next_step="The limit is limits.max_file_bytes in remit.yaml.",
             )

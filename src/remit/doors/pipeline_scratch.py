@@ -7,7 +7,7 @@ dead, the host takes from it the files that the pipeline may write, and nothing 
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.confine import beneath
 from remit.confine.names import Located, locate_below, plain_spelling
+from remit.contracts.config import SystemConfig
 from remit.contracts.plan_preview import PreviewedRemark
 from remit.doors.databases import Kept, clone, closing, new_file, require_idle_in, require_unlocked, too_large_to_keep
 from remit.doors.folders import opened
@@ -34,6 +35,59 @@ MAX_FILES: Final = 2_000
 MAX_DEPTH: Final = 32
 _LEFT_OUT: Final = frozenset({"__pycache__"})
 """Never copied: what lies in them is made of the code, and others make it anew at any time."""
+
+
+def folder_digest(
+    root: str, path: str, config: SystemConfig, without: frozenset[str], digest_of: Callable[[int], str]
+) -> str:
+    """What an approval binds of a folder that a pipeline reads, as the folder is now. Opens and hashes files only.
+
+    Of a folder in which the plan itself leaves files, the approval binds less: those are left out there.
+    """
+    parts = tuple(path.split("/"))
+    databases = database_files(config)
+    hashes: list[list[str]] = []
+    with opened(root, parts, where=path) as folder:
+        for name, inside in _files_below(folder, parts, without, lambda each: bool(_why_left_out(each, config))):
+            if len(hashes) >= MAX_FILES:
+                raise _refused(f"the folder has more than {MAX_FILES:,} files", path)
+            if name not in databases:  # bound by itself
+                place = locate_below(root, name)
+                with closing(beneath.open_file(inside, place.name, where=name)) as file:
+                    hashes.append([name, digest_of(file)])
+    return digest_bytes(canonical_bytes(sorted(hashes)))
+
+
+def _files_below(
+    folder: int, parts: tuple[str, ...], without: frozenset[str], is_left_out: Callable[[str], bool]
+) -> Iterator[tuple[str, int]]:
+    """Every file: its path, and the folder that it lies in, open as long as it is asked for. Refuses links."""
+    path = "/".join(parts)
+    for name in sorted(os.listdir(folder)):
+        where = f"{path}/{name}"
+        if name in without or name in _LEFT_OUT or is_left_out(where):
+            continue
+        if not where.isprintable():
+            raise _refused(f"a name in the folder {path} is not printable", path)
+        found = beneath.peek(folder, name, where=where)
+        if found is None:
+            raise mismatch("somebody changed the folder while it was being copied", path)
+        if stat.S_ISLNK(found.mode):
+            raise _refused("a pipeline is given no symbolic link", where)
+        if not stat.S_ISDIR(found.mode):
+            yield where, folder
+            continue
+        if len(parts) >= MAX_DEPTH:
+            raise _refused(f"folders lie deeper than {MAX_DEPTH} in each other", where)
+        with closing(beneath.open_folder(folder, (name,), where=where)) as below:
+            yield from _files_below(below, (*parts, name), frozenset(), is_left_out)
+
+
+def _why_left_out(path: str, config: SystemConfig) -> str:
+    """What needs an approval by its own name is not copied with the folder that it lies in."""
+    if why := is_forbidden(path, config):
+        return why
+    return "it is protected, and only its folder is named" if protecting_group(path, config) else ""
 
 
 class Left(NamedTuple):
@@ -111,7 +165,7 @@ class Scratch:
         parts = tuple(path.split("/"))
         hashes: list[list[str]] = []
         with opened(self._root, parts, where=path) as folder:
-            for name, inside in self._files_below(folder, parts, without):
+            for name, inside in _files_below(folder, parts, without, self._is_left_out):
                 if name in self._databases:
                     self._add_database(name)  # bound by itself
                 elif name not in self._bench.left:  # what the plan makes is bound by what makes it
@@ -121,41 +175,13 @@ class Scratch:
                 self._add_file(name)
         self._bench.bind(path, digest_bytes(canonical_bytes(sorted(hashes))))
 
-    def _files_below(self, folder: int, parts: tuple[str, ...], without: frozenset[str]) -> Iterator[tuple[str, int]]:
-        """Every file: its path, and the folder that it lies in, open as long as it is asked for. Refuses links."""
-        path = "/".join(parts)
-        for name in sorted(os.listdir(folder)):
-            where = f"{path}/{name}"
-            if name in without or name in _LEFT_OUT or self._is_left_out(where):
-                continue
-            if not where.isprintable():
-                raise _refused(f"a name in the folder {path} is not printable", path)
-            found = beneath.peek(folder, name, where=where)
-            if found is None:
-                raise mismatch("somebody changed the folder while it was being copied", path)
-            if stat.S_ISLNK(found.mode):
-                raise _refused("a pipeline is given no symbolic link", where)
-            if not stat.S_ISDIR(found.mode):
-                yield where, folder
-                continue
-            if len(parts) >= MAX_DEPTH:
-                raise _refused(f"folders lie deeper than {MAX_DEPTH} in each other", where)
-            with closing(beneath.open_folder(folder, (name,), where=where)) as below:
-                yield from self._files_below(below, (*parts, name), frozenset())
-
     def _is_left_out(self, path: str) -> bool:
         """A file or a whole folder; it is remarked upon."""
-        why = self._why_not(path)
+        why = _why_left_out(path, self._config)
         if why:
             remark = PreviewedRemark(path=path, what=f"left out of what the pipeline sees: {why}")
             self._bench.prepared.remarks.append(remark)
         return bool(why)
-
-    def _why_not(self, path: str) -> str:
-        """What needs an approval by its own name is not copied with the folder that it lies in."""
-        if why := is_forbidden(path, self._config):
-            return why
-        return "it is protected, and only its folder is named" if protecting_group(path, self._config) else ""
 
     def _copy(self, place: Located, *, writes: bool = False) -> State:
         with opened(place.base, place.parents, where=place.below) as folder:

@@ -24,7 +24,7 @@ from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.faultpoints import reach
 from remit.policy.pipelines import is_reversible, packages_of, pipeline_files, pipeline_of
 
-_NOT_DBTS: Final = frozenset({"target", "logs", "profiles.yml"})
+NOT_DBTS: Final = frozenset({"target", "logs", "profiles.yml"})
 """In the folder of a dbt project: what dbt itself wrote, and credentials. Its profile is made anew."""
 _MOST_PARTS: Final = 6
 
@@ -92,7 +92,7 @@ class PipelinesOnCopies:
     ) -> list[State | None]:
         """What was there of each file that it may change."""
         if isinstance(pipeline, DbtPipeline):
-            scratch.add(plain_spelling(pipeline.project), without=_NOT_DBTS)
+            scratch.add(plain_spelling(pipeline.project), without=NOT_DBTS)
         else:
             for package in packages_of(self._config):
                 scratch.add(package)

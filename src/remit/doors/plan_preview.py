@@ -50,7 +50,7 @@ _OPERATIONS: Final[dict[Move, FileOperation]] = {
 _RISK_OF_ENDING: Final[dict[str, RiskLevel]] = {"PARTIAL": "HIGH", "ROLLED_BACK": "MEDIUM", "FAILED": "MEDIUM"}
 """Half of a plan is what nobody has thought of; one that comes to nothing was meant to come to something."""
 _NOT_THE_OWNERS: Final = 0o077
-_RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
+RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,11 +291,11 @@ def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
     named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in preview.findings]
     if any(step.move == "delete" for step in preview.steps.steps) or needed.protected or needed.irreversible:
         named.append("HIGH")
-    if any(_replaces_document(action) for action in preview.plan.action_plan):
+    if any(replaces_document(action) for action in preview.plan.action_plan):
         named.append("HIGH")
     if len(paths_of(preview.steps.steps)) > MANY_FILES or any(map(_opens_up, preview.steps.steps)):
         named.append("MEDIUM")
-    return max(named, key=_RISKS.index)
+    return max(named, key=RISKS.index)
 
 
 def _mode(state: State | None) -> str | None:
@@ -309,6 +309,6 @@ def _opens_up(step: Step) -> bool:
     return bool(step.after.mode & ~step.before.mode & _NOT_THE_OWNERS)
 
 
-def _replaces_document(action: Action) -> bool:
+def replaces_document(action: Action) -> bool:
     operation = action.operation
     return operation.type == "json_update_value" and operation.path.strip() == "$"

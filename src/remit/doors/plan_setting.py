@@ -12,7 +12,7 @@ from remit.doors import pipeline_engine, postgres_engine
 from remit.doors.elsewhere_preview import Servers
 from remit.doors.hooks import NO_HOOKS, PlanHooks
 from remit.doors.postgres_engine import PostgresEngine
-from remit.doors.postgres_servers import Server, find_server
+from remit.doors.postgres_servers import LockBudget, Server, find_server
 from remit.doors.prepared import Workshop
 from remit.doors.running import PLAIN, RICH, Runner
 from remit.doors.sql_engine import BUILD, EFFECT, Engine
@@ -132,6 +132,7 @@ class PlanSetting:
     def servers(self, envelope_id: str, plan_id: str = "") -> Servers:
         """For databases on servers. Costs nothing unless one is asked."""
         quotas = self._quotas()
+        locks = LockBudget()
 
         def host() -> SandboxHost:
             return self.fleet.host_for((postgres_engine.EFFECT,), postgres_engine.BUILD, quotas)
@@ -145,7 +146,7 @@ class PlanSetting:
                     where=f"connection {name}",
                     next_step="Add it to `connections` again.",
                 )
-            return find_server(name, connection, self.rules.environ)
+            return find_server(name, connection, self.rules.environ)._replace(locks=locks)
 
         def tell(done: int, total: int) -> None:
             self.tell(envelope_id, plan_id, "CHECKING", done, total)

@@ -88,6 +88,14 @@ def read_transaction(output: Mapping[str, Any]) -> Transaction:
         raise not_as_agreed("what it says of its transaction cannot be read") from None
 
 
+def read_waited(output: Mapping[str, Any]) -> float:
+    """Seconds that it waited for locks of other sessions."""
+    try:
+        return _count(output["lock_waited"]) / 1_000
+    except (KeyError, ValueError):
+        raise not_as_agreed("what it says of locks cannot be read") from None
+
+
 def read_drifts(output: Mapping[str, Any] | None) -> tuple[Drift, ...]:
     try:
         return tuple(

@@ -23,6 +23,7 @@ from remit.doors.postgres_answers import (
     read_drifts,
     read_tables,
     read_transaction,
+    read_waited,
 )
 from remit.doors.postgres_calls import EFFECT, Call, Text, texts_call
 from remit.doors.postgres_servers import Server, with_addresses
@@ -58,6 +59,7 @@ _MOST_IMAGES: Final = 1 << 50
 """How much a process may write is its quota; how much a plan may keep is not judged here."""
 _THE_SERVER: Final = "the server"
 _THE_TIME: Final = "the time"
+_THE_HOLD: Final = "the time of a preview"
 _OF_OUR_OWN: Final = frozenset({"make_lasting", "fate"})
 
 
@@ -108,7 +110,10 @@ class PostgresEngine:
         call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest)
         heard = _Heard()
         finished = self.run(server, call, heard.on_ask, self._is_cancelled)
-        return heard.ran(finished.output or {}, call)
+        output = finished.output or {}
+        if server.locks is not None:
+            server.locks.spend(read_waited(output))
+        return heard.ran(output, call)
 
     def begin(
         self, server: Server, texts: Sequence[Text], *, reads_only: bool, seconds: float, folder: WorkFolder
@@ -130,11 +135,15 @@ class PostgresEngine:
         call = Call("undo", {"force": force}, seconds, given={"images": images})
         return Session(self, server, call, self._is_cancelled)
 
-    def make_lasting(self, server: Server, *, seconds: float = _FATE_SECONDS) -> None:
+    def make_lasting(
+        self, server: Server, transaction: Transaction | None = None, *, seconds: float = _FATE_SECONDS
+    ) -> None:
         """So that the number of a transaction that is open now will not be another's, even if the server dies. To be
-        called before it is noted for `fate`.
+        called before it is noted for `fate`. Fails if the transaction is not open any more: then the server may have
+        given its number to another one already.
         """
-        self.run(server, Call("make_lasting", {}, seconds), _no_questions, lambda: False)
+        inputs = {"xid": "", "backend": 0} if transaction is None else transaction._asdict()
+        self.run(server, Call("make_lasting", inputs, seconds), _no_questions, lambda: False)
 
     def fate(self, server: Server, transaction: Transaction, *, patience: float = 10.0) -> Fate:
         """What became of a transaction. One that is open is ended first, so that the answer is the last one."""
@@ -164,15 +173,18 @@ class PostgresEngine:
             given = {**call.given, "server": stack.enter_context(sealed("server", with_addresses(server)))}
             if call.texts is not None:
                 given["texts"] = stack.enter_context(sealed("texts", call.texts))
+            began = time.monotonic()
             try:
                 return self._host().run(
-                    call.order(self._task_id), given=given, on_ask=on_ask, is_cancelled=is_cancelled
+                    _limited(call, server).order(self._task_id), given=given, on_ask=on_ask, is_cancelled=is_cancelled
                 )
             except Cancelled:
                 raise
             except CutShort as cut:
                 raise _timed_out(server, call) if cut.reason is Reason.TIMED_OUT else cut from None
             except RemitError as problem:
+                if server.locks is not None and problem.reason is Reason.DATABASE_BUSY:
+                    server.locks.spend(time.monotonic() - began)
                 raise _told(problem, server, call) from None
 
 
@@ -319,10 +331,29 @@ def _together(actions: Sequence[ActionRan]) -> tuple[TableChange, ...]:
     return tuple(tables.values())
 
 
+def _limited(call: Call, server: Server) -> Call:
+    """With what the configuration says of the connection, which no plan can change."""
+    inputs = {
+        **call.inputs,
+        "functions": list(server.functions),
+        "lock_seconds": server.lock_seconds,
+        "lock_left": server.lock_seconds_left,
+        "preview_seconds": server.preview_seconds,
+        "statement_seconds": _statement_seconds(server, call),
+    }
+    return call._replace(inputs=inputs)
+
+
+def _statement_seconds(server: Server, call: Call) -> float:
+    return call.seconds if server.statement_seconds is None else min(call.seconds, server.statement_seconds)
+
+
 def _told(problem: RemitError, server: Server, call: Call) -> RemitError:
     """With the server by the name that people know it by. That time is over is for us to say."""
     if problem.where == _THE_TIME:
         return _timed_out(server, call)
+    if problem.where == _THE_HOLD:
+        return _held_too_long(server)
     where = server.where if problem.where == _THE_SERVER else problem.where
     return problem.retold(where=where)
 
@@ -337,8 +368,19 @@ def _timed_out(server: Server, call: Call) -> EnvironmentFailed:
         )
     return EnvironmentFailed(
         Reason.TIMED_OUT,
-        f"its SQL took longer than {call.seconds:g} seconds",
-        next_step="Give it less to do, or more time: `timeout_seconds` of the action, or timeouts.sql.",
+        f"its SQL took longer than {_statement_seconds(server, call):g} seconds",
+        next_step="Give it less to do, or more time: `timeout_seconds` of the action, timeouts.sql, or "
+        "statement_timeout_seconds of the connection.",
+    )
+
+
+def _held_too_long(server: Server) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.TIMED_OUT,
+        f"the preview kept other sessions from its tables for {server.preview_seconds:g} seconds, and was ended",
+        where=server.where,
+        next_step="Nothing was changed. Give it less to do, or give previews more time: preview_timeout_seconds of the "
+        "connection, which only the configuration sets.",
     )
 
 

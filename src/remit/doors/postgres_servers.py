@@ -26,6 +26,19 @@ _MOST_ADDRESSES: Final = 8
 _FIXED: Final = {"gssencmode": "disable", "passfile": "/dev/null", "client_encoding": "UTF8"}
 
 
+class LockBudget:
+    """How long one request has waited for locks of other sessions: a preview, or an apply, with all its attempts."""
+
+    def __init__(self) -> None:
+        self._waited = 0.0
+
+    def left(self, most: float) -> float:
+        return max(most - self._waited, 0.0)
+
+    def spend(self, seconds: float) -> None:
+        self._waited += max(seconds, 0.0)
+
+
 class Server(NamedTuple):
     """One server, as it is named to people, and what it takes to connect."""
 
@@ -33,6 +46,18 @@ class Server(NamedTuple):
     where: str
     conninfo: bytes
     """Secret: only ever written to a sealed descriptor."""
+    functions: tuple[str, ...] = ()
+    """Functions of the database that a person has named for this connection."""
+    lock_seconds: float = 5.0
+    statement_seconds: float | None = None
+    preview_seconds: float = 10.0
+    locks: LockBudget | None = None
+    """What the request has waited already. None: each process may wait for `lock_seconds`."""
+
+    @property
+    def lock_seconds_left(self) -> float:
+        """How much longer the request waits for locks of other sessions."""
+        return self.lock_seconds if self.locks is None else self.locks.left(self.lock_seconds)
 
     def __repr__(self) -> str:
         return f"Server({self.where})"
@@ -45,7 +70,15 @@ def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[st
     host = options["host"]
     place = host if host.startswith("/") else f"{host}:{options['port']}"
     where = f"{name} at {place}/{options['dbname']} as {options['user']}"
-    return Server(name, where, json.dumps({**options, **_FIXED}).encode())
+    return Server(
+        name,
+        where,
+        json.dumps({**options, **_FIXED}).encode(),
+        connection.functions,
+        float(connection.lock_timeout_seconds),
+        connection.statement_timeout_seconds,
+        float(connection.preview_timeout_seconds),
+    )
 
 
 def with_addresses(server: Server) -> bytes:

@@ -99,15 +99,10 @@ def preview_plan(
         inputs = _inputs(drafted, first, places, there, read)
         undo.pop_all()
     config_digest = config.digest()
-    bound = {
-        "plan_digest": plan_digest,
-        "config_digest": config_digest,
-        "inputs": [item.tree() for item in inputs],
-    }
     sizes = {step.number: step.after.size for step in steps if step.after and step.move in {"create", "modify"}}
     preview = PlanPreview(
         summary=_summary(plan, steps, seen, elsewhere.part if elsewhere is not None else None),
-        digest=digest_bytes(canonical_bytes(bound)),
+        digest=digest_of_preview(plan_digest, config_digest, inputs),
         plan=plan,
         plan_digest=plan_digest,
         config_digest=config_digest,
@@ -130,6 +125,16 @@ def preview_plan(
         wanted=elsewhere.wanted if elsewhere is not None else None,
     )
     return _require_room(preview, config)
+
+
+def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[ApprovedInput]) -> str:
+    """What an approval names. It holds nothing but digests of what goes in: the same inputs always give the same."""
+    bound = {
+        "plan_digest": plan_digest,
+        "config_digest": config_digest,
+        "inputs": [item.tree() for item in inputs],
+    }
+    return digest_bytes(canonical_bytes(bound))
 
 
 def _with_irreversible(needed: Needed, elsewhere: SeenElsewhere | None) -> Needed:

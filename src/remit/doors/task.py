@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from remit.authority.lease import Lease, parse_lease, verify_lease
 from remit.authority.results import UNCONFINED, UNKNOWN_EXECUTOR, sign_failure, sign_success, verify_result
 from remit.authority.signing import Keyring, Signer
+from remit.canonical import digest_bytes
 from remit.checkpoint.snapshots import open_snapshot, take
 from remit.confine.beneath import Identity
 from remit.confine.names import Located
@@ -21,7 +22,7 @@ from remit.contracts.task import LeaseToken, TaskManifest, TransferInputs
 from remit.doors.looking import contradicted, look_after, look_before
 from remit.doors.task_papers import BegunTask, parse_checkpoint, render_checkpoint, render_preview
 from remit.effects.registry import Capability, Registry
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError, task_code
+from remit.errors import SETTLE, EnvironmentFailed, Reason, Refused, RemitError, task_code
 from remit.faultpoints import reach
 from remit.ids import DEFAULT_TENANT
 from remit.journal import Trace
@@ -124,6 +125,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
             request_digest=request.digest,
             task_id=manifest.task_id,
             capability_id=manifest.capability_id,
+            authority=lambda: digest_bytes(parse_lease(request.lease).signature.encode()),
         )
 
     def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
@@ -260,7 +262,7 @@ class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]
                 Reason.EFFECT_FAILED,
                 f"the effect failed ({problem}), and what it had begun could not be undone yet ({second})",
                 where=begun.manifest.task_id,
-                next_step="Mend what stands in the way, then call again; or end this process and run: remit recover",
+                next_step=SETTLE,
             ) from problem
         reach("road.undone")
         return made

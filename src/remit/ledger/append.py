@@ -1,6 +1,7 @@
 """Writing to the ledger: one transaction for many callers, a hash chain for each tenant, a signed head at the end."""
 
 import json
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,22 +14,36 @@ from remit.contracts.ledger import MAX_PAYLOAD_DEPTH, LedgerEvent, LedgerHead
 from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.faultpoints import reach
 from remit.ids import Clock, parse_time, render_time, uuid7
+from remit.ledger.clock import (
+    ABOUT_CLOCK,
+    ACCEPTED,
+    JUMPED,
+    ChainTimes,
+    behind_payload,
+    judge_by_ledger,
+    jump_payload,
+)
+from remit.ledger.clock_watch import ClockWatch, Look
 from remit.ledger.continuity import Continuity, Tip
 from remit.ledger.entry import COLUMNS, GENESIS, Actor, Entry, Event
 from remit.ledger.heads import Anchors, sign_head
+from remit.ledger.kept import require_kept
 from remit.store.connection import Conflict, Connection, Guarded, Store
 from remit.store.group import GroupCommit
-from remit.store.migrate import require_current
+from remit.store.migrate import require_current, require_no_foreign_objects
 from remit.tally import ENTRIES, Counter
 
 T = TypeVar("T")
 MAX_PAYLOAD: Final = 1 << 20
 # Such an entry stands for a row of an agent table and is written together with it, or verification would miss the row.
 ROW_KINDS: Final = frozenset({"agent.step", "agent.confirmation", "agent.access"})
+# Written by nothing but the functions here that are for it: such an entry changes what time it is.
+CLOCK_KINDS: Final = frozenset({ACCEPTED, JUMPED})
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9_.-]{0,99}")
 # As long as 2^53: perhaps a number that would not read back as itself.
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{16}")
+_LOG: Final = logging.getLogger("remit.ledger")
 _INSERT = f"INSERT INTO ledger_entries ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _INSERT_HEAD = "INSERT INTO ledger_heads (tenant_id, seq, hash, signed_at, key_id, signature) VALUES (?, ?, ?, ?, ?, ?)"
 _AT = "SELECT hash FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
@@ -45,12 +60,16 @@ class Batch:
         clock: Clock,
         anchors: Anchors,
         continuity: Continuity,
+        watch: ClockWatch,
     ) -> None:
         self.store = store
         self.clock = clock
         self._signer = signer
         self._anchors = anchors
         self._continuity = continuity
+        self._watch = watch
+        self._look: Look | None = None
+        self._noticed: dict[str, dict[str, Any] | None] = {}
         self._tips: dict[str, Tip] = {}
         self._written: dict[str, Tip] = {}
         self._heads: list[LedgerHead] = []
@@ -64,6 +83,18 @@ class Batch:
 
     def append_for_row(self, event: Event) -> Entry:
         """The same, for an entry whose row in an agent table the caller writes in this very transaction."""
+        if event.kind in CLOCK_KINDS:
+            raise Misuse(Reason.MISUSE, f"{event.kind} entries are written by Remit alone: Workspace.accept_clock")
+        if _is_id(event.tenant_id):  # else it is refused below
+            self._notice_jump(event.tenant_id)
+        return self._append(event)
+
+    def accept_clock(self, tenant_id: str, actor: str, payload: dict[str, Any], now: datetime) -> Entry:
+        """Go on in this chain from `now`, also if its newest entry is later. The payload says from when to when."""
+        self._noticed[tenant_id] = None
+        return self._append(Event(tenant_id, ACCEPTED, ABOUT_CLOCK, payload, actor=actor), accepted=now)
+
+    def _append(self, event: Event, *, accepted: datetime | None = None) -> Entry:
         if isinstance(event.actor, Actor):
             self.require_still(event.actor, event.tenant_id)
             event = replace(event, actor=str(event.actor))
@@ -79,9 +110,9 @@ class Batch:
         if not _is_plainly_fine(event, payload):
             LedgerEvent.from_tree(_tree(event, json.loads(payload)), source="the event to record")
         tip = self._tip(event.tenant_id)
-        now = self.clock()
-        # A clock that was set back must not make the record run backwards.
-        created_at = max(render_time(now), tip.created_at)
+        now = self.clock() if accepted is None else accepted
+        # A clock that was set back must not make the record run backwards, unless a person has accepted it.
+        created_at = max(render_time(now), tip.created_at) if accepted is None else render_time(now)
         entry = Entry(
             tenant_id=event.tenant_id,
             seq=tip.seq + 1,
@@ -109,19 +140,25 @@ class Batch:
         return max(self.clock(), parse_time(newest)) if newest else self.clock()
 
     def require_still(self, actor: str | None, tenant_id: str) -> None:
-        """That whoever asks counts in this transaction. Each entry that names him asks it by itself."""
+        """That the caller's session or token is valid in this transaction. Each entry that names it asks by itself."""
         if isinstance(actor, Actor):
-            actor.require_still(self.store, self.time_in(tenant_id))
+            judge_by_ledger(lambda now: actor.require_still(self.store, now), self.time_in(tenant_id), self.clock)
+
+    def times_in(self, tenant_id: str) -> ChainTimes:
+        """The clock's time beside `time_in`."""
+        shown = self.clock()
+        newest = self._tip(tenant_id).created_at
+        return ChainTimes(shown, max(shown, parse_time(newest)) if newest else shown)
 
     def count(self, counter: Counter, *labels: str) -> None:
         """Once, when this transaction is durable, and not before."""
         self._to_count.append((counter, labels))
 
     def mark(self) -> Any:
-        return dict(self._tips), dict(self._written), len(self._to_count)
+        return dict(self._tips), dict(self._written), dict(self._noticed), len(self._to_count)
 
     def reset(self, mark: Any) -> None:
-        self._tips, self._written, counted = mark
+        self._tips, self._written, self._noticed, counted = mark
         del self._to_count[counted:]
 
     def seal(self) -> None:
@@ -148,6 +185,11 @@ class Batch:
             self._continuity.advance(head.tenant_id, self._written[head.tenant_id])
             self._anchors.record(head)
         reach("append.anchored")
+        if self._look is not None:
+            self._watch.keep(self._look)
+        for tenant_id, payload in self._noticed.items():
+            if payload is not None:
+                _LOG.warning("the clock: %s in the chain of %s: %s", payload["found"], tenant_id, _shown(payload))
         for counter, labels in self._to_count:
             counter.add(*labels)
 
@@ -165,6 +207,21 @@ class Batch:
             self.insert(sql, values)
         except Conflict as problem:
             raise _tampered(f"the place of a new row is taken ({problem})") from problem
+
+    def _notice_jump(self, tenant_id: str) -> None:
+        """Once for each chain in a transaction: was this machine's clock set, or is it behind what is recorded?"""
+        if tenant_id in self._noticed:
+            return
+        if self._look is None:
+            self._look = self._watch.look()
+        tip, now = self._tip(tenant_id), self.clock()
+        payload = behind_payload(self.store, tenant_id, now, parse_time(tip.created_at)) if tip.created_at else None
+        is_told = any(told is not None for told in self._noticed.values())
+        if payload is None and self._look is not None and self._look.jump is not None and not is_told:
+            payload = jump_payload(self._look.jump)
+        self._noticed[tenant_id] = payload
+        if payload is not None:
+            self._append(Event(tenant_id, JUMPED, ABOUT_CLOCK, payload, actor="remit"))
 
     def _tip(self, tenant_id: str) -> Tip:
         tip = self._tips.get(tenant_id)
@@ -186,14 +243,22 @@ class Ledger:
         keyring: Callable[[], Keyring],
         anchors: Anchors,
         clock: Clock,
+        watch: ClockWatch | None = None,
     ) -> None:
+        """`watch` notices a clock that is set while, or since, a process of this machine wrote here."""
+        watching = watch or ClockWatch(clock, None)
         self.store = store
         self.anchors = anchors
         self.keyring = keyring
         continuity = Continuity(anchors, keyring)
-        self._group = GroupCommit(store, lambda connection: Batch(connection, signer, clock, anchors, continuity))
+        self.clock = clock
+        self._group = GroupCommit(
+            store, lambda connection: Batch(connection, signer, clock, anchors, continuity, watching)
+        )
         with store.reading() as connection:
+            require_kept(connection, anchors)
             require_current(connection)
+            require_no_foreign_objects(connection)
 
     @property
     def transactions(self) -> int:
@@ -210,6 +275,10 @@ class Ledger:
     def close(self) -> None:
         self._group.close()
         self.anchors.close()
+
+
+def _shown(payload: dict[str, Any]) -> str:
+    return f"it shows {payload['clock_at']}, expected was {payload['expected_at']}; see `remit clock show`"
 
 
 def _tampered(what: str) -> EnvironmentFailed:

@@ -133,7 +133,8 @@ class _BundleCheck:
         intact = entry.hash == entry_hash(vars(entry))
         if not intact or (entry.payload is not None and digest(entry.payload) != entry.payload_digest):
             self._report(Fault.EDITED, entry.seq, "the content does not fit the hash")
-        self._walk.step(Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact))
+        at = (entry.tenant_id, entry.seq, entry.created_at)
+        self._walk.step(Link(*at, entry.prev_hash, entry.hash, intact, entry.kind, entry.payload))
         for witness in self._witnesses:
             if witness.seq == entry.seq and witness.hash != entry.hash:
                 self._report(Fault.FORKED, entry.seq, "the head you gave names another entry at this place")

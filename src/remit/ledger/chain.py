@@ -1,8 +1,11 @@
 """Walking a chain: the checks that need nothing but the entries in order. Used on a store and on a bundle alike."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+from remit.ledger.clock import ACCEPTED
 from remit.ledger.entry import GENESIS, Entry
 from remit.ledger.findings import Fault, Verdict
 
@@ -19,6 +22,15 @@ class Link:
     prev_hash: str
     hash: str
     intact: bool
+    kind: str = ""
+    payload: Mapping[str, Any] | None = None
+    """Of an entry by which a person accepted the clock; None where it is not disclosed."""
+
+
+def link_of(entry: Entry, *, intact: bool) -> Link:
+    """Of an entry in a store. Its payload is read only where the walk needs it."""
+    told = json.loads(entry.payload) if intact and entry.kind == ACCEPTED else None
+    return Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact, entry.kind, told)
 
 
 class ChainWalk:
@@ -51,12 +63,19 @@ class ChainWalk:
                 link.seq,
                 f"this entry does not continue entry {link.seq - 1}: that one was replaced, or this one inserted",
             )
-        if link.created_at < self._created_at:
+        if link.created_at < self._created_at and not self._is_accepted(link):
             self._report(Fault.CLOCK_REVERSED, link.seq, "this entry claims to be older than the one before it")
         self._expected = link.seq + 1
         self.length = link.seq
         self.hash = link.hash
         self._created_at = link.created_at
+
+    def _is_accepted(self, link: Link) -> bool:
+        """Whether this is the entry by which a person took the clock back from the very time before it."""
+        told = {"newest_at": self._created_at, "accepted_at": link.created_at}
+        if link.kind != ACCEPTED or not link.intact:
+            return False
+        return link.payload is None or all(link.payload.get(name) == at for name, at in told.items())
 
     def _report(self, fault: Fault, seq: int, what: str) -> None:
         self._verdict.report(fault, self._tenant_id, seq, what)

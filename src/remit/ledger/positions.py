@@ -14,6 +14,7 @@ from remit.ledger.entry import COLUMNS, Entry
 from remit.store.connection import Connection
 
 MAX_TEXT: Final = 65_536
+BEGINNING: Final = "-"
 MAX_DIGITS: Final = 16
 _FIRST: Final = "SELECT min(tenant_id) FROM ledger_entries"
 _NEXT: Final = "SELECT min(tenant_id) FROM ledger_entries WHERE tenant_id > ?"
@@ -23,12 +24,12 @@ _AFTER: Final = f"""SELECT {COLUMNS} FROM ledger_entries
 
 
 def render_position(seqs: Mapping[str, int]) -> str:
-    return ",".join(f"{quote(tenant, safe='')}:{seq}" for tenant, seq in sorted(seqs.items())) or "-"
+    return ",".join(f"{quote(tenant, safe='')}:{seq}" for tenant, seq in sorted(seqs.items())) or BEGINNING
 
 
 def parse_position(text: str) -> dict[str, int]:
     """From outside: a browser gives back the last one it saw."""
-    if text == "-":
+    if text == BEGINNING:
         return {}
     seqs: dict[str, int] = {}
     for part in text.split(",") if len(text) <= MAX_TEXT else [""]:

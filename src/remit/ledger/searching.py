@@ -7,7 +7,7 @@ most and says where to go on: nobody can make the database read all of a long ch
 from typing import Final, NamedTuple
 
 from remit.ledger.entry import COLUMNS, Entry
-from remit.ledger.seeking import first_seq_since
+from remit.ledger.seeking import first_seq_since, last_seq_before
 from remit.store.connection import Connection
 
 LOOKED_THROUGH: Final = 20_000
@@ -40,7 +40,7 @@ def find_entries(connection: Connection, tenant_id: str, wanted: Wanted, before:
     high = min(before - 1 if before is not None else (row[0] or 0 if row else 0), row[0] or 0 if row else 0)
     low = first_seq_since(connection, tenant_id, wanted.since) if wanted.since is not None else 1
     if wanted.until is not None:
-        high = min(high, first_seq_since(connection, tenant_id, wanted.until) - 1)
+        high = min(high, last_seq_before(connection, tenant_id, wanted.until))
     where, parameters = _conditions(connection, tenant_id, wanted)
     by_index = wanted.correlation_id is not None or wanted.task_id is not None
     until = low if by_index else max(low, high - LOOKED_THROUGH + 1)
@@ -79,6 +79,11 @@ def _conditions(connection: Connection, tenant_id: str, wanted: Wanted) -> tuple
         row = connection.one(_TASK, (tenant_id, wanted.task_id))
         where += " AND correlation_id IN (?, ?)"
         parameters += [wanted.task_id, row[0] if row else wanted.task_id]
+    # The places are not enough: where a person accepted the clock, later entries are older.
+    for comparison, at in ((">=", wanted.since), ("<", wanted.until)):
+        if at is not None:
+            where += f" AND created_at {comparison} ?"
+            parameters.append(at)
     if wanted.text is not None:
         where += " AND lower(payload) LIKE ? ESCAPE '!'"
         parameters.append(f"%{_escaped(wanted.text.lower())}%")

@@ -9,7 +9,7 @@ from remit.contracts.ledger import LedgerHead
 from remit.errors import EnvironmentFailed, Reason
 from remit.ledger.agent_rows import KIND_OF, AgentRowsCheck
 from remit.ledger.browser_rows import BrowserRowsCheck
-from remit.ledger.chain import ChainWalk, Link, Suspects
+from remit.ledger.chain import ChainWalk, Suspects, link_of
 from remit.ledger.claims_check import ClaimsCheck
 from remit.ledger.documents import changed_documents
 from remit.ledger.entry import COLUMNS, Entry
@@ -17,6 +17,8 @@ from remit.ledger.findings import Fault, Progress, Verdict
 from remit.ledger.guards import foreign_triggers, missing_guards
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
+from remit.ledger.kept import require_kept
+from remit.ledger.preview_rows import PreviewRowsCheck
 from remit.ledger.projections import projection_drift
 from remit.ledger.proposal_rows import ProposalRowsCheck
 from remit.store.connection import Connection, Row, Store, UnreadableText
@@ -67,6 +69,7 @@ def _verify(
         with store.reading() as connection:
             if any_text:
                 connection.tolerate_bad_text()
+            require_kept(connection, anchors)
             require_current(connection)
             _verify_tables(connection, verdict)
             _verify_tenants(connection, keyring, witnesses, verdict, tenant_id)
@@ -119,17 +122,19 @@ def _verify_chain(
     claims = ClaimsCheck(connection, tenant_id, verdict)
     browser = BrowserRowsCheck(connection, tenant_id, verdict)
     proposals = ProposalRowsCheck(connection, tenant_id, verdict)
+    previews = PreviewRowsCheck(connection, tenant_id, verdict)
     for row in connection.stream(_ENTRIES, (tenant_id,)):
         entry = _entry(row)
         intact = entry.is_intact()
         if not intact:
             suspects.add(entry)
-        walk.step(Link(entry.tenant_id, entry.seq, entry.created_at, entry.prev_hash, entry.hash, intact))
+        walk.step(link_of(entry, intact=intact))
         heads.pass_entry(entry.seq, entry.hash, entry.created_at)
         rows.pass_entry(entry)
         claims.pass_entry(entry)
         browser.pass_entry(entry)
         proposals.pass_entry(entry)
+        previews.pass_entry(entry)
     heads.finish(walk.length)
     for ref in changed_documents(connection, tenant_id):
         verdict.report(Fault.ROW_EDITED, tenant_id, None, f"agent_documents holds another text under {ref}")
@@ -137,6 +142,7 @@ def _verify_chain(
     claims.finish()
     browser.finish()
     proposals.finish()
+    previews.finish()
 
 
 def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:

@@ -71,6 +71,8 @@ _QUESTIONS: Final = vocabulary("disable enable generate has is need needs no req
 _AMOUNTS: Final = vocabulary(
     "cached completion count input max min n num number output per prompt reasoning remaining total used"
 )
+# These may hold much else: a title, addresses, a drawing. Only a value that is written like a card's number is one.
+_CARD_WORDS: Final = vocabulary("card cc pan")
 _WORKING_DIRECTORY: Final = frozenset({"PWD", "OLDPWD"})
 
 
@@ -111,6 +113,12 @@ def _kind_of(name: str) -> Kind | None:
 def kind_of_name(name: str) -> Kind | None:
     """What the named field holds, or None when the name does not make a secret of it."""
     return Kind.AUTHORIZATION if name == "_auth" else _kind_of(name[-_LONGEST_NAME:])
+
+
+def is_card_name(name: str) -> bool:
+    """Whether digits in the named field are a card's number, also if their check digit is wrong."""
+    words = _words(name[-_LONGEST_NAME:])
+    return bool(words) and _singular(words[-1]) in _CARD_WORDS
 
 
 def counts_tokens(name: str) -> bool:

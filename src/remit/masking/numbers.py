@@ -1,7 +1,8 @@
 """Card numbers and social security numbers in free text.
 
 A card is 13 to 19 digits that pass the Luhn check and start as an issued card can start, in one piece or in groups set
-apart by one kind of separator. Limit: one number in ten passes Luhn by chance, so a long decimal id may be taken for a
+apart by one kind of separator. Beside the name `card`, `cc` or `pan` the check is not asked for: one wrong digit makes
+no card number harmless. Limit: one number in ten passes Luhn by chance, so a long decimal id may be taken for a
 card; digests, UUIDs, decimal fractions, epoch times and dates are not.
 """
 
@@ -49,6 +50,8 @@ _USUAL_GROUP = 4
 _LAYOUT_LENGTHS = (3, 4, 5)
 _DOTTED_LAYOUT = (4, 4, 4, 4)  # any other dotted number is more likely a decimal fraction or a version
 _SMALLEST_GROUP = 3
+
+_NAMED_CARD = r"(?i)((?<![a-z0-9])(?:card|cc|pan)[\"']?[ \t]?[:=][ \t]?[\"']?)([0-9](?:[ -]?[0-9]){11,18})(?![ -]?\d)"
 
 _LUHN_DOUBLED = str.maketrans("0123456789", "0246813579")
 
@@ -155,6 +158,8 @@ def _mask_cards_between_uuids(text: str) -> str:
 
 
 def mask_cards(text: str) -> str:
+    if "=" in text or ":" in text:
+        text = pattern(_NAMED_CARD).sub(lambda found: found[1] + card_mask(found[2]), text)
     parts = pattern(_UUID).split(text)
     parts[::2] = map(_mask_cards_between_uuids, parts[::2])
     return "".join(parts)

@@ -27,12 +27,20 @@ _PREFIX = rf"{PUBLIC_PREFIX}|[A-Za-z]{{1,3}}[_-]|"
 _MASKED_KEY = rf"(?:{_PREFIX})\.\.\.[A-Za-z0-9_-]{{4}}"
 _LONG_KEY = r"[A-Za-z0-9_.~+/=-]*[A-Za-z0-9_-]{4}"
 _SCHEME = r"(?i)(bearer|basic|token|apikey|api-key|negotiate|ntlm|dpop)[ \t]+(?=\S)"
+_CARD_WRITTEN = r"\s*\d(?:[ \u00a0.-]?\d){11,18}\s*"
 _MASKED_CARD = r"\*{4}-\*{4}-\*{4}-\d{4}"
 _MASKED_SSN = r"\*{3}-\*{2}-\d{4}"
 
 
 def card_mask(digits: str) -> str:
     return f"****-****-****-{digits[-4:]}"
+
+
+def written_card_mask(value: str) -> str | None:
+    """The mask of a value that is nothing but 12 to 19 digits, in one piece or in groups. None: it is not."""
+    if not pattern(_CARD_WRITTEN).fullmatch(value):
+        return None
+    return card_mask("".join(str(int(digit)) for digit in value if digit.isdecimal()))
 
 
 def ssn_mask(digits: str) -> str:

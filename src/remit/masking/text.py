@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Final
 
 from remit.masking.addresses import mask_emails, mask_passwords_in_addresses
-from remit.masking.names import kind_of_name
+from remit.masking.names import is_card_name, kind_of_name
 from remit.masking.numbers import mask_cards, mask_ssns
 from remit.masking.pairs import mask_pairs
 from remit.masking.patterns import pattern
 from remit.masking.prose import mask_spoken
 from remit.masking.shapes import KEY_HINTS, mask_private_keys, mask_shapes
-from remit.masking.table import named_mask
+from remit.masking.table import named_mask, written_card_mask
 
 Mask = Callable[[str], str]
 
@@ -82,5 +82,7 @@ def _remember(plain: str) -> None:
 
 def mask_field(name: str, value: str, words: Mask = mask_text) -> str:
     """The value of a named field, masked whole if the name says it is a secret, else by what `words` finds in it."""
-    kind = kind_of_name(name)
-    return named_mask(kind, value) if kind else words(value)
+    if kind := kind_of_name(name):
+        return named_mask(kind, value)
+    card = written_card_mask(value) if is_card_name(name) else None
+    return words(value) if card is None else card

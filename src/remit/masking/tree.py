@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from remit.masking.names import Kind, counts_tokens, kind_of_name
+from remit.masking.names import Kind, counts_tokens, is_card_name, kind_of_name
 from remit.masking.numbers import is_card
 from remit.masking.patterns import pattern, vocabulary
-from remit.masking.table import MASK, card_mask, named_mask
+from remit.masking.table import MASK, card_mask, named_mask, written_card_mask
 from remit.masking.text import Mask, mask_text
 
 JsonLike: TypeAlias = "Mapping[str, JsonLike] | Sequence[JsonLike] | str | int | float | bool | None"
@@ -20,6 +20,7 @@ _NAMING_KEYS: Final = vocabulary(
     "env field header id key label locator name param parameter placeholder selector target type variable"
 )
 _NAMED_KEYS: Final = vocabulary("content data default input new_value newvalue old_value oldvalue text value values")
+_CARD_MEMBERS: Final = vocabulary("digits no num number value")
 _LONGEST_LABEL = 200
 _LONGEST_NAME = 64
 _WORDS_OF_A_NAME = 2  # "API key", "card number"; more of them are a remark
@@ -35,6 +36,8 @@ class _Hint(NamedTuple):
 
     kind: Kind | None
     counts: bool = False
+    is_card: bool = False
+    """The name is one of a card: digits in it are the card's number."""
 
 
 class _Key(NamedTuple):
@@ -58,7 +61,8 @@ _NOTHING_KNOWN: Final = _Hint(None)
 
 def _judge(key: str) -> _Key:
     kind, lowered = kind_of_name(key), key.lower()
-    hint = _Hint(kind, counts_tokens(key)) if kind else None
+    is_card = kind is None and is_card_name(key)
+    hint = _Hint(kind, counts_tokens(key), is_card) if kind or is_card else None
     return _Key(mask_text(key), hint, lowered in _NAMING_KEYS, lowered in _NAMED_KEYS)
 
 
@@ -95,12 +99,18 @@ def _item_hints(items: Sequence[Any], outer: _Hint) -> Iterator[_Hint]:
 def _mask_number(value: float, hint: _Hint) -> Json:
     if hint.kind:
         return value if hint.counts else named_mask(hint.kind, str(value))
+    card = written_card_mask(str(value)) if hint.is_card and isinstance(value, int) else None
+    if card is not None:
+        return card
     return card_mask(str(value)) if isinstance(value, int) and is_card(str(value)) else value
 
 
 def _mask_string(value: str, hint: _Hint, words: Mask) -> str:
     if hint.kind:
         return named_mask(hint.kind, value)
+    card = written_card_mask(value) if hint.is_card else None
+    if card is not None:
+        return card
     # A digest alone is no secret, and every record has several.
     return value if pattern(_DIGEST).fullmatch(value) else words(value)
 
@@ -129,12 +139,14 @@ def _mask_members(members: Mapping[Any, Any], outer: _Hint, depth: int, how: _Ho
     labels = (label for key, label in zip(keys, members.values(), strict=True) if key.names)
     kinds = (_label_kind(label, is_whole=how.whole_labels) for label in labels)
     named = next((_Hint(kind) for kind in kinds if kind), None)
-    inherited = _NOTHING_KNOWN if outer.kind is Kind.AUTHORIZATION else outer
+    inherited = _NOTHING_KNOWN if outer.kind is Kind.AUTHORIZATION or outer.is_card else outer
     is_jwk = "kty" in members
     masked: dict[str, Json] = {}
     numbers: dict[str, int] = {}
     for judged, (key, value) in zip(keys, members.items(), strict=True):
         hint = judged.hint or (named if judged.named else None) or inherited
+        if outer.is_card and judged.hint is None and str(key).lower() in _CARD_MEMBERS:
+            hint = outer  # {"card": {"number": ...}}; an amount or an id beside it is none
         if is_jwk and judged.hint is None and str(key) in _PRIVATE_JWK_MEMBERS:
             hint = _Hint(Kind.PASSWORD)
         masked[_unused(judged.shown, masked, numbers)] = _mask(value, hint, depth, how)
@@ -170,13 +182,17 @@ def mask_json(
     `max_depth` become `********`, so any depth is safe. The value must be a tree: shared parts are copied each time
     they appear.
     """
-    return _mask(value, _Hint(kind_of_name(name), counts_tokens(name)), max_depth, _How(words, whole_labels))
+    kind = kind_of_name(name)
+    hint = _Hint(kind, counts_tokens(name), kind is None and is_card_name(name))
+    return _mask(value, hint, max_depth, _How(words, whole_labels))
 
 
 def mask_texts(value: JsonLike, mask: Mask, name: str = "") -> Json:
     """A copy with every text in it masked by itself and by its own name: nothing that stands beside it counts."""
     if isinstance(value, str):
         kind = None if counts_tokens(name) and value.isdecimal() else kind_of_name(name)
+        if kind is None and is_card_name(name) and (card := written_card_mask(value)) is not None:
+            return card
         return named_mask(kind, value) if kind else mask(value)
     if isinstance(value, Mapping):
         return {key: mask_texts(member, mask, key) for key, member in value.items()}

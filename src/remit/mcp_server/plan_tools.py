@@ -4,9 +4,9 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from remit.contracts.agent_told import AgentPlanPreview, AgentUndoAnswer
 from remit.contracts.base import Contract, Uuid
-from remit.contracts.desk_plans import IdempotencyKey, Note, ProposalView, UndoAnswer
-from remit.contracts.plan_preview import PlanPreviewDocument
+from remit.contracts.desk_plans import IdempotencyKey, Note, ProposalView
 from remit.mcp_server.call import FIRST_LOOK, Call, WaitSeconds, document_bytes
 from remit.mcp_server.schemas import Document, shipped
 from remit.mcp_server.tool import READS, Answer, ToolSpec, acts
@@ -45,7 +45,7 @@ class NamePlan(Contract):
 async def _preview(call: Call[PreviewPlan]) -> Answer:
     plan = document_bytes(call.arguments.plan, "plan")
     document = await call.ask(lambda caller: call.desk.plans.preview(caller, plan))
-    return Answer(document, "Nothing was changed. This is what the plan would do to the files as they are now.")
+    return Answer(document, "Nothing was changed. This is what you sent; what it would do to the files, a person sees.")
 
 
 async def _propose(call: Call[ProposePlan]) -> Answer:
@@ -98,10 +98,11 @@ TOOLS: Final = (
     ToolSpec(
         "preview_plan",
         "See what a plan would do",
-        "A dry run: the exact diff (secrets masked), the risks, what a person would have to allow. Stores and changes"
-        " nothing.",
+        "Checks a plan, stores and changes nothing: its shape, paths and limits, the risks that its text shows,"
+        " what a person would have to allow. Null means withheld, not none: the diff, and whether it would fail, is for"
+        " people.",
         PreviewPlan,
-        PlanPreviewDocument,
+        AgentPlanPreview,
         READS,
         _preview,
     ),
@@ -109,7 +110,8 @@ TOOLS: Final = (
         "propose_plan",
         "Propose a plan",
         "Hands a plan to the people who decide. Nothing is changed: a person looks at its diff and approves or denies"
-        " it elsewhere. The answer holds the proposal_id and where the person answers: tell your user.",
+        " it elsewhere. Whether an edit matches the files is shown to that person, not here. The answer holds the"
+        " proposal_id and where the person answers: tell your user.",
         ProposePlan,
         ProposalView,
         acts(destructive=False, idempotent=False),
@@ -118,7 +120,7 @@ TOOLS: Final = (
     ToolSpec(
         "plan_status",
         "Where a proposed plan stands",
-        "Whether a proposal was answered, how far its run is, what came of it. wait_seconds: waits for a change.",
+        "Whether a proposal was answered, and how its run ended. wait_seconds: waits for a change.",
         FollowPlan,
         ProposalView,
         READS,
@@ -137,9 +139,10 @@ TOOLS: Final = (
     ToolSpec(
         "undo_plan",
         "Take an applied plan back",
-        "Restores what the plan changed. Refused, with the names, when somebody changed one of these files since.",
+        "Restores what the plan changed. Refused when one of these files was changed since; a person sees which one."
+        " Null means withheld, not none.",
         NamePlan,
-        UndoAnswer,
+        AgentUndoAnswer,
         acts(destructive=True, idempotent=True),
         _undo,
     ),

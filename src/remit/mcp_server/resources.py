@@ -12,6 +12,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 
+from remit.contracts.agent_told import AgentPlanPreview
 from remit.contracts.base import Contract
 from remit.contracts.desk import told_error
 from remit.contracts.desk_plans import RunDocuments
@@ -33,7 +34,8 @@ def add_resources(server: MCPServer[Any], house: House) -> None:
         "remit://reports/{run_id}",
         name="report",
         title="Report of a run",
-        description="Report, change log and what was taken back, of a plan that ran; by proposal_id or envelope_id.",
+        description="How a plan that ran has ended; by proposal_id or envelope_id. What it changed is for people:"
+        " null means withheld, not none.",
         mime_type=_JSON,
     )
     async def report(run_id: str, context: Context[Any, Any]) -> str:
@@ -43,8 +45,8 @@ def add_resources(server: MCPServer[Any], house: House) -> None:
         "remit://diffs/{proposal_id}",
         name="diff",
         title="Diff of a proposed plan",
-        description="What the plan would change in the files as they are now, masked; of one that ran, the beginning of"
-        " what it changed in each file.",
+        description="The lines of the plan that this agent sent itself, masked. Lines that were in the files before are"
+        " shown to people only.",
         mime_type="text/x-diff",
     )
     async def diff(proposal_id: str, context: Context[Any, Any]) -> str:
@@ -108,13 +110,19 @@ def _json(document: Contract) -> str:
 
 
 def _diff_of(desk: Desk, caller: Caller, proposal_id: str) -> str:
-    if desk.plans.get(caller, proposal_id).report_folder is None:
-        return _planned(desk.plans.look(caller, proposal_id).document)
-    return _done(desk.plans.report(caller, proposal_id))
+    """An agent that sees less than a person gets the lines that it sent, also after the run."""
+    if desk.plans.get(caller, proposal_id).report_folder is not None:
+        documents = desk.plans.report(caller, proposal_id)
+        if isinstance(documents, RunDocuments):
+            return _done(documents)
+    return _planned(desk.plans.look(caller, proposal_id).document)
 
 
-def _planned(document: PlanPreviewDocument) -> str:
-    return "".join(_with_newline(file.diff) for file in document.files)
+def _planned(document: PlanPreviewDocument | AgentPlanPreview) -> str:
+    if isinstance(document, PlanPreviewDocument):
+        return "".join(_with_newline(file.diff) for file in document.files)
+    own = (file.diff or f"# {file.operation} {file.path}: its lines are shown to people" for file in document.files)
+    return "".join(map(_with_newline, own))
 
 
 def _done(documents: RunDocuments) -> str:

@@ -1,7 +1,7 @@
 """The server over standard input and output, for a client that starts it: one process, one agent.
 
 While it serves, standard output carries the protocol and nothing else: the SDK points it at standard error for all that
-might print, and keeps the pipe to itself.
+might print, and keeps the pipe to itself. A message is limited as the body of an HTTP request is.
 """
 
 import os
@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable
 
 import anyio
+from mcp.server.mcpserver import MCPServer
 
 from remit.desk.desk import Desk
 from remit.mcp_server.identity import by_token
 from remit.mcp_server.server import build_server
+from remit.mcp_server.stdio_stream import bounded_stdio
 
 
 def serve_stdio(desk: Desk, token: Callable[[], str], *, elicitation: bool = False) -> None:
@@ -22,7 +24,15 @@ def serve_stdio(desk: Desk, token: Callable[[], str], *, elicitation: bool = Fal
     identify(None)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: threading.Thread(target=_leave, args=(desk,)).start())
-    anyio.run(build_server(desk, identify, elicitation=elicitation).run_stdio_async)
+    server = build_server(desk, identify, elicitation=elicitation)
+    anyio.run(_serve, server, desk.workspace.config.web.limits.body_bytes)
+
+
+async def _serve(server: MCPServer[None], most_bytes: int) -> None:
+    """As `run_stdio_async` of the SDK, with messages of at most so many bytes."""
+    protocol = server._lowlevel_server  # noqa: SLF001 - the SDK offers no public way to serve other streams
+    async with bounded_stdio(most_bytes) as (incoming, outgoing):
+        await protocol.run(incoming, outgoing, protocol.create_initialization_options())
 
 
 def _leave(desk: Desk) -> None:

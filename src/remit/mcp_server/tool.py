@@ -112,7 +112,7 @@ _UNEXPECTED: Final = ErrorTold(
     code=Reason.INTERNAL,
     what="something went wrong inside Remit; what had begun is on record, and `remit recover` settles it",
     where="the MCP server",
-    next_step="Ask for its status before trying again. The log of the server says more.",
+    next_step="Ask for its status: its effect may have taken place. The log of the server says more.",
 )
 
 

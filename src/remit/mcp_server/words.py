@@ -3,6 +3,7 @@
 import shlex
 from typing import Final
 
+from remit.contracts.agent_told import AgentUndoAnswer
 from remit.contracts.desk import BrowseAnswer, GoalAnswer, TaskAnswer, Waiting
 from remit.contracts.desk_plans import ProposalView, UndoAnswer
 
@@ -17,8 +18,8 @@ _PROPOSALS: Final = {
     "RUNNING": "Being applied.",
     "UNFINISHED": "The process that applied it has ended; Remit settles what it left.",
     "APPLIED": "Applied.",
-    "PARTIAL": "Applied in part; the report says what failed.",
-    "FAILED": "Failed; the report says why.",
+    "PARTIAL": "Applied in part; a person sees in the report what failed.",
+    "FAILED": "Failed; a person sees in the report why.",
     "ROLLED_BACK": "Failed, and everything was taken back.",
     "CANCELLED": "Stopped, and everything was taken back.",
     "UNDONE": "Applied, and taken back since.",
@@ -42,12 +43,15 @@ def of_proposal(view: ProposalView) -> str:
     return words
 
 
-def of_undo(answer: UndoAnswer) -> str:
+def of_undo(answer: UndoAnswer | AgentUndoAnswer) -> str:
     if answer.status == "REFUSED" and answer.refused is not None:
         changed = f" {len(answer.drifted)} file(s) were changed since." if answer.drifted else ""
         return f"Nothing was taken back: {answer.refused.what}.{changed} {answer.refused.next_step}"
     if answer.stored:
         return "It was taken back before; nothing was done now."
+    if isinstance(answer, AgentUndoAnswer):
+        done = {"EXECUTED": "Taken back.", "PARTIAL": "Taken back in part."}
+        return f"{done.get(answer.status, 'It could not be taken back.')} A person sees which files those are."
     said = {"EXECUTED": "Taken back", "NOTHING": "There was nothing to take back", "PARTIAL": "Taken back in part"}
     return f"{said.get(answer.status, 'It could not be taken back')}: {len(answer.restored)} file(s) restored."
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from remit.contracts.config import SystemConfig
 from remit.ids import Clock
+from remit.ledger.heads import Anchors
 from remit.observe import browser_checks as browser
 from remit.observe import disk_checks as disk
 from remit.observe import machine_checks as machine
@@ -106,7 +107,7 @@ def check_workspace(
         disk.DURABLE.ask(lambda: disk.check_durable_write(disk.time_durable_write(state.path))),
         workspace.KEY_FILES.ask(lambda: workspace.check_key_files(state.keys)),
         workspace.KEYRING.ask(lambda: workspace.check_keyring(state.keys)),
-        *_several(workspace.STORE.ask, lambda: workspace.check_store(open_store(), clock)),
+        *_several(workspace.STORE.ask, lambda: workspace.check_store(open_store(), clock, Anchors(state.anchors))),
     )
 
 

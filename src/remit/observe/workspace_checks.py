@@ -1,8 +1,9 @@
 """Checks of one workspace's settings, keys and store. No private key is loaded: their files are only looked at."""
 
+import itertools
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -11,13 +12,27 @@ from remit.authority.keys import load_keyring, private_key_problems
 from remit.authority.signing import ROLES, Keyring, Role
 from remit.authority.token_key_files import policy_key_file
 from remit.confine.names import require_bases
+from remit.contracts.ledger import LedgerHead
 from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.ids import Clock, parse_time
+from remit.ids import Clock
+from remit.ledger.clock import (
+    ACCEPT,
+    ACCEPT_ADVICE,
+    BEHIND_IS_FINE,
+    SET_CLOCK,
+    describe_behind,
+    is_unanswered_jump,
+    render_span,
+)
+from remit.ledger.clock_acceptance import ChainClock, chain_clocks
 from remit.ledger.guards import missing_guards
+from remit.ledger.heads import Anchors
+from remit.ledger.kept import anchored_heads, lost_anchored, require_kept
 from remit.observe.check import Check, Topic
 from remit.observe.disk_checks import name_some
 from remit.store.connection import Connection, Store
-from remit.store.migrate import require_current, shipped_migrations
+from remit.store.migrate import require_current, require_no_foreign_objects, shipped_migrations
+from remit.store.shape import schema_changes
 
 BASES: Final = Topic("base directories", "tasks that touch files")
 SANDBOX: Final = Topic("sandbox", "effects that stay where they belong")
@@ -25,6 +40,7 @@ KEY_FILES: Final = Topic("key files", "keeping private keys private")
 KEYRING: Final = Topic("keyring", "signing and verifying")
 STORE: Final = Topic("store", "the ledger")
 TABLES: Final = Topic("tables", "the ledger")
+ANCHORS: Final = Topic("anchors", "a ledger that nobody can cut short")
 GUARDS: Final = Topic("guards", "an append-only ledger")
 LEDGER_CLOCK: Final = Topic("clock and ledger", "times that do not run backwards")
 SERVER: Final = Topic("PostgreSQL server", "the ledger")
@@ -32,14 +48,11 @@ SERVER_SETTINGS: Final = Topic("PostgreSQL settings", "entries that survive a po
 SERVER_CLOCK: Final = Topic("PostgreSQL clock", "times that agree between hosts")
 
 OLDEST_TESTED_SERVER: Final = 15
-AHEAD_IS_FINE: Final = timedelta(seconds=1)
 CLOCKS_DIFFER: Final = 2.0
 CLOCKS_DISAGREE: Final = 60.0
 MAX_TENANTS: Final = 200
 """The newest entry is looked for in the first chains only: a check-up must stay quick."""
 
-_SET_CLOCK: Final = "timedatectl set-ntp true"
-_TIP: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
 _SETTINGS: Final = """SELECT name, reset_val FROM pg_settings
   WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit', 'server_version', 'server_version_num')"""
 
@@ -104,15 +117,21 @@ def check_keyring(folder: Path) -> Check:
     return KEYRING.ok(f"an active key for each of {', '.join(ROLES)}")
 
 
-def check_store(store: Store, clock: Clock) -> list[Check]:
-    """Can it be opened, are its tables ours, do its guards stand, and does its time agree with ours?"""
+def check_store(store: Store, clock: Clock, anchors: Anchors) -> list[Check]:
+    """Can it be opened, are its tables ours, do its guards stand, and does its time agree with ours?
+
+    And does it hold the entries that the anchors prove: else another database was put in its place.
+    """
+    heads = anchored_heads(anchors)
     with store.reading() as connection:
-        found = [check_journal(connection, store.describe()), TABLES.ask(lambda: check_tables(connection))]
+        tables = TABLES.ask(lambda: check_tables(connection, anchors))
+        found = [check_journal(connection, store.describe()), tables]
         if connection.dialect == "postgresql":
             found += check_server(connection, clock)
-        if found[1].status == "ok":
+        if tables.status == "ok":
+            found.append(ANCHORS.ask(lambda: check_anchors(lost_anchored(connection, heads))))
             found.append(GUARDS.ask(lambda: check_guards(list(missing_guards(connection)))))
-            found.append(LEDGER_CLOCK.ask(lambda: check_ledger_clock(newest_entry(connection), clock())))
+            found.append(LEDGER_CLOCK.ask(lambda: check_ledger_clock(_chains(connection, clock()), clock())))
         return found
 
 
@@ -127,9 +146,26 @@ def check_journal(connection: Connection, described: str) -> Check:
     return STORE.ok(f"{described}, WAL")
 
 
-def check_tables(connection: Connection) -> Check:
+def check_tables(connection: Connection, anchors: Anchors) -> Check:
+    require_kept(connection, anchors)
     require_current(connection)
+    require_no_foreign_objects(connection)
+    changes = list(schema_changes(connection))
+    if changes:
+        advice = "Another program changed the tables. Keep a copy of them and see what else: remit ledger verify"
+        return TABLES.fail(name_some(changes), advice)
     return TABLES.ok(f"up to date, migration {len(shipped_migrations(connection.dialect)):04d}")
+
+
+def check_anchors(lost: list[LedgerHead]) -> Check:
+    if lost:
+        head = lost[0]
+        return ANCHORS.fail(
+            f"entry {head.seq} of tenant {head.tenant_id}, which was signed and kept, is not in the database: it was"
+            " cut short, rewritten, or replaced by another one",
+            "Keep the database as it is and see what else: remit ledger verify",
+        )
+    return ANCHORS.ok("the database holds every entry that they prove")
 
 
 def check_guards(missing: list[tuple[str, str]]) -> Check:
@@ -139,22 +175,27 @@ def check_guards(missing: list[tuple[str, str]]) -> Check:
     return GUARDS.ok("every table that must not change is guarded")
 
 
-def newest_entry(connection: Connection) -> datetime | None:
-    """The latest time in the ledger, read from the end of each chain."""
-    times = [row[0] for tenant in _tenants(connection) if (row := connection.one(_TIP, (tenant,)))]
-    return max((parse_time(time) for time in times), default=None)
-
-
-def check_ledger_clock(newest: datetime | None, now: datetime) -> Check:
-    if newest is None:
+def check_ledger_clock(chains: Sequence[ChainClock], now: datetime) -> Check:
+    """Is the clock behind what is recorded, and was it set far ahead without a person's word?"""
+    if not chains:
         return LEDGER_CLOCK.ok("no entry yet")
-    if newest - now > AHEAD_IS_FINE:
-        behind = newest - now
-        return LEDGER_CLOCK.fail(
-            f"the clock is {behind} behind the newest entry; new entries will carry that entry's time",
-            f"Set the clock: {_SET_CLOCK}; if the clock is right, find out who wrote that entry: remit ledger show",
+    ahead = max(chains, key=lambda chain: chain.newest)
+    if ahead.behind > BEHIND_IS_FINE:
+        found = (
+            f"{describe_behind(ahead.newest, now)}; until they meet, what is valid by the clock is refused as expired"
         )
-    return LEDGER_CLOCK.ok(f"the newest entry is of {newest.strftime('%Y-%m-%d %H:%M:%S UTC')}")
+        return LEDGER_CLOCK.fail(found, ACCEPT_ADVICE)
+    jumped = next((chain.last for chain in chains if is_unanswered_jump(chain.last)), None)
+    if jumped is not None:
+        span = render_span(timedelta(seconds=jumped.payload["seconds"]))
+        found = f"the clock was set {span} ahead, from {jumped.payload['expected_at'][:19]}Z (entry {jumped.seq})"
+        return LEDGER_CLOCK.warn(found, f"If it is right now, a person says so: {ACCEPT}. If not, set it: {SET_CLOCK}.")
+    return LEDGER_CLOCK.ok(f"the newest entry is of {ahead.newest.strftime('%Y-%m-%d %H:%M:%S UTC')}")
+
+
+def _chains(connection: Connection, now: datetime) -> list[ChainClock]:
+    """Of the first tenants only: a check-up must stay quick."""
+    return list(itertools.islice(chain_clocks(connection, now), MAX_TENANTS))
 
 
 def check_server(connection: Connection, clock: Clock) -> list[Check]:
@@ -203,22 +244,12 @@ def check_server_settings(settings: Mapping[str, str]) -> Check:
 def check_server_clock(seconds: float) -> Check:
     shown = f"the server's clock is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
     if abs(seconds) > CLOCKS_DISAGREE:
-        return SERVER_CLOCK.fail(shown, f"Synchronise both machines: {_SET_CLOCK}")
+        return SERVER_CLOCK.fail(shown, f"Synchronise both machines: {SET_CLOCK}")
     if abs(seconds) > CLOCKS_DIFFER:
-        return SERVER_CLOCK.warn(shown, f"Synchronise both machines: {_SET_CLOCK}")
+        return SERVER_CLOCK.warn(shown, f"Synchronise both machines: {SET_CLOCK}")
     return SERVER_CLOCK.ok(f"within {CLOCKS_DIFFER:.0f} s of ours")
 
 
 def _private_file(folder: Path, role: Role, ring: Keyring) -> Path | None:
     active = ring.active(role)
     return folder / role / f"{active.key_id}.pem" if active else None
-
-
-def _tenants(connection: Connection) -> Iterator[str]:
-    tenant = ""
-    for _ in range(MAX_TENANTS):
-        row = connection.one("SELECT min(tenant_id) FROM ledger_entries WHERE tenant_id > ?", (tenant,))
-        if row is None or row[0] is None:
-            return
-        tenant = row[0]
-        yield tenant

@@ -22,7 +22,7 @@ from remit.people.endings import Endings
 from remit.people.found import Invitation, Listed, LoggedIn, Session
 from remit.people.kept import Kept, KeptFile, KeptInvitation, KeptPerson, KeptSession, Standing
 from remit.people.roles import Role
-from remit.people.roll import changed, cleared, counts, find, known, named, placed, without, without_sessions
+from remit.people.roll import changed, cleared, counts, find, is_open, known, named, placed, without, without_sessions
 from remit.people.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ class People:
         def work(kept: Kept) -> tuple[Kept, Session]:
             found = next((one for one in kept.invitations if one.code_digest == digest), None)
             person = find(kept, found.person_id) if found else None
-            if found is None or person is None or now >= parse_time(found.expires_at):
+            if found is None or person is None or not is_open(found, now):
                 raise no_such_link()
             return self._begin(kept, person, now, (life, idle), how="link")
 
@@ -194,7 +194,7 @@ class People:
                 one.last_login,
                 one.invited_by,
                 sum(found.person_id == one.id and counts(found, one, now) for found in kept.sessions),
-                sum(link.person_id == one.id and now < parse_time(link.expires_at) for link in kept.invitations),
+                sum(link.person_id == one.id and is_open(link, now) for link in kept.invitations),
             )
             for one in sorted(kept.people, key=lambda person: person.id)
         ]

@@ -6,16 +6,27 @@ from datetime import datetime, timedelta
 
 from remit.approval.people import Person
 from remit.errors import Reason, Refused
-from remit.ids import parse_time
-from remit.people.kept import Kept, KeptPerson, KeptSession, Standing
+from remit.ids import CLOCK_TOLERANCE, parse_time
+from remit.people.kept import Kept, KeptInvitation, KeptPerson, KeptSession, Standing
 
 
 def counts(session: KeptSession, person: KeptPerson, now: datetime) -> bool:
     return (
         session.standing == person.standing
+        and has_begun(session.created_at, now)
         and now < parse_time(session.expires_at)
+        and has_begun(session.seen_at, now)
         and now - parse_time(session.seen_at) < timedelta(seconds=session.idle_seconds)
     )
+
+
+def has_begun(created_at: str, now: datetime) -> bool:
+    """False for what was made while the clock was ahead, once a person has accepted an earlier clock."""
+    return parse_time(created_at) - now <= CLOCK_TOLERANCE
+
+
+def is_open(link: KeptInvitation, now: datetime) -> bool:
+    return has_begun(link.created_at, now) and now < parse_time(link.expires_at)
 
 
 def placed(kept: Kept, person: Person, standing: Standing, now: str, invited_by: str | None) -> Kept:
@@ -36,7 +47,7 @@ def cleared(kept: Kept, now: datetime) -> Kept:
     """Without what can never count again."""
     by_id = {one.id: one for one in kept.people}
     sessions = tuple(one for one in kept.sessions if one.person_id in by_id and counts(one, by_id[one.person_id], now))
-    links = tuple(one for one in kept.invitations if one.person_id in by_id and now < parse_time(one.expires_at))
+    links = tuple(one for one in kept.invitations if one.person_id in by_id and is_open(one, now))
     return changed(kept, sessions=sessions, invitations=links)
 
 

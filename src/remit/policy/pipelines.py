@@ -110,13 +110,6 @@ def is_reversible(action: PipelineAction, config: SystemConfig) -> bool:
     return isinstance(pipeline_of(action, config), SqlPipeline)
 
 
-def seconds_of(action: PipelineAction, config: SystemConfig) -> int:
-    """For the whole action. The contracts bound each of the three."""
-    pipeline = pipeline_of(action, config)
-    own = pipeline.timeout_seconds if pipeline is not None else None
-    return action.timeout_seconds or own or config.timeouts.pipeline
-
-
 def expected_hashes(action: PipelineAction, path: str, config: SystemConfig) -> tuple[str | None, str | None]:
     """Those that the plan gives belong to its target, or to the one file that there is."""
     files = pipeline_files(action, config).writes

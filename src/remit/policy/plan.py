@@ -26,6 +26,7 @@ from remit.policy.findings import Needed, uncovered
 from remit.policy.graph import order_actions
 from remit.policy.pipelines import is_reversible, wrong_pipelines
 from remit.policy.protected import is_forbidden, protecting_group
+from remit.policy.timeouts import wrong_timeouts
 
 MAX_PLAN_PATH_BYTES: Final = 256 << 10
 """All paths together, each time one is named: they stand in the ledger's entry of the plan."""
@@ -38,7 +39,7 @@ def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approval
     if too_much := tuple(_too_much(plan, config)):
         return Decision(denials=too_much)  # and no more work for one who asks for too much
     denials = [*_unclear(plan), *wrong_sql(plan, config), *wrong_pipelines(plan, config), *wrong_rules(plan, config)]
-    denials += [*_wrong_paths(plan, config, root), *_wrong_order(plan, config)]
+    denials += [*_wrong_paths(plan, config, root), *_wrong_order(plan, config), *wrong_timeouts(plan, config)]
     needed = needed_approvals(plan, config)
     if len(needed.protected) > MAX_PROTECTED:
         denials.append(

@@ -8,13 +8,12 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
-from typing import Final, Literal
+from typing import Final, NamedTuple
 
 from remit.confine.names import plain_spelling
 from remit.contracts.config import CONFIG_NAME, Protected, SystemConfig
+from remit.contracts.protected_files import Group
 from remit.contracts.slo import WAIVERS_NAME
-
-Group = Literal["critical", "important", "agent_system"]
 
 OWN_FOLDERS: Final = frozenset({"agent_outputs", "agent_logs"})
 """Below the root: reports, backups and logs of plans."""
@@ -39,7 +38,7 @@ def _group_of(
         ("agent_system", agent_system),
     )
     for group, globs in groups:
-        if any(_matches(pattern, components) for pattern in _patterns(globs)):
+        if _glob_set(globs).covers(components):
             return group
     return None
 
@@ -89,17 +88,57 @@ Part = Callable[[str], object]
 """Whether a component is meant."""
 
 
+class _GlobSet(NamedTuple):
+    """Globs sorted by how they are looked up. Most are a name, a folder, or a name with one star at an end.
+
+    The built-in list has several hundred globs, and a pipeline asks for every file of a folder.
+    """
+
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    folders: frozenset[str]
+    others: tuple[tuple[Part | None, ...], ...]
+
+    def covers(self, components: tuple[str, ...]) -> bool:
+        last = components[-1] if components else ""
+        if last in self.names or last.startswith(self.prefixes) or last.endswith(self.suffixes):
+            return True
+        return not self.folders.isdisjoint(components) or any(_matches(other, components) for other in self.others)
+
+
 @functools.lru_cache(maxsize=32)
-def _patterns(globs: tuple[str, ...]) -> tuple[tuple[Part | None, ...], ...]:
-    """Each with `**` before it, for which None stands. `x/` means `x/**`."""
-    written = (glob + "**" if glob.endswith("/") else glob for glob in globs)
-    return tuple((None, *map(_part, _folded(glob))) for glob in written)
+def _glob_set(globs: tuple[str, ...]) -> _GlobSet:
+    names: set[str] = set()
+    prefixes: list[str] = []
+    suffixes: list[str] = []
+    folders: set[str] = set()
+    others: list[tuple[Part | None, ...]] = []
+    for glob in globs:
+        parts = _folded(glob + "**" if glob.endswith("/") else glob)
+        match parts:
+            case [name] if _is_plain(name):
+                names.add(name)
+            case [name] if name != "**" and name.endswith("*") and _is_plain(name[:-1]):
+                prefixes.append(name[:-1])
+            case [name] if name != "**" and name.startswith("*") and _is_plain(name[1:]):
+                suffixes.append(name[1:])
+            case [name, "**"] if _is_plain(name):
+                folders.add(name)
+            case _:
+                # `**` comes before each of them, and None stands for it.
+                others.append((None, *map(_part, parts)))
+    return _GlobSet(frozenset(names), tuple(prefixes), tuple(suffixes), frozenset(folders), tuple(others))
+
+
+def _is_plain(name: str) -> bool:
+    return not set("*?[") & set(name)
 
 
 def _part(glob: str) -> Part | None:
     if glob == "**":
         return None
-    if not set("*?[") & set(glob):
+    if _is_plain(glob):
         return glob.__eq__
     return re.compile(fnmatch.translate(glob)).match
 

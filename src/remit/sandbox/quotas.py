@@ -21,6 +21,7 @@ NEAR_SECONDS: Final = 0.005
 
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _LONGEST: Final = 4_096
+_NOTHING: Final = b"0 "
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,23 @@ def _raise(setting: str) -> str:
     return f"Give it less to do, or raise {setting} in remit.yaml."
 
 
+def _statm_of_a_thread(tasks: int) -> bytes:
+    """Of any thread that still has the memory: of a first thread that has ended, the kernel says that it has none.
+
+    Empty where no thread has it any more. `tasks` is the open folder of the process's threads.
+    """
+    for thread in os.listdir(tasks):
+        with suppress(OSError):  # this one ended meanwhile
+            file = os.open(f"{thread}/statm", os.O_RDONLY | os.O_CLOEXEC, dir_fd=tasks)
+            try:
+                statm = os.pread(file, _LONGEST, 0)
+            finally:
+                os.close(file)
+            if not statm.startswith(_NOTHING):
+                return statm
+    return b""
+
+
 class CannotWatch(Exception):
     """The kernel does not tell what the process uses, so no quota can be kept."""
 
@@ -115,6 +133,8 @@ class Meter:
             io, statm = os.pread(one, _LONGEST, 0), os.pread(two, _LONGEST, 0)
             for task in tasks:  # a folder with one folder for each thread
                 self._most_threads = max(self._most_threads, os.fstat(task).st_nlink - 2)
+                if statm.startswith(_NOTHING):
+                    statm = _statm_of_a_thread(task)
         except (FileNotFoundError, ProcessLookupError):
             return self.last(seconds)
         except OSError as problem:

@@ -185,7 +185,9 @@ def checks_of(
 ) -> dict[str, tuple[Check, ...]]:
     """What is allowed in part. An exchange loses neither file; without it a rename can only go where nothing is.
 
-    An engine locks its database, so that no other one writes to it meanwhile. It may not wait for a lock.
+    An engine locks its database, so that no other one writes to it meanwhile. It may not wait for a lock. A program
+    could take any number of locks, each of them memory of the kernel's that no quota counts. It works on copies that no
+    other process opens, so it is told that it has the lock, and none is taken.
     """
     checked = dict(CHECKED)
     if exchanges:
@@ -212,6 +214,9 @@ def allow_list(
         if (number := number_of(name, machine)) is not None:
             checks = [instruction for check in checked.get(name, ()) for instruction in compile_check(check)]
             blocks[number] = [*checks, _allow]
+    if program:
+        number = number_of("fcntl", machine) or 0
+        blocks[number] = [*_pretend_if(1, _F_SETLK), *blocks[number]]
     for name in PRETENDED if program else ():
         if (number := number_of(name, machine)) is not None:
             blocks[number] = [_pretend]
@@ -238,6 +243,12 @@ def take_away(machine: str, *, restores: bool, program: bool = False, network: b
     numbers = [number for name in names if (number := number_of(name, machine)) is not None]
     jumps = [Instruction(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
     return [Instruction(_LOAD, 0, 0, _NUMBER_AT), *jumps, _allow, _deny]
+
+
+def _pretend_if(argument: int, value: int) -> list[Instruction]:
+    """Falls through unless the argument has this value; then the call is said to be done, and is not."""
+    load = Instruction(_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)
+    return [load, Instruction(_EQUAL, 0, 1, value), _pretend]
 
 
 def compile_check(check: Check) -> list[Instruction]:

@@ -95,7 +95,8 @@ _OPEN: Final = f"""SELECT {_COLUMNS} FROM approvals
   WHERE tenant_id = ? AND state IN ('PENDING', 'APPROVED') ORDER BY created_at, approval_id"""
 _NEWEST: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ?
   ORDER BY created_at DESC, approval_id DESC LIMIT ?"""
-_SAME: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ? AND created_at >= ? AND action_id = ?
+_SAME: Final = f"""SELECT {_COLUMNS} FROM approvals WHERE tenant_id = ?
+  AND created_at >= ? AND created_at <= ? AND action_id = ?
   AND action_digest = ? AND request_digest = ? AND token_jti = ? ORDER BY created_at DESC, approval_id DESC LIMIT 1"""
 _MOVE: Final = """UPDATE approvals SET state = ?, decided_by = ?, decided_at = ?, reason = ?, entry_seq = ?
   WHERE tenant_id = ? AND approval_id = ? AND state = ?"""
@@ -113,10 +114,10 @@ def find_row(connection: Connection, tenant_id: str, approval_id: str) -> Approv
     return ApprovalRow(*row) if row else None
 
 
-def newest_same(connection: Connection, asked: ApprovalRow, since: str) -> ApprovalRow | None:
-    """The last question about the very same thing, of the same token."""
+def newest_same(connection: Connection, asked: ApprovalRow, since: str, until: str) -> ApprovalRow | None:
+    """The last question about the very same thing, of the same token, in that time."""
     about = (asked.action_id, asked.action_digest, asked.request_digest, asked.token_jti)
-    row = connection.one(_SAME, (asked.tenant_id, since, *about))
+    row = connection.one(_SAME, (asked.tenant_id, since, until, *about))
     return ApprovalRow(*row) if row else None
 
 

@@ -289,7 +289,7 @@ def _failure(problem: BaseException, *, committing: bool) -> RemitError:
         outcome = "it is not known whether they were written" if committing else "nothing was written"
         told = problem if isinstance(problem, RemitError) else None
         why = told.what if told else str(problem) or type(problem).__name__
-        after = "Look first, then try again: remit ledger show" if committing else "Run `remit doctor`, try again."
+        after = "Look at what was written: remit ledger show" if committing else "Run `remit doctor`, try again."
         failure = EnvironmentFailed(
             told.reason if told else Reason.STORE_UNAVAILABLE,
             f"the entries could not be committed, {outcome}: {why}",

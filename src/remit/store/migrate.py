@@ -18,6 +18,7 @@ from remit.store.connection import Connection, Dialect, Guarded, Store
 
 FILE_NAME = re.compile(r"(\d{4})_(\w+)\.(sqlite|postgresql)\.sql")
 SEPARATOR = "\n--;;\n"
+_MADE: re.Pattern[str] = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX|TRIGGER) (?:IF NOT EXISTS )?(\w+)")
 CREATE_HISTORY = """CREATE TABLE IF NOT EXISTS schema_migrations (
   version INTEGER PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, applied_at TEXT NOT NULL)"""
 
@@ -56,10 +57,42 @@ def migrate(store: Store, clock: Clock) -> list[str]:
         ) from problem
 
 
+def foreign_objects(connection: Connection) -> list[str]:
+    """What a SQLite file holds that no migration makes, each by its kind and name: a view, a table, a trigger.
+
+    What is of another kind than Remit makes under that name is one of them. On PostgreSQL the schema may hold more.
+    """
+    if connection.dialect != "sqlite":
+        return []
+    statements = [CREATE_HISTORY, *(one for each in shipped_migrations("sqlite") for one in each.statements)]
+    ours = {(match[1].lower(), match[2]) for one in statements for match in _MADE.finditer(one)}
+    found = connection.rows("SELECT type, name FROM sqlite_master ORDER BY type, name")
+    return [f"{kind} {name}" for kind, name in found if (kind, name) not in ours and not _is_sqlites_own(kind, name)]
+
+
+def require_no_foreign_objects(connection: Connection) -> None:
+    """Refuse a file into which another program has put something: it may stand in for what Remit reads."""
+    found = foreign_objects(connection)
+    if found:
+        more = f", and {len(found) - 3} more" if len(found) > 3 else ""
+        raise EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            f"the ledger's database holds what Remit did not make: {', '.join(found[:3])}{more}",
+            next_step="Keep a copy of the file and see what else was changed: remit ledger verify. Then restore a"
+            " backup, or remove what is named here with the sqlite3 program.",
+        )
+
+
+def _is_sqlites_own(kind: str, name: str) -> bool:
+    """Made by SQLite itself: the index of a key, and the statistics of ANALYZE."""
+    return (kind == "index" and name.startswith("sqlite_autoindex_")) or (kind, name[:11]) == ("table", "sqlite_stat")
+
+
 def _migrate(store: Store, clock: Clock) -> list[str]:
     applied = []
     shipped = shipped_migrations(store.dialect)
     with closing(store.connect()) as connection:
+        require_no_foreign_objects(connection)
         for migration in shipped:
             connection.begin(write=True)
             reach("migration.begun")
@@ -84,6 +117,7 @@ def require_current(connection: Connection) -> None:
     _require_kin(shipped, recorded)
     for migration in shipped:
         if migration.version not in recorded:
+            require_no_foreign_objects(connection)  # what is in the way of a table is no reason to migrate
             raise EnvironmentFailed(
                 Reason.STORE_OUTDATED,
                 f"the store lacks migration {migration.version:04d}_{migration.name}",

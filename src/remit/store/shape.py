@@ -95,12 +95,11 @@ def _statements(dialect: Dialect) -> list[str]:
 
 
 def _by_name(rows: Iterator[tuple[str, str, str, str | None]]) -> Shape:
-    """Only what has to do with our tables: whatever else somebody keeps in this file is his own affair."""
-    ours = tables("sqlite")
+    """Everything in the file: it is Remit's alone, and a view or a table more may stand in for one that is read."""
     return {
-        f"{kind} {name}" if kind == "table" else f"{kind} {table}.{name}": definition or ""
+        f"{kind} {name}" if kind in {"table", "view"} else f"{kind} {table}.{name}": definition or ""
         for kind, name, table, definition in rows
-        if table in ours or name in ours
+        if not name.startswith("sqlite_stat")  # what ANALYZE makes
     }
 
 

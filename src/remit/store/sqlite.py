@@ -24,6 +24,7 @@ from remit.store.connection import (
     Store,
     UnreadableText,
 )
+from remit.store.sqlite_files import log_of, require_own_journal, require_own_log
 
 BUSY_SECONDS: Final = 10.0
 FIRST_PAUSE: Final = 0.0005
@@ -160,6 +161,7 @@ class SqliteStore(Store):
         self._idle: list[SqliteConnection] = []
         self._kept_for = (0, 0, 0)
         self._closed = False
+        self._seen_log = (0, 0, 0)
 
     @classmethod
     def create(cls, path: Path, *, busy_seconds: float = BUSY_SECONDS) -> "SqliteStore":
@@ -175,7 +177,20 @@ class SqliteStore(Store):
 
     def connect(self) -> SqliteConnection:
         require_private(self.path, what="the ledger's database")
+        self._require_own_files()
         return SqliteConnection(self.path, self.busy_seconds)
+
+    def _require_own_files(self) -> None:
+        """Before SQLite reads them. A log is looked at once by each process, and again if it is another file."""
+        require_own_journal(self.path)
+        try:
+            found = os.stat(log_of(self.path))
+        except OSError:
+            return
+        seen = (os.getpid(), found.st_dev, found.st_ino)
+        if found.st_size and seen != self._seen_log:
+            require_own_log(self.path)
+            self._seen_log = seen
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -237,6 +252,7 @@ class SqliteStore(Store):
                     connection.close()
             if self._idle:
                 return self._idle.pop()
+        self._require_own_files()
         connection = SqliteConnection(self.path, self.busy_seconds)
         connection.execute("PRAGMA query_only=ON")
         return connection

@@ -45,7 +45,7 @@ def read_keys(document: Any) -> dict[tuple[str, str | None], Key]:
     listed = document.get("keys") if isinstance(document, dict) else None
     found: dict[tuple[str, str | None], Key] = {}
     for tree in listed if isinstance(listed, list) else ():
-        if not isinstance(tree, dict) or tree.get("use", "sig") != "sig":
+        if not isinstance(tree, dict) or tree.get("use", "sig") != "sig" or not _may_verify(tree):
             continue
         algorithm = {"RSA": "RS256", "EC": "ES256"}.get(str(tree.get("kty")))
         if algorithm is None or tree.get("alg", algorithm) != algorithm:
@@ -58,6 +58,14 @@ def read_keys(document: Any) -> dict[tuple[str, str | None], Key]:
         if _is_strong(key) and (kid is None or isinstance(kid, str)):
             found[algorithm, kid] = key
     return found
+
+
+def _may_verify(tree: dict[str, Any]) -> bool:
+    """Whether `key_ops`, where it is given, allows verifying signatures (RFC 7517, section 4.3)."""
+    if "key_ops" not in tree:
+        return True
+    operations = tree["key_ops"]
+    return isinstance(operations, list) and "verify" in operations
 
 
 def token_header(text: Any) -> tuple[str, str | None]:

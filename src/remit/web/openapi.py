@@ -73,14 +73,17 @@ _HEADERS: Final = {
 }
 
 
+Answers = type[Contract] | tuple[type[Contract], ...] | str
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What the document says of one operation, beyond its address and its parameters."""
 
     right: Right | None
     body: type[Contract] | None = None
-    answers: Mapping[int, type[Contract] | str] = field(default_factory=dict)
-    """By status: a model, or the media type of what is no JSON."""
+    answers: Mapping[int, Answers] = field(default_factory=dict)
+    """By status: a model, several of them (for a person, for an agent), or the media type of what is no JSON."""
     is_public: bool = False
 
 
@@ -93,7 +96,7 @@ def operation(
     *,
     right: Right | None = None,
     body: type[Contract] | None = None,
-    answers: Mapping[int, type[Contract] | str],
+    answers: Mapping[int, Answers],
     public: bool = False,
 ) -> dict[str, Any]:
     """The arguments with which a route is added. `right` is what its caller needs at least; None: any credential."""
@@ -134,7 +137,7 @@ def _schemas(routes: list[APIRoute]) -> _Schemas:
     for told in map(told_of, routes):
         if told.body is not None:
             wanted.append((told.body, "validation"))
-        wanted += [(each, "serialization") for each in told.answers.values() if not isinstance(each, str)]
+        wanted += [(model, "serialization") for each in told.answers.values() for model in _models(each)]
     refs, found = models_json_schema(list(dict.fromkeys(wanted)), ref_template=REF)
     by_model: Any = refs
     return _Schemas(by_model, found.get("$defs", {}))
@@ -169,15 +172,22 @@ def errors_of(told: Told) -> dict[int, str]:
     return {status: text for status, text in every.items() if status not in told.answers}
 
 
+def _models(each: Answers) -> tuple[type[Contract], ...]:
+    if isinstance(each, str):
+        return ()
+    return each if isinstance(each, tuple) else (each,)
+
+
 def _answer(
     status: int,
-    each: type[Contract] | str,
+    each: Answers,
     refs: Refs,
 ) -> dict[str, Any]:
     if isinstance(each, str):
         content: dict[str, Any] = {each: {"schema": {"type": "string"}}}
     else:
-        content = {JSON: {"schema": refs[each, "serialization"]}}
+        found = [refs[model, "serialization"] for model in _models(each)]
+        content = {JSON: {"schema": found[0] if len(found) == 1 else {"anyOf": found}}}
     told: dict[str, Any] = {"description": _SAID[status], "content": content}
     if status in {201, 202}:
         told["headers"] = {"Location": _header("Where it can be asked for again.")}

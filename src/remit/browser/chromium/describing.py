@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from remit.browser.chromium.frames import Documents, Found, call
 from remit.browser.chromium.pressing import Aimed, place_of
-from remit.browser.chromium.secrecy import is_secret_field
+from remit.browser.chromium.secrecy import secret_kind
 from remit.browser.chromium.words import Described, Element, Form
 from remit.errors import Reason, Refused
 
@@ -39,7 +39,8 @@ async def look_at(documents: Documents, found: Found, element: Element, *, spoke
         role=role,
         name=name,
         is_password=told["isPassword"],
-        is_secret=told["typing"] != "never" and is_secret_field(told["type"], [*told["words"], name]),
+        secret_kind=secret_kind(told["type"], [*told["words"], name]) if told["typing"] != "never" else None,
+        words=tuple(told["words"]),
         submits=told["submits"],
         form=None if form is None else Form(**{**form, "fields": tuple(form["fields"])}),
         href=told["href"],

@@ -7,7 +7,8 @@ from typing import Final
 
 from playwright.async_api import Error as PlaywrightError
 
-from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.browser.chromium.words import PageEnded
+from remit.errors import SESSION_GONE, EnvironmentFailed, Reason, RemitError
 
 CALL_SECONDS: Final = 10.0
 """What one look at a page, or one act in it, may take. An endless loop in a page is cut off by it."""
@@ -34,9 +35,9 @@ def translated(problem: PlaywrightError, what: str, seconds: float) -> Environme
     if problem.name == "TimeoutError":
         return _late(what, seconds)
     if "crashed" in text:
-        return EnvironmentFailed(Reason.EFFECT_FAILED, "the page's process died", next_step="Navigate again.")
+        return PageEnded(Reason.EFFECT_FAILED, "the page's process died", next_step="Navigate again.")
     if "has been closed" in text or "Connection closed" in text:
-        return EnvironmentFailed(Reason.EFFECT_FAILED, "the browser or its session has ended", next_step="Begin again.")
+        return EnvironmentFailed(Reason.EFFECT_FAILED, "the browser or its session has ended", next_step=SESSION_GONE)
     for method in ("Page.goto: ", "CDPSession.send: "):
         text = text.removeprefix(method)
     return EnvironmentFailed(Reason.EFFECT_FAILED, f"could not {what}: {text}")
@@ -46,5 +47,5 @@ def _late(what: str, seconds: float) -> EnvironmentFailed:
     return EnvironmentFailed(
         Reason.TIMED_OUT,
         f"could not {what} within {seconds:g} seconds",
-        next_step="The page may be busy or stuck: try again, or navigate elsewhere.",
+        next_step="The page may be busy or stuck. Take a snapshot to see what took place, or navigate elsewhere.",
     )

@@ -56,7 +56,12 @@ class Documents:
     """Of one page. Sessions of frames in processes of their own are opened when they are first seen."""
 
     def __init__(
-        self, context: BrowserContext, page: Page, main: CDPSession, listeners: Mapping[str, Callable[[Any], None]]
+        self,
+        context: BrowserContext,
+        page: Page,
+        main: CDPSession,
+        listeners: Mapping[str, Callable[[Any], None]],
+        references: References,
     ) -> None:
         self._listeners = listeners
         self._context = context
@@ -64,7 +69,12 @@ class Documents:
         self.main = main
         self._own: dict[Frame, CDPSession] = {}
         self._top: Document | None = None
-        self.references = References()
+        self.references = references
+
+    @property
+    def sessions(self) -> list[CDPSession]:
+        """Of every process that shows a part of the page, as far as it is known."""
+        return [self.main, *self._own.values()]
 
     async def attach(self, frame: Frame) -> CDPSession | None:
         """The session of a frame that has a process of its own; None of one that shares its parent's."""
@@ -121,8 +131,7 @@ class Documents:
 
         Asked of Chromium's own process: it holds back what is for a page's process while that page goes elsewhere.
         """
-        sessions = [self.main, *self._own.values()]
-        asked = (session.send("Target.getTargetInfo") for session in sessions)
+        asked = (session.send("Target.getTargetInfo") for session in self.sessions)
         await asyncio.gather(*asked, return_exceptions=True)  # one that is gone has nothing to say
 
     async def _sessions(self) -> list[CDPSession]:

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final
 
 from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page, Request, WebSocket
@@ -25,10 +25,12 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Noticing:
-    """Listens to one page and its context from the beginning to the end."""
+    """Listens to a session's context and to the one page in it, from the beginning to the end."""
 
-    def __init__(self, context: BrowserContext, page: Page) -> None:
-        self._page = page
+    def __init__(self, context: BrowserContext) -> None:
+        self._context = context
+        self._page: Page | None = None
+        self._is_moving = False
         self._navigations: deque[tuple[str, str]] = deque(maxlen=_MOST_NAVIGATIONS)
         self._on_the_way: set[str] = set()
         self._windows_noted = 0
@@ -43,13 +45,33 @@ class Noticing:
         self.pages_asked: deque[str] = deque(maxlen=MOST_NOTED)
         self.events: deque[Noted] = deque(maxlen=MOST_NOTED)
         context.on("page", self._close_popup)
+
+    @contextlib.contextmanager
+    def moving(self) -> Iterator[None]:
+        """A window that opens meanwhile is the session's own next page."""
+        self._is_moving = True
+        try:
+            yield
+        finally:
+            self._is_moving = False
+
+    def move_to(self, page: Page) -> None:
+        """From now on this is the session's page. Whatever else is open goes."""
+        self._page = page
+        self._on_the_way.clear()
+        self._arrived.set()
+        self._stopped.set()
+        self.is_dead = False
         page.on("request", self._noted_request)
         page.on("websocket", self._noted_socket)
         page.on("dialog", self._answer)
         page.on("download", self._cancel)
         page.on("filechooser", self._leave_unanswered)
-        page.on("crash", lambda _: self._died("crash"))
-        page.on("close", lambda _: self._died("closed"))
+        page.on("crash", lambda _: self._died(page, "crash"))
+        page.on("close", lambda _: self._died(page, "closed"))
+        for other in self._context.pages:
+            if other is not page:
+                self.later(other.close())
 
     @property
     def listeners(self) -> Mapping[str, Callable[[dict[str, Any]], None]]:
@@ -132,7 +154,7 @@ class Noticing:
         leads_on = request.is_navigation_request()
         self.sent_out += request.method not in _READING or leads_on
         with contextlib.suppress(PlaywrightError):  # a frame that is not known yet is not the page's own
-            if leads_on and request.frame == self._page.main_frame:
+            if leads_on and self._page is not None and request.frame == self._page.main_frame:
                 self.pages_asked.append(request.url)
 
     def _noted_socket(self, _: WebSocket) -> None:
@@ -150,7 +172,7 @@ class Noticing:
         self.later(dialog.accept() if dialog.type == "beforeunload" else dialog.dismiss())
 
     def _close_popup(self, page: Page) -> None:
-        if page is not self._page:
+        if page is not self._page and not self._is_moving:
             if self._windows_noted:
                 self._windows_noted -= 1
             else:  # by a worker
@@ -163,12 +185,12 @@ class Noticing:
         self._note("download", download.url)
         self.later(download.cancel())
 
-    def _leave_unanswered(self, _: FileChooser) -> None:
+    def _leave_unanswered(self, chooser: FileChooser) -> None:
         # To listen is enough: no chooser is opened then, and this one never gets a file.
-        self._note("file_chooser", self._page.url)
+        self._note("file_chooser", chooser.page.url)
 
-    def _died(self, kind: Happened) -> None:
-        if not self.is_dead:
+    def _died(self, page: Page, kind: Happened) -> None:
+        if not self.is_dead and page is self._page:
             self.is_dead = True
             self._stopped.set()
-            self._note(kind, self._page.url)
+            self._note(kind, page.url)

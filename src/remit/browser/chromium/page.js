@@ -129,7 +129,10 @@ function (method, argument) {
   const isReadOnly = (node) => is(node, "input", "textarea") && has(node, "readonly");
 
   const dispatch = caller(EventTarget.prototype, "dispatchEvent");
-  const changed = (node) => {
+  // What our own code tells a page is the agent's doing too, though the browser does not call it that: `put_off.js` is
+  // told by an event.
+  const changed = (node, name) => {
+    if (name) dispatch(world, new Event(`${name}-begin`));
     dispatch(node, new Event("input", { bubbles: true, composed: true }));
     dispatch(node, new Event("change", { bubbles: true }));
   };
@@ -187,29 +190,35 @@ function (method, argument) {
     box: (node) => asBox(boxOf(node)),
     isAt: (node, point) => { const hit = atPoint(node, point); return hit !== null && isWithin(hit, node); },
     // From now on, until the next click has passed, a press that does not hit the element does nothing by itself.
+    // Once it has hit, the press is the page's: a menu that opens under the pointer gets the rest of it, as from a
+    // person. Only a click on something that was neither in the element nor around it is kept back.
     guard: (node) => {
       world[GUARD]?.end();
       const aimed = methods.aim(node);
       if (!aimed.point) return aimed;
       const names = ["pointerdown", "mousedown", "pointerup", "mouseup", "click", "auxclick", "dblclick"];
-      let say, pressed = false, came = "";
+      const around = [];
+      for (let near = node; near; near = above(near)) around.push(near);
+      let say, landed = false, came = "";
       const verdict = new Promise((resolve) => { say = resolve; });
+      const word = () => came ? `missed ${came}` : landed ? "hit" : "missed everything";
       const end = () => {
         names.forEach((name) => removeEventListener(name, look, true));
-        say(came ? `missed ${came}` : pressed ? "hit" : "missed everything");
+        say(word());
       };
       const look = (event) => {
         if (!event.isTrusted) return;
         const path = event.composedPath();
         // Of a closed shadow root the path shows its host only.
         const hit = path.includes(node) || (rootOf(node) instanceof ShadowRoot && isWithin(node, path[0]));
-        if (!hit) {
+        const isClick = event.type.endsWith("click");
+        if (!came && hit && (event.type === "pointerdown" || event.type === "mousedown")) landed = true;
+        if (!hit && (!landed || (isClick && !around.includes(path[0])))) {
           came ||= shown(path[0]);
           event.preventDefault();
           event.stopImmediatePropagation();
         }
-        if (event.type === "mousedown" && hit) pressed = true;
-        if (event.type === "click") say(came ? `missed ${came}` : "hit");
+        if (event.type === "click") say(word());
         // The click comes right after, before any timer, if it comes at all: a list that opens takes it.
         if (event.type === "mouseup") setTimeout(end, 0);
       };
@@ -231,18 +240,18 @@ function (method, argument) {
       return active === node || (active !== null && isWithin(node, active) && howToType(node) === "insert" &&
         !is(node, "input", "textarea"));
     },
-    set: (node, text) => {
+    set: (node, { text, name }) => {
       Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(node, text);
-      changed(node);
+      changed(node, name);
       return reader(HTMLInputElement.prototype, "value")(node) === text;
     },
-    choose: (node, text) => {
+    choose: (node, { text, name }) => {
       const options = Array.from(reader(HTMLSelectElement.prototype, "options")(node));
       const value = reader(HTMLOptionElement.prototype, "value"), label = reader(HTMLOptionElement.prototype, "label");
       const found = options.filter((option) => value(option) === text || label(option) === text);
       if (found.length !== 1 || matches(found[0], ":disabled")) return false;
       Object.getOwnPropertyDescriptor(HTMLOptionElement.prototype, "selected").set.call(found[0], true);
-      changed(node);
+      changed(node, name);
       return true;
     },
     submit: (node) => {
@@ -250,7 +259,10 @@ function (method, argument) {
       // Later, so that this answer is out before the page goes.
       setTimeout(() => caller(HTMLFormElement.prototype, "requestSubmit")(form), 0);
     },
-    rest: () => new Promise((done) => setTimeout(() => setTimeout(done, 0), 0)),
+    // When the page has done what it had before it: whether it has put something off that the action set off. That is
+    // asked of `put_off.js`, which is in the page's own world, by an event whose name only the two know.
+    rest: (_, name) => new Promise((done) => setTimeout(() => setTimeout(() => done(methods.putsOff(_, name)), 0), 0)),
+    putsOff: (_, name) => name ? !dispatch(world, new Event(name, { cancelable: true })) : false,
     fields: () => inputs().slice(0, 2000).map((node) => ({
       type: typeOfControl(node),
       words: secretWords(node),

@@ -1,6 +1,7 @@
 """Where an element is on the screen, whether a press there would hit it, and the press itself."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from playwright.async_api import Page
@@ -8,7 +9,7 @@ from playwright.async_api import Page
 from remit.browser.chromium.failures import CALL_SECONDS, within
 from remit.browser.chromium.frames import Documents, Found, call
 from remit.browser.chromium.words import Box, Element
-from remit.errors import Reason, Refused
+from remit.errors import EnvironmentFailed, Reason, Refused
 
 _HEAR_SECONDS: Final = 1.0
 _TRIES: Final = 4
@@ -59,8 +60,20 @@ async def outline_of(documents: Documents, found: Found) -> Box:
     return Box(box["x"] + left, box["y"] + top, box["width"], box["height"])
 
 
-async def press(page: Page, documents: Documents, found: Found, element: Element, place: Aimed) -> None:
-    """A real press of the mouse. If the page puts something else under it at the last moment, that gets nothing."""
+async def press(
+    page: Page,
+    documents: Documents,
+    found: Found,
+    element: Element,
+    place: Aimed,
+    on_press: Callable[[], None] = lambda: None,
+) -> None:
+    """A real press of the mouse, once. Something else that is under it before it begins gets nothing.
+
+    `on_press` is called right before the button goes down. Until then a Refused(ELEMENT_MISSING) says that the page
+    received nothing but a pointer that moved. After that the page may have received the press, and no error says that
+    the element is missing: none of them is a reason to press again.
+    """
     async with within(CALL_SECONDS, f"click {element}"):
         await page.mouse.move(place.x, place.y)
         # The page may have moved things because the pointer came: look again.
@@ -69,6 +82,7 @@ async def press(page: Page, documents: Documents, found: Found, element: Element
         try:
             if (now.x, now.y) != (place.x, place.y):
                 await page.mouse.move(now.x, now.y)
+            on_press()
             await page.mouse.down()
             await page.mouse.up()
             done, _ = await asyncio.wait({verdict}, timeout=_HEAR_SECONDS)
@@ -78,13 +92,21 @@ async def press(page: Page, documents: Documents, found: Found, element: Element
         except Refused as gone:
             # The document went while it was pressed, which only what is pressed there can do.
             if gone.reason is not Reason.ELEMENT_MISSING or not verdict.done():
-                raise
+                raise _pressed(element, gone.what) from gone
             word = "hit"
         finally:
             verdict.cancel()
             await asyncio.gather(verdict, return_exceptions=True)
     if word != "hit":
-        raise _missing(element, f"was not hit: {word.removeprefix('missed ')} came between")
+        raise _pressed(element, f"{word.removeprefix('missed ')} came between")
+
+
+def _pressed(element: Element, problem: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"the mouse was pressed once where {element} was, and it is not certain what received it: {problem}",
+        next_step="The press is not repeated. Take a snapshot to see what the page made of it.",
+    )
 
 
 async def _place(documents: Documents, found: Found, element: Element, aimed: dict[str, Any]) -> Aimed:

@@ -15,6 +15,7 @@ from typing import Final, Self
 from playwright.async_api import Browser as Driven
 from playwright.async_api import Playwright, async_playwright
 
+from remit.browser.chromium.answering import Patience
 from remit.browser.chromium.failures import PlaywrightError
 from remit.browser.chromium.handover import LISTENERS, Handover, Received
 from remit.browser.chromium.painting import Painter
@@ -22,7 +23,7 @@ from remit.browser.chromium.program import LEFT_OUT, find_program, find_user, op
 from remit.browser.chromium.session import Session, new_session
 from remit.contracts.browser_config import Browser
 from remit.durable import make_private_directory
-from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
+from remit.errors import SESSION_GONE, EnvironmentFailed, Misuse, Reason, RemitError
 
 START_SECONDS: Final = 30.0
 END_SECONDS: Final = 5.0
@@ -34,8 +35,11 @@ class Chromium:
     `closed` is set when Chromium is gone, for whatever reason. All methods belong to the event loop it was made in.
     """
 
-    def __init__(self, playwright: Playwright, *, confined: bool, profile: str | None) -> None:
+    def __init__(
+        self, playwright: Playwright, *, confined: bool, profile: str | None, patience: Patience | None = None
+    ) -> None:
         self._playwright = playwright
+        self._patience = patience or Patience()
         self._profile = profile
         self._driven: Driven | None = None
         self._painter: Painter | None = None
@@ -77,7 +81,8 @@ class Chromium:
             },
         )
         playwright = await async_playwright().start()
-        self = cls(playwright, confined=not unsafe, profile=profile)
+        patience = Patience(float(config.late_seconds), float(config.page_seconds))
+        self = cls(playwright, confined=not unsafe, profile=profile, patience=patience)
         try:
             await self._start(handover, spki)
         except BaseException:
@@ -137,6 +142,17 @@ class Chromium:
     def pid(self) -> int:
         return self._pid
 
+    async def ended_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.closed.wait()
+        return self.closed.is_set()
+
+    def kill_page(self, pid: int) -> None:
+        """One of its processes of pages. The sessions that had a page in it are told that it died."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
     def take_listener(self) -> tuple[int, socket.socket]:
         """A port for one session, and the socket on which its requests arrive: the caller's to close."""
         if not self._free:
@@ -161,10 +177,10 @@ class Chromium:
 
     async def open_session(self, port: int) -> Session:
         if self._driven is None or self.closed.is_set():
-            raise EnvironmentFailed(Reason.EFFECT_FAILED, "the browser has ended", next_step="Begin again.")
+            raise EnvironmentFailed(Reason.EFFECT_FAILED, "the browser has ended", next_step=SESSION_GONE)
         if self._painter is None:
             self._painter = Painter(self._driven)
-        return await new_session(self._driven, port, self._painter)
+        return await new_session(self._driven, port, self._painter, self._patience)
 
     async def close(self) -> None:
         """Whatever state it is in. No process and no folder of it is left."""

@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from typing import Final
 
-from remit.masking import find_secrets, is_secret_name, mask_text
+from remit.masking import find_secrets, mask_text
+from remit.masking.names import Kind, is_card_name, kind_of_name
+from remit.masking.table import written_card_mask
 
-_AUTOCOMPLETE: Final = frozenset(
-    {
-        "current-password",
-        "new-password",
-        "one-time-code",
-        "cc-number",
-        "cc-csc",
-        "cc-exp",
-        "cc-exp-month",
-        "cc-exp-year",
-    }
-)
+_AUTOCOMPLETE: Final = {
+    "current-password": Kind.PASSWORD,
+    "new-password": Kind.PASSWORD,
+    "one-time-code": Kind.PASSWORD,
+    "cc-number": Kind.CARD,
+    "cc-csc": Kind.PASSWORD,
+    "cc-exp": Kind.PASSWORD,
+    "cc-exp-month": Kind.PASSWORD,
+    "cc-exp-year": Kind.PASSWORD,
+}
 
 
 def is_hidden_in_pictures(kind: str, words: Sequence[str], value: str) -> bool:
@@ -29,9 +29,7 @@ def is_secret_field(kind: str, words: Sequence[str], value: str = "") -> bool:
 
     Limit: a field that is named after nothing and holds what looks like nothing is shown.
     """
-    if kind == "password" or any(is_secret_name(word) for word in words):
-        return True
-    if any(purpose in _AUTOCOMPLETE for word in words for purpose in word.lower().split()):
+    if secret_kind(kind, words, value) is not None:
         return True
     return (
         bool(value)
@@ -39,3 +37,16 @@ def is_secret_field(kind: str, words: Sequence[str], value: str = "") -> bool:
         and "@" not in value
         and (mask_text(value) != value or bool(find_secrets(value)))
     )
+
+
+def secret_kind(kind: str, words: Sequence[str], value: str = "") -> Kind | None:
+    """What a field takes, by its type and by what its name, label or purpose say; None if they say nothing."""
+    if kind == "password":
+        return Kind.PASSWORD
+    if found := next((known for word in words if (known := kind_of_name(word))), None):
+        return found
+    purposes = (purpose for word in words for purpose in word.lower().split())
+    if found := next((_AUTOCOMPLETE[purpose] for purpose in purposes if purpose in _AUTOCOMPLETE), None):
+        return found
+    is_card = any(map(is_card_name, words)) and written_card_mask(value) is not None
+    return Kind.CARD if is_card else None

@@ -7,11 +7,16 @@ of them has to pass the session's listener.
 
 import asyncio
 import contextlib
+import json
+import secrets
 from collections import deque
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
-from playwright.async_api import Browser, BrowserContext, CDPSession, Frame, Page
+from playwright.async_api import Browser, BrowserContext, Frame, Page
 
+from remit.browser.chromium.answering import WORKER_FACTOR, Patience, all_answer, page_stuck, worker_answers
 from remit.browser.chromium.describing import Looked, look_at
 from remit.browser.chromium.failures import CALL_SECONDS, PlaywrightError, within
 from remit.browser.chromium.frames import Documents, Found, ask, call
@@ -21,15 +26,19 @@ from remit.browser.chromium.picture import Shot, finish, shoot
 from remit.browser.chromium.pressing import outline_of, press
 from remit.browser.chromium.program import VIEWPORT
 from remit.browser.chromium.reading import read_amounts, read_page
+from remit.browser.chromium.references import References
 from remit.browser.chromium.snapshot import take_snapshot
-from remit.browser.chromium.words import Box, Described, Element, Landed, NeverFound, Noted, SeenAmount
+from remit.browser.chromium.words import Box, Described, Element, Landed, NeverFound, Noted, PageEnded, SeenAmount
 from remit.errors import EnvironmentFailed, Reason, Refused
 
 REASON_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
+PING_SECONDS: Final = 1.0
+"""How long a page may load before it is asked whether it is still there."""
+_PUT_OFF: Final = Path(__file__).with_name("put_off.js").read_text("utf-8")
 
 
-async def new_session(browser: Browser, port: int, painter: Painter) -> "Session":
+async def new_session(browser: Browser, port: int, painter: Painter, patience: Patience | None = None) -> "Session":
     async with within(CALL_SECONDS, "open a session"):
         context = await browser.new_context(
             proxy={"server": f"http://127.0.0.1:{port}", "bypass": "<-loopback>"},
@@ -43,9 +52,7 @@ async def new_session(browser: Browser, port: int, painter: Painter) -> "Session
             timezone_id="UTC",
             viewport={"width": VIEWPORT[0], "height": VIEWPORT[1]},
         )
-        page = await context.new_page()
-        cdp = await context.new_cdp_session(page)
-        session = Session(context, page, cdp, painter)
+        session = Session(context, painter, patience or Patience())
         await session.prepare()
     return session
 
@@ -55,21 +62,44 @@ class Session:
     EnvironmentFailed where the page or the browser does not answer in time, or died.
     """
 
-    def __init__(self, context: BrowserContext, page: Page, cdp: CDPSession, painter: Painter) -> None:
+    def __init__(self, context: BrowserContext, painter: Painter, patience: Patience) -> None:
         self._context = context
-        self._page = page
         self._painter = painter
-        self._noticing = Noticing(context, page)
-        self._documents = Documents(context, page, cdp, self._noticing.listeners)
+        self._signal = f"remit-{secrets.token_hex(16)}"
+        self._noticing = Noticing(context)
+        self._is_closed = False
+        self._page: Page
+        self._documents: Documents
+        self.patience = patience
         self.title = ""
         """As of the last look at the whole page."""
-        page.on("frameattached", self._watch_frame)
-        page.on("framenavigated", self._watch_frame)
+        self.has_pressed = False
+        """Whether the page may have received something of the action at work: it is never done again then."""
+        self.puts_off = False
+        """Whether the page said, when it last came to rest, that it has put something off that the action set off."""
+        self.is_excused: Callable[[], bool] = lambda: False
+        """Whether the page may have a reason not to answer: a person is asked, or a server has not answered yet."""
+        self.ended_because = ""
+        """Why Remit has ended the page that was there, until the session is led to another one."""
 
     async def prepare(self) -> None:
+        most = int(self.patience.late * 1_000)
+        await self._context.add_init_script(f"({_PUT_OFF})({json.dumps(self._signal)}, {most});")
+        await self._open_page(References())
+
+    async def _open_page(self, references: References) -> None:
+        """A blank page in the place of the one that was there, if any. Cookies and the like are the context's."""
+        with self._noticing.moving():
+            self._page = await self._context.new_page()
+        cdp = await self._context.new_cdp_session(self._page)
+        self._noticing.move_to(self._page)
+        self._documents = Documents(self._context, self._page, cdp, self._noticing.listeners, references)
+        self._page.on("frameattached", self._watch_frame)
+        self._page.on("framenavigated", self._watch_frame)
         await self._documents.prepare(self._documents.main)
         self._documents.main.on("Page.loadEventFired", lambda _: self._noticing.noted_load())
         self._noticing.main_id = (await self._documents.top()).frame_id
+        self.title = ""
 
     @property
     def url(self) -> str:
@@ -106,7 +136,8 @@ class Session:
                 where=url,
                 next_step="Give the address of a page on the web.",
             )
-        self._require_alive()
+        await self._revive()
+        self.ended_because = ""
         loop = asyncio.get_running_loop()
         ends = loop.time() + timeout
         try:
@@ -115,7 +146,7 @@ class Session:
         except EnvironmentFailed:
             await self._stop_loading()
             raise
-        loaded = await self._wait_for_load(max(ends - loop.time(), 0.1))
+        loaded = await self._load(ends)
         self._require_web()
         if response is None:
             return Landed(self._page.url, None, loaded)
@@ -130,13 +161,14 @@ class Session:
 
     async def click(self, element: Element) -> None:
         looked = await self._look(element, spoken=False)
-        await press(self._page, self._documents, looked.found, element, looked.place)
+        await press(self._page, self._documents, looked.found, element, looked.place, self._note_press)
 
     async def type(self, element: Element, text: str) -> None:
         """The text becomes what the field holds. Of a <select> it is the value or the label of an option."""
         looked = await self._look(element, spoken=False)
         found = looked.found
         async with within(CALL_SECONDS, f"type into {element}"):
+            self.has_pressed = looked.typing != "never"
             if looked.typing == "insert":
                 done = await call(found, "select")
                 if done and text:
@@ -144,18 +176,27 @@ class Session:
                 elif done:
                     await self._page.keyboard.press("Delete")
             else:
-                done = looked.typing != "never" and await call(found, looked.typing, text)
+                done = looked.typing != "never" and await call(
+                    found, looked.typing, {"text": text, "name": self._signal}
+                )
         if looked.typing == "never":
             raise NeverFound(
                 Reason.ELEMENT_MISSING,
                 f"{element} takes no text",
                 next_step="Name a text field that can be changed, or a list.",
             )
-        if not done:
+        if not done and looked.typing == "choose":  # which says so before it does anything
+            self.has_pressed = False
             raise Refused(
                 Reason.ELEMENT_MISSING,
                 f"{element} did not take it",
-                next_step="Give a text that the field accepts, or the value or label of one option of a list.",
+                next_step="Give the value or the label of one option of the list that is not disabled.",
+            )
+        if not done:
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED,
+                f"{element} did not take the text, or changed it",
+                next_step="It is not typed again. Take a snapshot, and give a text that the field accepts.",
             )
 
     async def submit(self, element: Element) -> None:
@@ -166,15 +207,17 @@ class Session:
                 Reason.ELEMENT_MISSING, f"{element} belongs to no form", next_step="Name a form, or a field of one."
             )
         if looked.described.submits:
-            await press(self._page, self._documents, looked.found, element, looked.place)
+            await press(self._page, self._documents, looked.found, element, looked.place, self._note_press)
             return
         async with within(CALL_SECONDS, f"submit {element}"):
+            self.has_pressed = True
             await call(looked.found, "submit")
 
     async def settle(self, timeout: float) -> bool:  # noqa: ASYNC109 - each caller has its own
         """After what may have led elsewhere: until that page is loaded, or the time is over. Whether it is.
 
-        Limit: what a script does later, by a timer or when an answer comes, is not waited for.
+        What a script has put off is not waited for here: `puts_off` says whether there is anything like that. A page
+        that is too busy to say it in time has not changed its mind: what it said before holds.
         """
         ends = asyncio.get_running_loop().time() + timeout
         with contextlib.suppress(EnvironmentFailed):
@@ -182,11 +225,34 @@ class Session:
                 # A form is sent a moment after its button was pressed: let the page do what it has before it. If it
                 # does go elsewhere, this has no answer until it is there.
                 with contextlib.suppress(Refused):
-                    await ask(await self._documents.top(), "rest")
+                    self.puts_off = await self._rest()
                 await self._documents.hear_out()
                 await self._noticing.arrive()
             return await self._wait_for_load(max(ends - asyncio.get_running_loop().time(), 0.1))
         return False
+
+    async def _rest(self) -> bool:
+        """Whether anything was put off, in any document of the page."""
+        told = await ask(await self._documents.top(), "rest", self._signal)
+        if told.get("value") is True:
+            return True
+        for document in await self._documents.inner():
+            with contextlib.suppress(Refused):  # that one has gone
+                if (await ask(document, "rest", self._signal)).get("value") is True:
+                    return True
+        return False
+
+    def _note_press(self) -> None:
+        self.has_pressed = True
+
+    async def _load(self, ends: float) -> bool:
+        """Whether the page is loaded by then. One that does not answer meanwhile is not waited for."""
+        loop = asyncio.get_running_loop()
+        while not await self._wait_for_load(min(PING_SECONDS, max(ends - loop.time(), 0.1))):
+            await self.require_answer()
+            if loop.time() >= ends:
+                return False
+        return True
 
     async def _wait_for_load(self, seconds: float) -> bool:
         with contextlib.suppress(EnvironmentFailed):
@@ -250,8 +316,58 @@ class Session:
                 await self._documents.hear_out()
         return self._noticing.why(url)
 
+    # --- a page that does not answer ---------------------------------------------------------------------------------
+
+    async def answers(self, *, workers: bool = False) -> bool:
+        """Whether every process that shows a part of the page does what it is asked, within the session's patience.
+
+        A page that goes elsewhere cannot be asked: Chromium keeps what is for it until it has arrived. `is_excused`
+        tells whether it may still be waiting for its server. `workers`: asks its workers too, which may take longer.
+        """
+        page = self._page
+        if self._is_gone(page) or self.is_excused():
+            return True
+        asked = [all_answer(self._documents.sessions, self.patience.page)]
+        if workers:
+            asked += [worker_answers(worker, self.patience.page * WORKER_FACTOR) for worker in page.workers]
+        told = await asyncio.gather(*asked)
+        return all(told) or self._is_gone(page) or self.is_excused()
+
+    def _is_gone(self, page: Page) -> bool:
+        """Whether it has died, or is being ended, or another one is in its place."""
+        return page is not self._page or self._noticing.is_dead
+
+    async def require_answer(self) -> None:
+        """PageEnded if the page does not answer; it has been ended then."""
+        if not await self.answers():
+            raise await self.end_stuck()
+
+    async def end_stuck(self) -> PageEnded:
+        """End a page that did not answer. Returns what to say of it."""
+        problem = page_stuck(self.patience)
+        await self.end_page(problem.what)
+        return problem
+
+    async def end_page(self, why: str) -> None:
+        """The page's processes end, whatever they are busy with, its workers too. The session has a blank page then."""
+        old, references = self._page, self._documents.references
+        self.ended_because = why
+        self._noticing.is_dead = True
+        with contextlib.suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await old.close()
+        async with within(CALL_SECONDS, "open another page"):
+            await self._open_page(references)
+
+    async def _revive(self) -> None:
+        """A page whose process has died does not keep the session from going on."""
+        if self._noticing.is_dead and not self._is_closed:
+            await self.end_page("its process had ended")
+        self._require_alive()
+
     async def close(self) -> None:
         """Also if its page is stuck."""
+        self._is_closed = True
         self._noticing.is_dead = True
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -271,8 +387,8 @@ class Session:
 
     def _require_alive(self) -> None:
         if self._noticing.is_dead:
-            raise EnvironmentFailed(
-                Reason.EFFECT_FAILED, "the session's page has died or was closed", next_step="Begin a new session."
+            raise PageEnded(
+                Reason.EFFECT_FAILED, "the session's page has died or was closed", next_step="Navigate again."
             )
 
     def _require_web(self) -> None:

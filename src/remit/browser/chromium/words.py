@@ -3,7 +3,8 @@
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
-from remit.errors import Refused
+from remit.errors import EnvironmentFailed, Refused
+from remit.masking.names import Kind
 
 
 class Element(NamedTuple):
@@ -21,6 +22,10 @@ class Element(NamedTuple):
 
 class NeverFound(Refused):
     """No element, however often it is looked for: what was asked for is wrong, and not the moment."""
+
+
+class PageEnded(EnvironmentFailed):
+    """The page's process has died, or it answered nothing and was ended. What was asked of it is not tried again."""
 
 
 class Box(NamedTuple):
@@ -48,8 +53,10 @@ class Described(NamedTuple):
     role: str
     name: str
     is_password: bool
-    is_secret: bool
-    """Whether its name or kind says that it takes something secret: a password, a card, a code."""
+    secret_kind: Kind | None
+    """What it takes, if its name or type says that this is a secret: a password, a card, a code."""
+    words: tuple[str, ...]
+    """What the page calls it: its name, its id, its labels."""
     submits: bool
     """Whether a click on it submits a form by itself. What the page's scripts do is not known before."""
     form: Form | None
@@ -57,6 +64,10 @@ class Described(NamedTuple):
     href: str | None
     outline: Box
     frame_url: str
+
+    @property
+    def is_secret(self) -> bool:
+        return self.secret_kind is not None
 
 
 class Landed(NamedTuple):

@@ -22,9 +22,6 @@ _NOT_FORWARDED: Final = frozenset({"TRACE", "TRACK", "CONNECT"})
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 """They ask for nothing to change, and have no body."""
 
-_NAMES_ANOTHER_METHOD: Final = ("x-http-method-override", "x-http-method", "x-method-override")
-"""To some servers a GET with one of them is what it says there: a page can make one, and it would pass as reading."""
-
 _BETWEEN_US: Final = frozenset(
     {"connection", "proxy-connection", "keep-alive", "proxy-authorization", "proxy-authenticate", "te", "trailer"}
     | {"upgrade", "expect"}
@@ -140,8 +137,6 @@ def read_place(head: Head, tunnel: Place | None) -> tuple[Place, str]:
     """Where the request is to go, and the path and query it asks for there."""
     if head.method.upper() in _NOT_FORWARDED:
         raise BadRequest(f"{head.method} is not sent", 405)
-    if head.method in SAFE_METHODS and any(name in head.fields for name in _NAMES_ANOTHER_METHOD):
-        raise BadRequest(f"it is a {head.method}, and names another method in its head", 405)
     if tunnel is not None:
         place, path = tunnel, head.target
     else:

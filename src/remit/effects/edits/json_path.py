@@ -114,10 +114,29 @@ class _Pattern(FilterFunction):
         options = re2.Options()
         options.log_errors = False
         try:
-            compiled = re2.compile(pattern, options)
+            compiled = re2.compile(_as_re2(pattern), options)
         except re2.error:
             return False
         return bool(compiled.fullmatch(value) if self._whole else compiled.search(value))
+
+
+def _as_re2(pattern: str) -> str:
+    """An I-Regexp for RE2. There a dot matches neither LF nor CR (RFC 9485, section 5.4); in RE2 it matches CR."""
+    made: list[str] = []
+    within_class, escaped = False, False
+    for character in pattern:
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif within_class:
+            within_class = character != "]"
+        elif character == "[":
+            within_class = True
+        elif character == ".":
+            character = r"[^\n\r]"  # noqa: PLW2901 - put in its place
+        made.append(character)
+    return "".join(made)
 
 
 class _Environment(JSONPathEnvironment):

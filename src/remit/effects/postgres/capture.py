@@ -13,9 +13,6 @@ from remit.effects.postgres.session import EXACT, OUR_PATH
 from remit.effects.postgres.tables import Table
 from remit.effects.postgres.wire import Wire, quoted_name, quoted_text
 
-_TRIAL: Final = "remit_removing"
-_LAST_LOCK_SECONDS: Final = 20
-"""Other parts of the plan are done by then, so it is worth waiting for."""
 _EVENTS: Final = {
     "INSERT": "NEW TABLE AS remit_new",
     "UPDATE": "OLD TABLE AS remit_old NEW TABLE AS remit_new",
@@ -40,17 +37,8 @@ class Capture:
         for number, table in enumerate(self.tables):
             self._install(number, table)
 
-    def try_removing(self) -> None:
-        """Whether it could be removed now: nobody else reads the tables for long. The locks are given back at once."""
-        self._wire.do(f"SAVEPOINT {_TRIAL}")
-        for table in self.tables:
-            self._wire.do(f"LOCK TABLE ONLY {table.quoted} IN ACCESS EXCLUSIVE MODE")
-        self._wire.do(f"ROLLBACK TO SAVEPOINT {_TRIAL}")
-        self._wire.do(f"RELEASE SAVEPOINT {_TRIAL}")
-
     def remove(self) -> None:
-        """Just before the transaction is committed: from here to there nobody else can even read the tables."""
-        self._wire.do(f"SET LOCAL lock_timeout = '{_LAST_LOCK_SECONDS}s'")
+        """Just before the transaction is committed. The lock that this needs was taken before the first statement."""
         for number, table in enumerate(self.tables):
             for event in _EVENTS:
                 self._wire.do(f"DROP TRIGGER {self._own(event)} ON {table.quoted}")

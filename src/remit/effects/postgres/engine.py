@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from remit.effects.postgres.asked import read_actions
-from remit.effects.postgres.counts import count
-from remit.effects.postgres.failures import THE_TEXT, lost, step_failed
+from remit.effects.postgres.counts import Change, count
+from remit.effects.postgres.failures import THE_TEXT, held_too_long, lost, step_failed
 from remit.effects.postgres.following import Followed, Follower, before_rows, changes_something, told
 from remit.effects.postgres.images import Images, read_header
 from remit.effects.postgres.lasting import is_in_the_future, make_lasting
+from remit.effects.postgres.locks import plan_locks, take_locks, until_free
+from remit.effects.postgres.reach import Reach, reached_by_rows
 from remit.effects.postgres.running import Runner
-from remit.effects.postgres.session import OUR_PATH, Session, connect, identify, open_session
+from remit.effects.postgres.session import OUR_PATH, LockWait, Session, connect, identify, open_session
 from remit.effects.postgres.settling import is_settled
 from remit.effects.postgres.undo import (
     Drift,
@@ -27,7 +29,7 @@ from remit.effects.postgres.undo import (
 )
 from remit.effects.postgres.wire import ServerError, Wire
 from remit.effects.work import Connecting, Work
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 
 IMAGES: Final = "images"
 _PAUSE: Final = 0.05
@@ -63,7 +65,8 @@ class Run:
                 case "fate":
                     return {"fate": _fate(wire, work.inputs)}
                 case "make_lasting":
-                    make_lasting(wire)
+                    if not make_lasting(wire, str(work.inputs["xid"]), int(work.inputs["backend"])):
+                        raise lost()
                     return {}
         except ServerError as problem:
             raise step_failed("the database server could not be asked", problem, seconds) from None
@@ -87,32 +90,45 @@ def _too_large() -> EnvironmentFailed:
 
 
 def _preview(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
-    session, follower = _opened(work, wire, seconds)
-    followed = follower.follow(read_actions(work), goes_on=not work.inputs["stop_on_error"])
-    xid = session.xid() if _commits(work, followed) else ""
-    said = told(followed)
-    followed = follower.check_before(followed)
-    output = _said(work, session, followed, xid, said if followed.written is not None else told(followed))
-    if work.inputs["in_earnest"]:
-        follower.try_clearing_up()  # better now than when other parts of the plan are done
-    wire.do("ROLLBACK")
-    return output
+    session, follower = _opened(work, wire, seconds, is_preview=True, commits=bool(work.inputs["in_earnest"]))
+    if not work.inputs["in_earnest"]:  # no person has approved it
+        session.hold_seconds = float(work.inputs["preview_seconds"])
+    try:
+        followed = follower.follow(read_actions(work), goes_on=not work.inputs["stop_on_error"])
+        xid = session.xid() if _commits(work, followed) else ""
+        said = told(followed)
+        followed = follower.check_before(followed)
+    except (ServerError, RemitError):
+        if not session.is_over:
+            raise
+        wire.do("ROLLBACK")
+        raise held_too_long(session.hold_seconds or 0) from None
+    wire.do("ROLLBACK")  # before the host is told: nothing is held meanwhile
+    return _said(work, session, followed, xid, said if followed.written is not None else told(followed))
 
 
 def _begin(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
-    session, follower = _opened(work, wire, seconds)
+    session, follower = _opened(work, wire, seconds, is_preview=False, commits=True)
     followed = follower.follow(read_actions(work), goes_on=False)
     commits = _commits(work, followed)
     output = _said(work, session, followed, session.xid() if commits else "", told(followed))
-    follower.try_clearing_up()
     return _end(work, session, output, follower.clear_up, commits=commits)
 
 
-def _opened(work: Work, wire: Wire, seconds: float) -> tuple[Session, Follower]:
+def _opened(work: Work, wire: Wire, seconds: float, *, is_preview: bool, commits: bool) -> tuple[Session, Follower]:
     reads_only = bool(work.inputs["reads_only"])
-    session = open_session(wire, reads_only=reads_only, seconds=seconds)
-    runner = Runner(session, work, reads_only=reads_only, seconds=seconds)
-    return session, Follower(session, runner, work.spots[IMAGES])
+    session = _session(work, wire, seconds, reads_only=reads_only)
+    reach = Reach(session, work.inputs["functions"], keeps_sequences=is_preview)
+    runner = Runner(session, work, reach, reads_only=reads_only, seconds=seconds)
+    spot = work.spots[IMAGES]
+    return session, Follower(session, runner, spot, reads_only=reads_only, is_preview=is_preview, commits=commits)
+
+
+def _session(work: Work, wire: Wire, seconds: float, *, reads_only: bool) -> Session:
+    inputs = work.inputs
+    seconds = min(seconds, float(inputs["statement_seconds"]))
+    lock_wait = LockWait(float(inputs["lock_seconds"]), float(inputs["lock_left"]))
+    return open_session(wire, reads_only=reads_only, seconds=seconds, lock_wait=lock_wait)
 
 
 def _commits(work: Work, followed: Followed) -> bool:
@@ -132,6 +148,7 @@ def _said(work: Work, session: Session, followed: Followed, xid: str, actions: l
         "role": identity.role,
         "before": before_rows(followed),
         "images": followed.written is not None,
+        "lock_waited": round(session.lock_wait.waited * 1_000),
     }
 
 
@@ -173,23 +190,33 @@ def _end(
 
 
 def _look_back(work: Work, wire: Wire, seconds: float) -> list[Drift]:
-    session = open_session(wire, reads_only=False, seconds=seconds)
-    images, drifts = _loaded(work, session)
-    if images is not None:
-        drifts = look_back(images)
+    session = _session(work, wire, seconds, reads_only=False)
+
+    def attempt() -> list[Drift]:
+        if not wire.in_transaction:
+            session.begin(reads_only=False)
+        images, drifts = _loaded(work, session)
+        return drifts if images is None else look_back(images)
+
+    drifts = until_free(session, attempt)
     wire.do("ROLLBACK")
     return drifts
 
 
 def _undo(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
     force = bool(work.inputs["force"])
-    session = open_session(wire, reads_only=False, seconds=seconds)
-    images, drifts = _loaded(work, session)
-    require_no_drift(drifts, force=force)
-    if images is None:
-        raise Misuse(Reason.MISUSE, "there are no images to give rows back from", where=IMAGES)
-    require_no_drift(look_back(images), force=force)
-    done = give_back(images)
+    session = _session(work, wire, seconds, reads_only=False)
+
+    def attempt() -> tuple[Images, dict[int, Change]]:
+        _lock_first(work, session)
+        images, drifts = _loaded(work, session)
+        require_no_drift(drifts, force=force)
+        if images is None:
+            raise Misuse(Reason.MISUSE, "there are no images to give rows back from", where=IMAGES)
+        require_no_drift(look_back(images), force=force)
+        return images, give_back(images)
+
+    images, done = until_free(session, attempt)
     identity = session.identity
     output = {
         "transaction": {"xid": session.xid(), "backend": identity.backend, "database": identity.database},
@@ -199,6 +226,17 @@ def _undo(work: Work, wire: Wire, seconds: float) -> dict[str, Any]:
         "tables": [[images.tables[number].shown, *change] for number, change in done.items() if any(change)],
     }
     return _end(work, session, output)
+
+
+def _lock_first(work: Work, session: Session) -> None:
+    """The tables of the images, and those that foreign keys tie to them, before a row is looked at."""
+    wire = session.wire
+    if not wire.in_transaction:
+        session.begin(reads_only=False)
+    tables = with_present_numbers(wire, read_header(work.given[IMAGES]).tables)
+    plan = plan_locks(wire, [reached_by_rows(session, [table.oid for table in tables])], for_good=False)
+    wire.do("ROLLBACK")
+    take_locks(session, plan, reads_only=False)
 
 
 def _loaded(work: Work, session: Session) -> tuple[Images | None, list[Drift]]:

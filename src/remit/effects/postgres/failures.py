@@ -15,13 +15,18 @@ THE_TEXT: Final = "the SQL text"
 THE_SERVER: Final = "the server"
 THE_TIME: Final = "the time"
 """`where` of a failure that the host tells as TIMED_OUT: whether time is over is not for this process to say."""
+THE_HOLD: Final = "the time of a preview"
+"""The same, of how long a preview may keep others from tables."""
 
 _LOST: Final = ("08", "57P")
 _BUSY: Final = {
-    "55P03": "somebody else holds a lock that it needs",
-    "40P01": "it and somebody else waited for each other's locks",
-    "40001": "somebody else changed the same rows at the same time",
+    "55P03": "another session holds a lock that it needs",
+    "40P01": "it and another session waited for each other's locks",
+    "40001": "another session changed the same rows at the same time",
 }
+_WHEN_FREE: Final = (
+    "Try again when that session has ended its transaction. Nothing was changed, and an approval stays valid."
+)
 _EXISTS: Final = "something of this name exists already"
 _MISSING: Final = "something that it names is not there"
 _NO_RIGHT: Final = "42501"
@@ -95,6 +100,13 @@ def statement_failed(number: int, kind: str, problem: ServerError, seconds: floa
     return _failed(f"statement {number} ({kind}): ", problem, seconds, f"{advice} Nothing of it was done.")
 
 
+def is_busy(problem: Exception) -> bool:
+    """Whether another session was in the way, so that the same may succeed later."""
+    if isinstance(problem, ServerError):
+        return problem.state in _BUSY
+    return isinstance(problem, EnvironmentFailed) and problem.reason is Reason.DATABASE_BUSY
+
+
 def step_failed(what: str, problem: ServerError, seconds: float) -> RemitError:
     """Something of our own, such as to look at the tables."""
     return _failed(f"{what}: ", problem, seconds, "Nothing was changed.")
@@ -103,9 +115,7 @@ def step_failed(what: str, problem: ServerError, seconds: float) -> RemitError:
 def _failed(what: str, problem: ServerError, seconds: float, next_step: str) -> RemitError:
     state = problem.state
     if state in _BUSY:
-        return EnvironmentFailed(
-            Reason.DATABASE_BUSY, f"{what}{_BUSY[state]}", where=THE_TEXT, next_step="Try again when it is free."
-        )
+        return EnvironmentFailed(Reason.DATABASE_BUSY, f"{what}{_BUSY[state]}", where=THE_SERVER, next_step=_WHEN_FREE)
     if state == "57014":
         return timed_out(seconds)
     if state.startswith(_LOST):
@@ -120,6 +130,23 @@ def _failed(what: str, problem: ServerError, seconds: float, next_step: str) -> 
     if state == "25006":
         return Refused(Reason.SQL_REFUSED, f"{what}{_ABOUT_VALUES[state]}", where=THE_TEXT, next_step="Leave it out.")
     return EnvironmentFailed(Reason.SQL_FAILED, f"{what}{_words(problem)}", where=THE_TEXT, next_step=next_step)
+
+
+def held_by_another(what: str, seconds: float) -> RemitError:
+    """A lock was not had in time. `what`: the table, if it is known."""
+    return EnvironmentFailed(
+        Reason.DATABASE_BUSY,
+        f"another session holds a lock on {what}, and did not release it within {seconds:g} seconds",
+        where=THE_SERVER,
+        next_step=_WHEN_FREE,
+    )
+
+
+def held_too_long(seconds: float) -> RemitError:
+    """Of a preview: others have waited for it for as long as they are to."""
+    return EnvironmentFailed(
+        Reason.RESOURCE_EXHAUSTED, f"it kept others from tables for {seconds:g} seconds", where=THE_HOLD
+    )
 
 
 def timed_out(seconds: float) -> RemitError:

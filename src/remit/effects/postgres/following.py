@@ -1,7 +1,10 @@
 """All actions of a plan in one open transaction, and how it could be taken back afterwards: images of the rows.
 
-The statements are run once to learn which tables they change. If images of some of these can be taken, everything is
-rolled back, the triggers are installed, and the statements run again. What a sequence gave out the first time is lost.
+Before the first statement, the tables that the statements reach are locked, in a transaction of its own; see `locks`.
+Then the statements are run once to learn which tables they change. If images of some of these can be taken, everything
+is rolled back, the triggers are installed, and the statements run again. The first time, numbers come from copies of
+the sequences, so that an apply takes each number once; in a preview also the second time. A table that only a function
+of the database was found to change is locked in a second attempt, again before the first statement.
 """
 
 import os
@@ -12,10 +15,13 @@ from remit.effects.postgres.asked import Action
 from remit.effects.postgres.capture import Capture
 from remit.effects.postgres.counts import Change, is_counting
 from remit.effects.postgres.images import Images, Written
+from remit.effects.postgres.locks import plan_locks, take_locks, until_free, wait_for
+from remit.effects.postgres.reach import Reached
 from remit.effects.postgres.running import Did, Runner, answer_of, in_few
 from remit.effects.postgres.session import Session
 from remit.effects.postgres.tables import Facts, Table, look_up, why_nothing_can_be_captured
 from remit.effects.postgres.undo import give_back
+from remit.effects.postgres.wire import ServerError
 from remit.effects.work import Spot
 from remit.errors import EnvironmentFailed
 
@@ -25,6 +31,7 @@ _THIRD: Final = "remit_third"
 _NOT_FOLLOWED: Final = "the changes of its rows could not be followed exactly"
 _NOT_GIVEN_BACK: Final = "its rows could not all be given back: others refer to them, or they exclude each other"
 _MOST_REASONS: Final = 5
+_MOST_ATTEMPTS: Final = 3
 _NOT_COUNTED: Final = "the server does not count the rows that are changed (its track_counts is off)"
 
 
@@ -41,21 +48,39 @@ class Followed(NamedTuple):
 
 
 class Follower:
-    """Runs the actions of one order. `images` is where the file is made."""
+    """Runs the actions of one order. `images` is where the file is made. `commits`: not only a preview, or one right
+    before it is done; then the locks are those that it takes to be done.
+    """
 
-    def __init__(self, session: Session, runner: Runner, images: Spot) -> None:
+    def __init__(
+        self, session: Session, runner: Runner, images: Spot, *, reads_only: bool, is_preview: bool, commits: bool
+    ) -> None:
         self._session = session
         self._wire = session.wire
         self._runner = runner
         self._spot = images
+        self._reads_only = reads_only
+        self._is_preview = is_preview
+        self._commits = commits
         self._capture: Capture | None = None
+        self._has_copies = False
+        """An apply has taken numbers from copies of sequences, so its statements must run again."""
 
     def follow(self, actions: Sequence[Action], *, goes_on: bool) -> Followed:
-        self._wire.do(f"SAVEPOINT {_FIRST}")
-        did = self._runner.run(actions, goes_on=goes_on)
+        """DATABASE_BUSY if other sessions are in the way for longer than they are waited for."""
+        return until_free(self._session, lambda: self._attempt(actions, goes_on=goes_on))
+
+    def _attempt(self, actions: Sequence[Action], *, goes_on: bool) -> Followed:
+        did, locked = self._run_locked(actions, goes_on=goes_on)
         facts = self._facts(did)
         why_not = self._why_not(did)
-        tables = [] if why_not else [one.table for one in facts.values() if not one.not_captured]
+        tables = [] if why_not else [f.table for oid, f in facts.items() if not f.not_captured and oid in locked]
+        if not tables and self._has_copies and any(one.tables or one.structure or one.unseen for one in did):
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
+            self._session.ours()
+            did = self._runner.run(actions, goes_on=goes_on)
+            facts = self._facts(did)
+            why_not = self._why_not(did)
         if not tables:
             return Followed(tuple(did), facts, (), why_not, None)
         self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
@@ -67,14 +92,62 @@ class Follower:
         why_not = self._why_not(did)
         if why_not:
             return Followed(tuple(did), facts, (), why_not, None)
+        self._session.ours()
         images = Images(self._wire, tables)
         images.take_from(self._capture)
+        self._session.ours()
         if not self._is_exact(did, images, "new"):
             return Followed(tuple(did), facts, (), _NOT_FOLLOWED, None)
         if not self._can_be_given_back(images, self._capture):
             return Followed(tuple(did), facts, (), _NOT_GIVEN_BACK, None)
+        self._session.ours()
         written = images.write(_new_file(self._spot), self._session.identity)
         return Followed(tuple(did), facts, tuple(tables), "", written)
+
+    def _run_locked(self, actions: Sequence[Action], *, goes_on: bool) -> tuple[list[Did], frozenset[int]]:
+        """All statements once, with the locks; and the tables that no other session can write to."""
+        table = self._runner.in_the_way
+        self._runner.forget()
+        if not self._wire.in_transaction:  # another session was in the way
+            if table:
+                wait_for(self._session, table)
+            self._session.begin(reads_only=self._reads_only)
+        if self._reads_only:
+            self._begin_to_look()
+        reached = [*self._runner.learn(actions), *self._runner.blocked]
+        self._session.ours()
+        attempt = 0
+        while True:
+            plan = plan_locks(self._wire, reached, for_good=self._commits)
+            copied = frozenset(step.oid for step in plan.steps if step.is_sequence)
+            self._has_copies = bool(copied) and not self._is_preview
+            self._wire.do("ROLLBACK")
+            take_locks(
+                self._session, plan, reads_only=self._reads_only, before_copies=_FIRST if self._has_copies else ""
+            )
+            if plan.writes or self._runner.may_write:
+                self._session.start_to_hold()
+            self._session.ours()
+            if self._is_preview:
+                self._runner.keep_sequences(copied)
+            if not self._has_copies:
+                self._wire.do(f"SAVEPOINT {_FIRST}")
+            did = self._runner.run(actions, goes_on=goes_on)
+            more = frozenset(oid for one in did for oid in one.tables) - plan.writes
+            attempt += 1
+            if not more or any(one.structure for one in did) or attempt == _MOST_ATTEMPTS:
+                return did, plan.writes
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_FIRST}")
+            self._session.ours()
+            reached.append(Reached(writes=more))
+
+    def _begin_to_look(self) -> None:
+        """A transaction that may make a function, which is never called: only so can a statement be looked at."""
+        self._wire.do("ROLLBACK")
+        try:
+            self._session.begin(reads_only=False)
+        except ServerError:  # a standby
+            self._session.begin(reads_only=True)
 
     def check_before(self, followed: Followed) -> Followed:
         """In a preview: take everything back, and see that the images have what was there before."""
@@ -103,11 +176,6 @@ class Follower:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_THIRD}")
             self._wire.do(f"RELEASE SAVEPOINT {_THIRD}")
         return True
-
-    def try_clearing_up(self) -> None:
-        """Raises, with DATABASE_BUSY to be told, if it could not be done now."""
-        if self._capture is not None:
-            self._capture.try_removing()
 
     def clear_up(self) -> None:
         """Nothing of ours is left in the database but what the statements did."""

@@ -11,16 +11,25 @@ from typing import Final
 from remit.effects.postgres.session import OUR_PATH
 from remit.effects.postgres.wire import ServerError, Wire
 
+_IS_OPEN: Final = """
+SELECT 1 FROM pg_stat_activity
+WHERE pid = $1 AND backend_xid::text = ($2::numeric % 4294967296)::text AND usename = current_user
+"""
 _IN_THE_FUTURE: Final = "22023"
 
 
-def make_lasting(wire: Wire) -> None:
-    """Durable on return. No standby is waited for: it is about this server's own memory."""
+def make_lasting(wire: Wire, xid: str, backend: int) -> bool:
+    """Durable on return. No standby is waited for: it is about this server's own memory.
+
+    Whether the transaction with that number, if there is one, is still open. A server that has died meanwhile has
+    forgotten it, and could have given its number to the transaction here.
+    """
     wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", OUR_PATH)
     wire.do("SELECT set_config('synchronous_commit', 'local', false)")
     wire.do("BEGIN")
     wire.do("SELECT pg_logical_emit_message(true, 'remit', '')")  # one that had written nothing would not be waited for
     wire.do("COMMIT")
+    return not xid or bool(wire.do(_IS_OPEN, backend, xid))
 
 
 def is_in_the_future(problem: ServerError) -> bool:

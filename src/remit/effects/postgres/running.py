@@ -10,11 +10,14 @@ from typing import Any, Final, NamedTuple
 
 from remit.effects.postgres.asked import Action, Text
 from remit.effects.postgres.counts import Change, Changed, Counts, between, count
-from remit.effects.postgres.failures import THE_TEXT, no_rows, statement_failed
+from remit.effects.postgres.failures import THE_TEXT, held_by_another, is_busy, no_rows, statement_failed
+from remit.effects.postgres.locks import copies, held_table, reached_by_structure
+from remit.effects.postgres.reach import Reach, Reached
 from remit.effects.postgres.rows import Rows, Shown, described
 from remit.effects.postgres.session import Session
 from remit.effects.postgres.settling import require_nothing_left_behind, settle
 from remit.effects.postgres.statements import CHANGES_ROWS, Statement, analyse, bind, require_reading, values_of
+from remit.effects.postgres.tokens import tokens_of
 from remit.effects.postgres.wire import Ran, ServerError, quoted_name
 from remit.effects.work import Spot, Work
 from remit.errors import Reason, Refused, RemitError
@@ -52,17 +55,63 @@ class Did(NamedTuple):
 
 
 class Runner:
-    """`reads` remembers, from one pass to the next, which tables a statement reads."""
+    """Remembers, from one pass to the next, what a statement reaches and which tables it reads."""
 
-    def __init__(self, session: Session, work: Work, *, reads_only: bool, seconds: float) -> None:
+    def __init__(self, session: Session, work: Work, reach: Reach, *, reads_only: bool, seconds: float) -> None:
         self._session = session
         self._wire = session.wire
         self._work = work
+        self._reach = reach
+        self._reached: dict[tuple[int, int], Reached | Refused] = {}
+        self._copied: frozenset[int] | None = None
         self._reads_only = reads_only
         self._seconds = seconds
         self._reads: dict[tuple[int, int], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._ours: frozenset[int] = frozenset()
         self._counts = Counts({}, 0)
+        self.may_write = False
+        self.blocked: list[Reached] = []
+        """What statements reach that could not have a lock at once."""
+        self.in_the_way = ""
+        """The table that another session kept the last of them from, if it is known."""
+
+    def forget(self) -> None:
+        """Before all is tried again: others may have changed the database."""
+        self._reached.clear()
+        self._reads.clear()
+        self._copied = None
+        self.in_the_way = ""
+
+    def learn(self, actions: Sequence[Action]) -> list[Reached]:
+        """What the statements reach, as far as that can be known before the first one runs. Nothing is remembered but
+        for a text that is to read only: it makes no table that another statement could be about.
+        """
+        found = []
+        self.may_write = False
+        for action in actions:
+            for text in action.texts:
+                try:
+                    statements = self._understood(text)
+                except Refused:
+                    continue  # it is told when it is its turn
+                for one in statements:
+                    self.may_write |= not (one.is_read or one.kind == "EXPLAIN")
+                    try:
+                        reached = self._reach.look(one)
+                    except (ServerError, Refused) as problem:
+                        if is_busy(problem):
+                            raise self._held(one) from None
+                        if self._reads_only and isinstance(problem, Refused):
+                            self._reached[id(text), one.number] = problem
+                        continue
+                    found.append(reached)
+                    if self._reads_only:
+                        self._reached[id(text), one.number] = reached
+        return found
+
+    def keep_sequences(self, copied: frozenset[int]) -> None:
+        """In a preview: numbers are taken from copies. `copied`: sequences of which there is one already."""
+        self._copied = copied
 
     def run(self, actions: Sequence[Action], *, goes_on: bool, ours: frozenset[int] = frozenset()) -> list[Did]:
         """All of them. With `goes_on`, also after one that failed. `ours` are tables that are not the plan's."""
@@ -75,7 +124,7 @@ class Runner:
                 did.append(self._run_action(action))
                 self._wire.do(f"RELEASE SAVEPOINT {_ACTION}")
             except RemitError as problem:
-                if not goes_on or not self._go_back():
+                if not goes_on or is_busy(problem) or self._session.is_over or not self._go_back():
                     raise
                 did.append(Did(action.number, (), None, {}, {}, (), (), problem=problem.as_json()))
         return self._settled(did)
@@ -160,26 +209,56 @@ class Runner:
         saves = text.results is not None and one.is_read and one.kind == "SELECT"
         rows = Rows(PREVIEW_ROWS, self._spot(text) if saves else None, text.form)
         try:
+            self._require_allowed(one, key)
             self._session.theirs()
             self._wire.prepare(one.text)
             if key not in self._reads:
                 self._reads[key] = self._planned(one, values)
-                self._wire.prepare(one.text)
             lost = self._rows_of(one.empties) if one.empties else None
-            if one.empties:
-                self._wire.prepare(one.text)
+            self._session.theirs()  # with the time that is left now
+            self._wire.prepare(one.text)
             ran = self._wire.run_prepared(values, rows.take)
             self._require_same_transaction(one)
             self._session.ours()
             require_nothing_left_behind(self._session, f"statement {one.number} ({one.kind})")
             after = count(self._wire, self._ours)
         except ServerError as problem:
+            if is_busy(problem) and self._go_back():
+                raise self._held(one, self._reached.get(key)) from None
             raise statement_failed(one.number, one.called, problem, self._seconds) from None
         changed = between(self._counts, after)
         self._counts = after
         shown = rows.end(ran.columns)
         gives_rows = bool(ran.columns)
         return self._told(one, key, number, ran, changed, lost), shown if gives_rows else None, changed
+
+    def _held(self, one: Statement, reached: Reached | Refused | None = None) -> RemitError:
+        """Another session has a lock that it needs. What it needs is remembered, so that it can be had first."""
+        self._session.ours()
+        names = {token.name for token in tokens_of(one.text) if token.name}
+        table = held_table(self._wire, names)
+        self.in_the_way = table
+        if one.changes_structure:
+            self.blocked.append(reached_by_structure(self._wire, one.text))
+        elif isinstance(reached, Reached):
+            self.blocked.append(reached)
+        return held_by_another(
+            table or f"what statement {one.number} ({one.called}) needs", self._session.lock_wait.seconds
+        )
+
+    def _require_allowed(self, one: Statement, key: tuple[int, int]) -> None:
+        """Refused if it reaches what it may not. Before anything of it is planned: planning runs functions too."""
+        is_new = key not in self._reached
+        if is_new:
+            self._reached[key] = self._reach.look(one)
+        reached = self._reached[key]
+        if isinstance(reached, Refused):
+            raise reached
+        missing = frozenset() if self._copied is None else reached.sequences - self._copied
+        for step in copies(self._wire, missing) if missing else ():
+            self._wire.do(step.text)
+        if is_new or missing:  # what we did to the catalog is not the statement's
+            self._counts = count(self._wire, self._ours)
 
     def _rows_of(self, tables: Sequence[Sequence[str]]) -> int | None:
         """How many rows are there, of tables that are about to be emptied; None if they are many, or cannot be read."""
@@ -192,8 +271,10 @@ class Runner:
                     f"SELECT pg_catalog.count(*) FROM (SELECT FROM {name} LIMIT {_MOST_COUNTED + 1}) t"
                 )
                 total += int(found or 0)
-        except ServerError:
+        except ServerError as problem:
             self._wire.do(f"ROLLBACK TO SAVEPOINT {_COUNTING}")
+            if is_busy(problem):
+                raise
             return None
         finally:
             self._wire.do(f"RELEASE SAVEPOINT {_COUNTING}")

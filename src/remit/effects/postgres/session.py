@@ -1,7 +1,9 @@
 """A connection made ready: settings that give exact text, a role that reaches no files, one transaction."""
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from remit.effects.postgres.failures import not_connected
@@ -12,9 +14,12 @@ from remit.errors import Reason, Refused
 SERVER: Final = "server"
 MAX_CONNINFO: Final = 64 << 10
 OUR_PATH: Final = "pg_catalog, pg_temp"
-LOCK_SECONDS: Final = 5
+LOCK_SECONDS: Final = 5.0
+"""How long another session's lock is waited for, unless the connection says less."""
 _IDLE_SECONDS: Final = 3_600
 """So long the server waits for us between two statements, while the other parts of a plan are carried out."""
+
+AT_ONCE: Final = "1ms"
 
 EXACT: Final = {
     "DateStyle": "ISO, YMD",
@@ -30,9 +35,10 @@ _SETTINGS: Final = {
     "client_encoding": "UTF8",
     "standard_conforming_strings": "on",
     "client_min_messages": "error",
-    "lock_timeout": f"{LOCK_SECONDS}s",
     "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS}s",
     "application_name": "remit",
+    # Nothing is waited for while a lock is held. It is the least that there is; 0 would be no limit. See `locks`.
+    "lock_timeout": AT_ONCE,
     # A machine that is gone without a word is noticed, and what it had begun is rolled back.
     "tcp_keepalives_idle": "60",
     "tcp_keepalives_interval": "10",
@@ -62,26 +68,94 @@ class Identity(NamedTuple):
     role: str
 
 
+class LockWait:
+    """How long this process waits for locks of other sessions: one time for all of its transactions and attempts.
+
+    Only waiting is counted, not the time that statements run.
+    """
+
+    def __init__(self, seconds: float, left: float) -> None:
+        """`seconds`: as the connection has it. `left`: what earlier processes of the same request have left of it."""
+        self.seconds = seconds
+        self.waited = 0.0
+        self._most = left
+
+    @property
+    def left(self) -> float:
+        return max(self._most - self.waited, 0.0)
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Around what does little else than wait."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waited += time.monotonic() - began
+
+
+def lock_timeout(seconds: float) -> str:
+    """Never 0, which would be no limit."""
+    return f"{max(int(seconds * 1_000), 1)}ms"
+
+
 class Session:
     """One connection and its one transaction."""
 
-    def __init__(self, wire: Wire, identity: Identity, path: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        identity: Identity,
+        path: str,
+        settings: Mapping[str, str],
+        lock_wait: LockWait,
+        seconds: float,
+    ) -> None:
         self.wire = wire
         self.identity = identity
+        self.lock_wait = lock_wait
+        self.hold_seconds: float | None = None
+        """How long a transaction may keep others from a table. None: as long as its statements may take."""
+        self._seconds = seconds
         self._path = path
         ours = {"search_path": OUR_PATH, **settings}
         sets = (f"pg_catalog.set_config({quoted_text(name)}, {quoted_text(ours[name])}, false)" for name in ours)
         self._set_ours = f"SELECT {', '.join(sets)}"
 
+    def begin(self, *, reads_only: bool) -> None:
+        """All statements see one state of the database: that of the first one that looks at a row, so not of LOCK."""
+        self.wire.do(f"BEGIN ISOLATION LEVEL REPEATABLE READ, {'READ ONLY' if reads_only else 'READ WRITE'}")
+
     def theirs(self) -> None:
-        """Names are looked up as the role has it: for statements of a plan."""
-        self.wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", self._path)
+        """Names are looked up as the role has it, and no more time is taken than is left: for statements of a plan."""
+        self.wire.do(
+            "SELECT pg_catalog.set_config('search_path', $1, false), "
+            "pg_catalog.set_config('statement_timeout', $2, false)",
+            self._path,
+            self._statement_timeout(),
+        )
 
     def ours(self) -> None:
         """Names are looked up in the catalog only, whatever functions and operators others have made; and all that we
         rely on is set again, because a function can set anything for the rest of the transaction.
         """
-        self.wire.do(self._set_ours)
+        timeout = quoted_text(self._statement_timeout())
+        self.wire.do(f"{self._set_ours}, pg_catalog.set_config('statement_timeout', {timeout}, false)")
+
+    def start_to_hold(self) -> None:
+        """From now on others wait for us."""
+        self.wire.until = None if self.hold_seconds is None else time.monotonic() + self.hold_seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Whether others have waited for as long as they are to."""
+        return self.wire.until is not None and time.monotonic() >= self.wire.until
+
+    def _statement_timeout(self) -> str:
+        seconds = self._seconds
+        if self.wire.until is not None:
+            seconds = min(seconds, max(self.wire.until - time.monotonic(), 0.0))
+        return f"{int(seconds * 1_000) + 1}ms"
 
     def xid(self) -> str:
         """The transaction's, which it gets by this if it had none."""
@@ -97,22 +171,23 @@ def connect(work: Work) -> Wire:
         raise not_connected(problem) from None
 
 
-def open_session(wire: Wire, *, reads_only: bool, seconds: float) -> Session:
+def open_session(wire: Wire, *, reads_only: bool, seconds: float, lock_wait: LockWait | None = None) -> Session:
     """Settings, and BEGIN. All statements see one state of the database, so that they can be run twice and compared."""
+    lock_wait = lock_wait or LockWait(LOCK_SECONDS, LOCK_SECONDS)
     (path,) = wire.one("SELECT pg_catalog.current_setting('search_path')")
     wire.do("SELECT pg_catalog.set_config('search_path', $1, false)", OUR_PATH)
-    settings = {**_SETTINGS, "statement_timeout": f"{max(int(seconds * 1_000), 1)}ms"}
+    settings = {**_SETTINGS}
     if wire.version >= 140_000:
         settings["client_connection_check_interval"] = "1s"
     (level,) = wire.one("SELECT current_setting('synchronous_commit')")
     settings["synchronous_commit"] = "on" if level in (None, "off") else level
-    for name, value in settings.items():
+    for name, value in {**settings, "statement_timeout": f"{max(int(seconds * 1_000), 1)}ms"}.items():
         wire.do("SELECT set_config($1, $2, false)", name, value)
     _require_harmless_role(wire)
     _require_text(wire)
-    mode = "READ ONLY" if reads_only else "READ WRITE"
-    wire.do(f"BEGIN ISOLATION LEVEL REPEATABLE READ, {mode}")
-    return Session(wire, identify(wire), path or "", settings)
+    session = Session(wire, identify(wire), path or "", settings, lock_wait, seconds)
+    session.begin(reads_only=reads_only)
+    return session
 
 
 def identify(wire: Wire) -> Identity:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from remit.effects.postgres.forbidden import INSTEAD, MOVES_A_SEQUENCE, calls, find_forbidden
-from remit.effects.postgres.tokens import Token, split
+from remit.effects.postgres.tokens import Token, split, tokens_of
 from remit.errors import Reason, Refused
 
 MAX_STATEMENTS: Final = 500
@@ -246,14 +246,24 @@ def _require_object(number: int, kind: str, tokens: Sequence[Token], known: froz
     raise _refused_statement(number, kind, "it does not say what it is about", _PLAIN_ADVICE)
 
 
-def _explain(number: int, tokens: Sequence[Token]) -> str:
-    """The statement that it is about is held to the same rules, and is not run."""
+def explained(text: str) -> str:
+    """Of an EXPLAIN that `analyse` has passed: the statement that it is about."""
+    tokens = list(tokens_of(text))
+    return text[tokens[_explained_from(tokens)].start :]
+
+
+def _explained_from(tokens: Sequence[Token]) -> int:
     start = 1
     if len(tokens) > 2 and tokens[1].text == "(" and tokens[2].text != "(" and tokens[2].word not in (*_READS, "WITH"):
-        start = 1 + next((at for at, token in enumerate(tokens) if token.text == ")"), len(tokens))
-    else:
-        while start < len(tokens) and tokens[start].word in (*_RUNS_IT, "VERBOSE"):
-            start += 1
+        return 1 + next((at for at, token in enumerate(tokens) if token.text == ")"), len(tokens))
+    while start < len(tokens) and tokens[start].word in (*_RUNS_IT, "VERBOSE"):
+        start += 1
+    return start
+
+
+def _explain(number: int, tokens: Sequence[Token]) -> str:
+    """The statement that it is about is held to the same rules, and is not run."""
+    start = _explained_from(tokens)
     if any(token.name.upper() in _RUNS_IT for token in tokens[1:start]):
         raise _refused_statement(number, "EXPLAIN", "with ANALYZE it runs what it explains", "Leave out ANALYZE.")
     if start >= len(tokens):

@@ -3,6 +3,7 @@
 Loaded where sandboxed processes are forked from, so before any wall is closed. The server's words are for `failures`.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,7 @@ _FIELDS: Final = {
 }
 
 
+_GOING_BACK: Final = ("ROLLBACK", "RELEASE")
 _TOO_LARGE: Final = (b"cannot allocate memory", b"out of memory")
 """What libpq says of a row that is larger than this process may become. The connection is of no use then."""
 
@@ -66,6 +68,9 @@ class Ran(NamedTuple):
 class Wire:
     """Not for two threads."""
 
+    until: float | None = None
+    """The moment, by the monotonic clock, from which on nothing is asked any more but to roll back."""
+
     def __init__(self, options: Mapping[str, str]) -> None:
         said = " ".join(f"{name}={_quoted(value)}" for name, value in options.items())
         self._connection = PGconn.connect(said.encode())
@@ -88,6 +93,7 @@ class Wire:
         return self.do_with(text, [_bytes(value) for value in values])
 
     def do_with(self, text: str, values: Values) -> list[tuple[str | None, ...]]:
+        self._require_time(text)
         result = self._connection.exec_params(text.encode(), list(values))
         _require_good(result, self._connection)
         return [
@@ -101,11 +107,20 @@ class Wire:
 
     def prepare(self, text: str) -> None:
         """The server reads it, looks up its names, and runs nothing. It takes exactly one statement."""
+        self._require_time()
         result = self._connection.prepare(b"", text.encode())
         _require_good(result, self._connection, of_the_text=True)
 
+    def prepared_types(self, text: str) -> tuple[int, ...]:
+        """Prepare it, and tell which types the server has found its parameters to be of."""
+        self.prepare(text)
+        result = self._connection.describe_prepared(b"")
+        _require_good(result, self._connection)
+        return tuple(result.param_type(place) for place in range(result.nparams))
+
     def run_prepared(self, values: Values, take: Callable[[tuple[Column, ...], Row], None]) -> Ran:
         """The one that was prepared. Each row is handed out when it comes, so that memory does not grow with them."""
+        self._require_time()
         self._connection.send_query_prepared(b"", list(values))
         self._connection.set_single_row_mode()
         columns: tuple[Column, ...] = ()
@@ -126,6 +141,7 @@ class Wire:
 
     def stream(self, text: str, *values: str | int | None) -> Iterator[Row]:
         """Rows of a query of our own, each when it comes. To be taken to the end before anything else is asked."""
+        self._require_time()
         self._connection.send_query_params(text.encode(), [_bytes(value) for value in values])
         self._connection.set_single_row_mode()
         while (result := self._connection.get_result()) is not None:
@@ -140,6 +156,10 @@ class Wire:
 
     def close(self) -> None:
         self._connection.finish()
+
+    def _require_time(self, text: str = "") -> None:
+        if self.until is not None and time.monotonic() >= self.until and not text.startswith(_GOING_BACK):
+            raise ServerError({"state": "57014", "message": ""})
 
     def _drain(self) -> None:
         while self._connection.get_result() is not None:

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from remit.contracts.desk import GoalAnswer, Page
 from remit.contracts.desk_record import GoalLine, ReplayAnswer, TraceAnswer
 from remit.desk.callers import AgentCaller
-from remit.desk.rights import Right
+from remit.desk.rights import Right, require
 from remit.errors import Reason, Refused
 from remit.ids import DEFAULT_TENANT
 from remit.web.api.asks import GoalAsk, GoalReply, Nothing
@@ -73,7 +73,7 @@ def get_goal(call: Asked, tenant: PathId, correlation_id: PathId) -> Response:
 )
 def answer_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
     said = call.parse(GoalReply)
-    _require_own(call, tenant, correlation_id)
+    _require_own(call, Right.CONFIRM, tenant, correlation_id)
     with call.waiting() as wait:
         return _told(call.desk.goals.answer(call.caller, correlation_id, said.answer, wait))
 
@@ -90,7 +90,7 @@ def answer_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> 
 )
 def continue_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
     call.parse(Nothing)
-    _require_own(call, tenant, correlation_id)
+    _require_own(call, Right.ASK, tenant, correlation_id)
     with call.waiting() as wait:
         return _told(call.desk.goals.go_on(call.caller, correlation_id, wait))
 
@@ -107,7 +107,7 @@ def continue_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -
 )
 def undo_goal(call: AskedWithBody, tenant: PathId, correlation_id: PathId) -> Response:
     call.parse(Nothing)
-    _require_own(call, tenant, correlation_id)
+    _require_own(call, Right.ASK, tenant, correlation_id)
     with call.waiting() as wait:
         return _told(call.desk.goals.take_back(call.caller, correlation_id, wait))
 
@@ -145,9 +145,10 @@ def _told(found: GoalAnswer) -> Response:
     return answer(found)
 
 
-def _require_own(call: Call, tenant: str, correlation_id: str) -> None:
-    """The desk asks for the caller's own tenant; an address that names another one names nothing of his."""
+def _require_own(call: Call, right: Right, tenant: str, correlation_id: str) -> None:
+    """The desk asks for the caller's own tenant; an address of another tenant leads to no goal of the caller."""
     caller = call.caller
+    require(caller, right)
     own = caller.token.constraints.tenant or DEFAULT_TENANT if isinstance(caller, AgentCaller) else caller.tenant
     if own is not None and own != tenant:
         raise Refused(

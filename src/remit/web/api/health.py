@@ -83,8 +83,7 @@ def look(workspace: Workspace, settings: SettingsRead, kernel: "_Kernel") -> Rea
 def _store(workspace: Workspace) -> list[Check]:
     def opened() -> Check:
         with workspace.store.reading() as connection:
-            checks.check_tables(connection)
-        return checks.STORE.ok("")
+            return checks.check_tables(connection, workspace.anchors)
 
     return [checks.STORE.ask(opened)]
 

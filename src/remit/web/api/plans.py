@@ -3,6 +3,13 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from remit.contracts.agent_told import (
+    AgentPlanPreview,
+    AgentProposalPreview,
+    AgentRunDocuments,
+    AgentUndoAnswer,
+    AgentUndoLook,
+)
 from remit.contracts.desk_plans import (
     ProposalPage,
     ProposalPreview,
@@ -33,7 +40,7 @@ _RUNS_ON = frozenset({"RUNNING"})
         "What a plan would do to the files as they are; nothing is stored",
         right=Right.PREVIEW,
         body=Plan,
-        answers={200: PlanPreviewDocument},
+        answers={200: (PlanPreviewDocument, AgentPlanPreview)},
     ),
 )
 def preview_plan(call: AskedWithBody) -> Response:
@@ -77,13 +84,28 @@ def get_plan(call: Asked, proposal_id: PathId) -> Response:
     f"{_ONE}/preview",
     **operation(
         "lookAtPlan",
-        "What it would do to the files as they are now; a yes is to this, by its digest",
+        "What it would do, as it was computed and stored; nothing is executed. An approval names its digest",
         right=Right.LOOK,
-        answers={200: ProposalPreview},
+        answers={200: (ProposalPreview, AgentProposalPreview)},
     ),
 )
 def look_at_plan(call: Asked, proposal_id: PathId) -> Response:
     return answer(call.desk.plans.look(call.caller, proposal_id))
+
+
+@router.post(
+    f"{_ONE}/preview",
+    **operation(
+        "computePlanPreview",
+        "Compute its preview again and store it; this runs its SQL and pipelines, and is recorded",
+        right=Right.PROPOSE,
+        body=Nothing,
+        answers={200: ProposalPreview},
+    ),
+)
+def compute_plan_preview(call: AskedWithBody, proposal_id: PathId) -> Response:
+    call.parse(Nothing)
+    return answer(call.desk.plans.compute(call.caller, proposal_id))
 
 
 @router.post(
@@ -148,7 +170,7 @@ def cancel_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         "lookAtUndo",
         "What taking it back would meet now; nothing is touched",
         right=Right.SEE_OWN,
-        answers={200: UndoLook},
+        answers={200: (UndoLook, AgentUndoLook)},
     ),
 )
 def look_at_undo(call: Asked, proposal_id: PathId) -> Response:
@@ -157,7 +179,13 @@ def look_at_undo(call: Asked, proposal_id: PathId) -> Response:
 
 @router.post(
     f"{_ONE}/undo",
-    **operation("undoPlan", "Take back what a plan did", right=Right.UNDO, body=PlanUndo, answers={200: UndoAnswer}),
+    **operation(
+        "undoPlan",
+        "Take back what a plan did",
+        right=Right.UNDO,
+        body=PlanUndo,
+        answers={200: (UndoAnswer, AgentUndoAnswer)},
+    ),
 )
 def undo_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
     wish = call.parse(PlanUndo)
@@ -175,7 +203,7 @@ def undo_plan(call: AskedWithBody, proposal_id: PathId) -> Response:
         "reportOfPlan",
         "Report, change log and rollbacks of its run",
         right=Right.SEE_OWN,
-        answers={200: RunDocuments},
+        answers={200: (RunDocuments, AgentRunDocuments)},
     ),
 )
 def report_of_plan(call: Asked, proposal_id: PathId) -> Response:

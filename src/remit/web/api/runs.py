@@ -3,6 +3,7 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from remit.contracts.agent_told import AgentRunDocuments
 from remit.contracts.desk_plans import RunDocuments, RunPage, RunView
 from remit.desk.rights import Right
 from remit.web.exchange import Asked, Cursor, Limit, PathId, answer
@@ -31,7 +32,7 @@ def get_run(call: Asked, envelope_id: PathId) -> Response:
         "reportOfRun",
         "Report, change log and rollbacks of a run",
         right=Right.SEE_OWN,
-        answers={200: RunDocuments},
+        answers={200: (RunDocuments, AgentRunDocuments)},
     ),
 )
 def report_of_run(call: Asked, envelope_id: PathId) -> Response:

@@ -25,6 +25,11 @@ def apply(title: str) -> Asking:
     return Asking("Apply this plan now?", title, "Yes, apply it", "yes")
 
 
+def compute(title: str) -> Asking:
+    meant = f"{title}: its SQL and its pipelines run to find out what they would do. Nothing of that is kept."
+    return Asking("Compute this preview again?", meant, "Yes, compute it", "yes")
+
+
 def cancel(title: str) -> Asking:
     return Asking("Cancel this plan?", title, "Yes, cancel it")
 
@@ -64,6 +69,7 @@ def remove(name: str, is_me: bool = False, is_only_admin: bool = False) -> Askin
 
 
 WORDS: Final = {
-    each.__name__: each for each in (approve, deny, apply, cancel, undo, take_back, revoke, promote, retire, remove)
+    each.__name__: each
+    for each in (approve, deny, apply, compute, cancel, undo, take_back, revoke, promote, retire, remove)
 }
 """For the templates."""

@@ -8,19 +8,21 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from remit.approval.proposal_previews import PreviewNotStored
 from remit.contracts.desk import Decision, QuestionKind, QuestionView
 from remit.contracts.desk_plans import ProposalView
 from remit.contracts.envelope import Approvals
+from remit.desk.words import counted
 from remit.errors import Reason, Refused, RemitError
 from remit.web.console.asked import Asked
-from remit.web.console.confirm_words import approve, deny
+from remit.web.console.confirm_words import approve, compute, deny
 from remit.web.console.confirming import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.goals import goal_path
 from remit.web.console.graphs import Graph
 from remit.web.console.outcomes import came_of, closed_at, next_words
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
-from remit.web.console.plan_pages import PreviewShown, picture_of, rest_of
+from remit.web.console.plan_pages import ALL_FILES, PreviewShown, picture_of, rest_of
 from remit.web.console.templating import address
 from remit.web.problems import status_of
 
@@ -51,8 +53,8 @@ def inbox(request: Request) -> Response:
 
 
 @router.get("/inbox/question")
-def question(request: Request, kind: str = "", id: str = "", tenant: str = "") -> Response:  # noqa: A002 - as in the address
-    return _show(request, viewer_of(request), kind, id, tenant)
+def question(request: Request, kind: str = "", id: str = "", tenant: str = "", files: str = "") -> Response:  # noqa: A002 - as in the address
+    return _show(request, viewer_of(request), kind, id, tenant, is_unfolded=files == ALL_FILES)
 
 
 @router.get("/inbox/picture")
@@ -101,18 +103,39 @@ def answer(request: Request, form: Filled) -> Response:
         said = _decide(request, viewer, form)
     except Refused as problem:
         # What was filled in is lost with the page; the question as it is now, and why it was refused, stand there.
-        return _show(request, viewer, kind, name, tenant, problem)
+        return _show(request, viewer, kind, name, tenant, problem, is_unfolded=_is_unfolded(form))
     if kind in {"goal", "confirmation"} and said != "unclear":
         return go(goal_path(tenant, name, said=said))  # from here on the goal itself says where it stands
     return go(address("/inbox/question", kind=kind, tenant=tenant, id=name, said=said))
 
 
+@router.post("/inbox/compute")
+def compute_preview(request: Request, form: Filled) -> Response:
+    """Compute the preview of a proposed plan again. No page does that by being opened."""
+    viewer, name = viewer_of(request), form.one("id")
+    asked = Asked(desk_of(request).inbox.show(viewer.caller, "plan", name).question)
+    if not is_confirmed(form):
+        return ask_first(request, form, compute(asked.title), asked.path)
+    try:
+        desk_of(request).plans.compute(viewer.caller, name)
+    except RemitError as problem:
+        return _show(request, viewer, "plan", name, "", problem)
+    return go(address("/inbox/question", kind="plan", id=name, said="computed"))
+
+
 def _show(
-    request: Request, viewer: Viewer, kind: str, name: str, tenant: str, problem: RemitError | None = None
+    request: Request,
+    viewer: Viewer,
+    kind: str,
+    name: str,
+    tenant: str,
+    problem: RemitError | None = None,
+    *,
+    is_unfolded: bool = False,
 ) -> Response:
     view = desk_of(request).inbox.show(viewer.caller, _kind(kind), name, tenant=tenant or None)
     asked = Asked(view.question)
-    proposal, preview, preview_problem = _plan_of(request, viewer, view)
+    proposal, preview, preview_problem = _plan_of(request, viewer, view, is_unfolded=is_unfolded)
     digest = preview.preview_digest if preview else view.request.request_digest if view.request else ""
     why_not = _why_not(view, preview, preview_problem)
     came = came_of(request, viewer, view)
@@ -128,6 +151,7 @@ def _show(
         proposal=proposal,
         preview=preview,
         preview_problem=preview_problem,
+        is_not_stored=isinstance(preview_problem, PreviewNotStored),
         picture=_picture(request, viewer, view) if preview else None,
         digest=digest,
         risk=preview.document.risk if preview else view.question.risk,
@@ -142,9 +166,9 @@ def _show(
 
 
 def _plan_of(
-    request: Request, viewer: Viewer, view: QuestionView
+    request: Request, viewer: Viewer, view: QuestionView, *, is_unfolded: bool
 ) -> tuple[ProposalView | None, PreviewShown | None, RemitError | None]:
-    """What the plan would do to the files as they are now, until it is applied; after that, only what became of it."""
+    """The stored preview, until the plan is applied; after that, only what became of it. Nothing is executed."""
     if view.question.kind != "plan":
         return None, None, None
     plans = desk_of(request).plans
@@ -152,7 +176,8 @@ def _plan_of(
     if proposal.state not in {"PENDING", "APPROVED"}:
         return proposal, None, None
     try:
-        return proposal, PreviewShown.of(plans.look(viewer.caller, view.question.id)), None
+        seen = plans.look(viewer.caller, view.question.id)
+        return proposal, PreviewShown.of(seen, is_unfolded=is_unfolded), None
     except RemitError as problem:  # the question can still be denied
         return proposal, None, problem
 
@@ -167,6 +192,8 @@ def _why_not(view: QuestionView, preview: PreviewShown | None, problem: RemitErr
     """Why nobody should say yes to it now. The desk decides; this is only what the button says."""
     if problem is not None:
         return "Nobody can see what it would do, so it cannot be approved now."
+    if preview is not None and preview.changed_since and view.question.state == "PENDING":
+        return "Its inputs were changed since this preview was computed: it must be computed again first."
     if preview is not None and preview.document.doomed:
         return "It would fail, and nothing of it would be done: deny it, and have it mended."
     if view.goal is not None and view.goal.problem:
@@ -218,17 +245,34 @@ def _decide(request: Request, viewer: Viewer, form: Form) -> str:
 
 
 def _require_known_unseen(request: Request, viewer: Viewer, form: Form) -> None:
-    """The page shows so many lines of a file and no more: whoever says yes to the rest says that he knows, for this
-    very preview. That the files are still as they were shown, the desk sees to.
+    """A page shows a part of a long preview. The approver says, for this preview, that the rest was not shown.
+
+    What the page left out is computed here: a form without a field does not say anything about it. That the files are
+    still as they were shown, the desk checks.
     """
-    unseen = PreviewShown.of(desk_of(request).plans.look(viewer.caller, form.one("id"))).unseen
-    if unseen and form.one("unseen") != form.one("digest"):
+    seen = desk_of(request).plans.look(viewer.caller, form.one("id"))
+    shown = PreviewShown.of(seen, is_unfolded=_is_unfolded(form))
+    if shown.unseen and form.one("unseen") != form.one("digest"):
         raise Refused(
             Reason.MALFORMED,
-            f"the page does not show all of the diffs ({unseen:,} more), and you did not say that you know",
+            f"the page does not show all of the diffs ({shown.unseen:,} more), and you did not say that you know",
             where="field unseen",
             next_step="Read them, or tick the box above the answer.",
         )
+    if shown.folded and form.one("folded") != form.one("digest"):
+        lines, files = counted(shown.folded_lines, "line"), counted(len(shown.folded), "file")
+        verb = "is" if shown.folded_lines == 1 else "are"
+        raise Refused(
+            Reason.MALFORMED,
+            f"{lines} in {files} {verb} folded on the page, and the box for that is not ticked; nothing was approved",
+            where="field folded",
+            next_step="Unfold all files and read them, or tick the box above the answer.",
+        )
+
+
+def _is_unfolded(form: Form) -> bool:
+    """Whether the form is of a page that showed every file unfolded. Without the field, it is not."""
+    return form.one("files") == ALL_FILES
 
 
 def _allowed(request: Request, viewer: Viewer, form: Form) -> dict[str, Sequence[str]]:

@@ -40,6 +40,7 @@ def _catalogue(query: Query) -> str:
 
 OWN_PAGES: Final[dict[str, Callable[[Query], str]]] = {
     "/inbox/answer": _question,
+    "/inbox/compute": _question,
     "/runs/apply": _run,
     "/runs/cancel": _run,
     "/runs/undo": _run,

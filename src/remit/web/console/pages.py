@@ -55,6 +55,7 @@ SAID: Final[dict[str, Said]] = {
     "denied": Said("Denied. The answer is on record; nothing was done."),
     "unclear": Said("That was no clear yes or no, so nothing is decided: the question stands as it was.", "care"),
     "answered": Said("Your answer is on record."),
+    "computed": Said("The preview was computed again, and that is on record. This page shows it."),
     "applied": Said("It was begun. This page shows how far it is."),
     "undone": Said("Taken back: the files are as they were before the run."),
     "undone_partly": Said("Some of it was taken back; below is what is left.", "care"),

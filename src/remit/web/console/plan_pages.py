@@ -13,8 +13,12 @@ from remit.web.console.diffs import MOST_ROWS, DiffShown, rows_of
 from remit.web.console.graphs import Box, Graph, lay_out
 from remit.web.console.templating import address
 
-ROWS_OPEN: Final = 400
-"""Files are unfolded until so many lines are shown; the rest waits for a click."""
+LONGEST_OPEN: Final = 400
+"""Lines. A file with a longer diff is folded."""
+MOST_OPEN: Final = 2_000
+"""Lines on one page. A file that would bring the page above it is folded too."""
+ALL_FILES: Final = "all"
+"""In the address of a page, and in its form: every file is unfolded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +43,48 @@ class PreviewShown:
     preview_digest: str
     files: tuple[FileShown, ...]
     changed_since: tuple[ChangedSince, ...] = ()
-    """Since the yes, of a plan that has one: then this is not what was approved."""
+    """Since the approval, of a plan that has one; else since the preview was computed."""
+    unfold: str = ""
+    """The address of the same page with every file unfolded."""
+    is_unfolded: bool = False
+    """The page was asked for with every file unfolded."""
+    computed_at: str | None = None
+    computed_by: str | None = None
 
     @classmethod
-    def of(cls, preview: ProposalPreview) -> "PreviewShown":
-        return cls(preview.document, preview.preview_digest, tuple(_unfolded(preview)), preview.changed_since)
+    def of(cls, preview: ProposalPreview, *, is_unfolded: bool = False) -> "PreviewShown":
+        return cls(
+            preview.document,
+            preview.preview_digest,
+            tuple(_files_of(preview, is_unfolded=is_unfolded)),
+            preview.changed_since,
+            address("/inbox/question", kind="plan", id=preview.proposal_id, files=ALL_FILES),
+            is_unfolded,
+            preview.computed_at,
+            preview.computed_by,
+        )
 
     @property
     def unseen(self) -> int:
         """Lines of diffs that the page does not show. Whoever says yes has to say that he knows."""
         return sum(each.shown.left_out for each in self.files)
+
+    @property
+    def folded(self) -> tuple[FileShown, ...]:
+        """Files whose lines are on the page, folded. A person who approves the page as it is has to say so."""
+        return tuple(each for each in self.files if not each.open and each.shown.rows)
+
+    @property
+    def folding(self) -> str:
+        """Which files are folded, for the page."""
+        return (
+            f"A file with more than {LONGEST_OPEN:,} lines of diff is folded, and so is a file that would bring the"
+            f" page above {MOST_OPEN:,} lines."
+        )
+
+    @property
+    def folded_lines(self) -> int:
+        return sum(len(each.shown.rows) for each in self.folded)
 
 
 class Step(Protocol):
@@ -193,10 +229,13 @@ def _rest(preview: ProposalPreview, number: int, first: int) -> str:
     return address("/inbox/diff", id=preview.proposal_id, digest=preview.preview_digest, file=number, first=first)
 
 
-def _unfolded(preview: ProposalPreview) -> Iterable[FileShown]:
-    rows = 0
+def _files_of(preview: ProposalPreview, *, is_unfolded: bool) -> Iterable[FileShown]:
+    rows_open = 0
     for number, each in enumerate(preview.document.files):
         shown = rows_of(each.diff, each.diff_left_out)
+        rows = len(shown.rows)
+        fits = rows <= LONGEST_OPEN and rows_open + rows <= MOST_OPEN
+        rows_open += rows if fits else 0
         yield FileShown(
             each.path,
             each.new_path,
@@ -205,11 +244,10 @@ def _unfolded(preview: ProposalPreview) -> Iterable[FileShown]:
             each.lines_removed,
             _mode(each),
             shown,
-            open=rows < ROWS_OPEN,
+            open=is_unfolded or fits,
             changed=each.before != each.after,
-            rest=_rest(preview, number, len(shown.rows)) if shown.on_other_pages else "",
+            rest=_rest(preview, number, rows) if shown.on_other_pages else "",
         )
-        rows += len(shown.rows)
 
 
 def _mode(file: PreviewedFile) -> str:

@@ -39,7 +39,7 @@ class Run(NamedTuple):
     picture: Graph | None
     look: UndoLook | None
     preview: PreviewShown | None = None
-    """Of one that was approved and not applied: what it would do to the files as they are now."""
+    """Of one that was approved and not applied: what was approved."""
     called: str = ""
     applied_by: str = ""
 

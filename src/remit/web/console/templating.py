@@ -1,8 +1,8 @@
 """The one environment that pages are rendered in.
 
 Two rules hold for every value that a template puts out, and no template can forget them: it is escaped, and whatever in
-it cannot be seen (control characters, bidirectional overrides, fillers) is spelled out. So text of an agent can neither
-become markup nor change how the words around it read.
+it cannot be seen (control characters, bidirectional overrides, fillers) is spelled out, and letters that run from right
+to left are isolated. So text of an agent can neither become markup nor change how the words around it read.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from remit.ids import parse_time
-from remit.printable import printable
+from remit.printable import isolated, printable
 
 MINUTE: Final = 60
 HOUR: Final = 3_600
@@ -44,7 +44,7 @@ def shown(value: Any) -> Any:
     """What `{{ value }}` puts out, before it is escaped. Markup is what our own macros made."""
     if value is None:
         return ""
-    return value if isinstance(value, Markup) else printable(str(value))
+    return value if isinstance(value, Markup) else isolated(printable(str(value)))
 
 
 def exact(text: str) -> Markup:

@@ -7,7 +7,8 @@ export function startCopying() {
     button.hidden = false;
     button.addEventListener("click", async () => {
       try {
-        await navigator.clipboard.writeText(source.textContent);
+        // Marks of direction belong to the page, and not to what is copied.
+        await navigator.clipboard.writeText(source.textContent.replace(/[\u2068\u2069]/g, ""));
         button.textContent = "Copied";
       } catch {
         button.textContent = "Select and copy it by hand";

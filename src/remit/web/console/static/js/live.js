@@ -33,7 +33,7 @@ function keepBound(region, fresh) {
   const now = fresh.querySelector(DIGEST);
   if (!shown || (!now && !isInUse(region))) return false; // closed meanwhile: there is nothing to say yes to
   const note = region.querySelector("[data-stale]");
-  if (now?.value !== shown.value) {
+  if (now?.value !== shown.value || fresh.querySelector("button[value=approve]")?.disabled) {
     for (const button of region.querySelectorAll("button[value=approve]")) button.disabled = true;
     if (note?.hidden) announce(note.textContent);
   }

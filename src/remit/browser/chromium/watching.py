@@ -1,0 +1,76 @@
+"""Chromium's processes of pages as the machine sees them: which of them never rest, and how much memory each has."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_PROCESSES: Final = Path("/proc")
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_OF_PAGES: Final = b"--type=renderer"
+
+
+class Seen(NamedTuple):
+    """One process of pages, at one moment."""
+
+    pid: int
+    resident_bytes: int
+    running: frozenset[int]
+    """Those of its threads that run, or would if a processor were free. How fast the machine is does not matter."""
+
+
+class Busy:
+    """For how many looks in a row each thread has never rested."""
+
+    def __init__(self) -> None:
+        self._looks: dict[tuple[int, int], int] = {}
+
+    def note(self, seen: list[Seen]) -> None:
+        running = {(each.pid, thread) for each in seen for thread in each.running}
+        self._looks = {thread: self._looks.get(thread, 0) + 1 for thread in running}
+
+    def clear(self) -> None:
+        self._looks.clear()
+
+    def processes(self, looks: int) -> set[int]:
+        """Those with a thread that was busy in each of so many looks."""
+        return {pid for (pid, _), count in self._looks.items() if count >= looks}
+
+
+def look_at_pages(browser_pid: int) -> list[Seen]:
+    """All processes of pages below that one. What ends meanwhile is left out."""
+    return [seen for pid in _family(browser_pid) if (seen := _look(pid)) is not None]
+
+
+def _family(browser_pid: int) -> Iterator[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir(_PROCESSES):
+        if name.isdigit() and (fields := _stat(_PROCESSES / name / "stat")) is not None:
+            children.setdefault(int(fields[1]), []).append(int(name))
+    waiting = [browser_pid]
+    while waiting:
+        pid = waiting.pop()
+        yield pid
+        waiting.extend(children.get(pid, ()))
+
+
+def _look(pid: int) -> Seen | None:
+    folder = _PROCESSES / str(pid)
+    try:
+        # Chromium writes the words of its children again, with spaces between them.
+        if _OF_PAGES not in (folder / "cmdline").read_bytes():
+            return None
+        resident = int((folder / "statm").read_text("ascii").split()[1]) * _PAGE_BYTES
+        threads = os.listdir(folder / "task")
+    except (OSError, IndexError, ValueError):
+        return None
+    states = {int(name): _stat(folder / "task" / name / "stat") for name in threads}
+    return Seen(pid, resident, frozenset(thread for thread, fields in states.items() if fields and fields[0] == "R"))
+
+
+def _stat(path: Path) -> list[str] | None:
+    """State, parent and so on: what follows the name of the program, which may hold anything."""
+    try:
+        return path.read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None

@@ -1,0 +1,182 @@
+"""`remit clock`."""
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from remit.approval.people import person_at_terminal
+from remit.cli.screen import NobodyToAsk, discard_typed_ahead
+from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
+from remit.errors import Reason, Refused
+from remit.ids import CLOCK_TOLERANCE, render_time
+from remit.ledger.clock import ACCEPT, ACCEPTED, SET_CLOCK, ClockEntry, clock_entries, render_span
+from remit.ledger.clock_acceptance import ChainClock, chain_clocks
+from remit.printable import printable
+from remit.store.tokens import TokenRow
+from remit.workspace import Workspace
+
+FOUND = {
+    "jumped_ahead": "was set ahead",
+    "jumped_back": "was set back",
+    "behind_ledger": "was behind the ledger",
+}
+
+
+@click.group()
+def clock() -> None:
+    """Compare the clock with the ledger, and accept it after it was ahead.
+
+    An entry never carries an earlier time than the one before it. After one that was written while the clock was ahead,
+    all that is valid by the clock is refused as expired, until a person accepts the clock.
+    """
+
+
+@clock.command()
+@workspace_option
+@json_option
+@click.pass_context
+def show(ctx: click.Context, directory: Path, as_json: bool) -> None:
+    """What the clock shows beside the newest entry of each chain, and which jumps were noticed or accepted.
+
+    Exits 1 if the clock is behind a chain, or a jump ahead waits for a person's word.
+    """
+    with Workspace.open(directory) as workspace:
+        now = workspace.clock()
+        with workspace.store.reading() as connection:
+            chains = list(chain_clocks(connection, now))
+            noticed = [
+                (chain.tenant_id, entry) for chain in chains for entry in clock_entries(connection, chain.tenant_id)
+            ]
+    waiting = [chain for chain in chains if chain.can_be_accepted]
+    if as_json:
+        show_json(
+            {
+                "clock_at": render_time(now),
+                "chains": [_chain_json(chain) for chain in chains],
+                "noticed": [_entry_json(tenant, entry) for tenant, entry in noticed],
+            }
+        )
+    else:
+        click.echo(f"The clock shows {_second(now)}.")
+        show_table(
+            ("tenant", "newest entry", "the clock is"),
+            [(printable(chain.tenant_id), _second(chain.newest), _stands(chain)) for chain in chains],
+        )
+        for tenant, entry in noticed:
+            click.echo(f"{printable(tenant)}, entry {entry.seq}: {_told(entry)}")
+        if waiting:
+            click.echo(f"Next: if the clock is right, accept it: {ACCEPT}. If it is wrong, set it: {SET_CLOCK}")
+    ctx.exit(1 if waiting else 0)
+
+
+@clock.command()
+@click.option("--as", "name", metavar="NAME", help="Your name, for the record, beside your account's.")
+@click.option("--yes", is_flag=True, help="The clock is right; do not ask. Needed where there is no terminal.")
+@workspace_option
+@json_option
+def accept(name: str | None, yes: bool, directory: Path, as_json: bool) -> None:
+    """Say that the clock is right: the ledger goes on from what it shows now. For a person only.
+
+    It is recorded, with your account, in every chain that is ahead of the clock. What is recorded as expired, refused,
+    revoked or closed stays so. What was never recorded as expired is judged by the clock again.
+    """
+    with Workspace.open(directory) as workspace:
+        who = person_at_terminal(workspace.environ, name)
+        now = workspace.clock()
+        with workspace.store.reading() as connection:
+            chains = [chain for chain in chain_clocks(connection, now) if chain.can_be_accepted]
+        known = workspace.tokens.listed()
+        later = [row.jti for row in known if not row.revoked_at and row.issued_at > render_time(now + CLOCK_TOLERANCE)]
+        if chains and not yes:
+            again = [row for row in known if _is_valid_again(row, now, chains)]
+            _ask(now, chains, again, as_json=as_json)
+        entries = workspace.accept_clock(who, shown=now) if chains else []
+    if as_json:
+        told = [{"tenant_id": one.tenant_id, "seq": one.seq, "accepted_at": one.created_at} for one in entries]
+        show_json({"accepted": told, "clock_at": render_time(now), "tokens_dated_later": later})
+    elif not entries:
+        click.echo(f"The clock shows {_second(now)}, and no chain is ahead of it. There is nothing to accept.")
+    else:
+        for entry in entries:
+            click.echo(f"{printable(entry.tenant_id)}: goes on from {entry.created_at[:19]}Z (entry {entry.seq})")
+        if later:
+            some = ", ".join(later[:4]) + (" and more: remit token list" if len(later) > 4 else "")
+            click.echo(
+                f"{counted(len(later), 'token')} issued while the clock was ahead, valid again on that date: {some}."
+                f" Issue new ones, and revoke these: remit token revoke {later[0]}"
+            )
+        click.echo("Next: remit doctor")
+
+
+def _ask(now: datetime, chains: Sequence[ChainClock], again: Sequence[TokenRow], *, as_json: bool) -> None:
+    """Show what is accepted, and have the person say yes. Anything else ends the command."""
+    if as_json or not sys.stdin.isatty():
+        raise NobodyToAsk(
+            Reason.MISUSE,
+            f"a person must say that the clock, which shows {_second(now)}, is right; there is no terminal to ask in,"
+            " and nothing was accepted",
+            where="the clock",
+            next_step=f"Run it in a terminal, or say so: {ACCEPT} --yes",
+        )
+    click.echo(f"The clock shows {_second(now)}.", err=True)
+    for chain in chains:
+        click.echo(f"  {printable(chain.tenant_id)}: newest entry {_second(chain.newest)}, {_stands(chain)}", err=True)
+    if again:
+        some = ", ".join(row.jti for row in again[:4])
+        click.echo(
+            f"  {counted(len(again), 'token')} valid again by this clock: {some}. Revoke any you doubt.", err=True
+        )
+    try:
+        discard_typed_ahead()
+        is_right = click.confirm("Is the clock right?", default=False, err=True)
+    except click.Abort:
+        is_right = False
+    if not is_right:
+        raise Refused(
+            Reason.CANCELLED, "the clock was not accepted", where="the clock", next_step=f"Set it: {SET_CLOCK}"
+        )
+
+
+def _is_valid_again(row: TokenRow, now: datetime, chains: Sequence[ChainClock]) -> bool:
+    """Of a token that the ledger's time refuses, and this clock does not."""
+    newest = max(chain.newest for chain in chains)
+    return not row.revoked_at and row.not_before <= render_time(now) < row.expires_at <= render_time(newest)
+
+
+def _stands(chain: ChainClock) -> str:
+    if chain.behind:
+        return f"{render_span(chain.behind)} behind"
+    return "set ahead, and not accepted yet" if chain.can_be_accepted else "not behind"
+
+
+def _told(entry: ClockEntry) -> str:
+    if entry.kind == ACCEPTED:
+        accepted, newest = _cut(entry.payload["accepted_at"]), _cut(entry.payload["newest_at"])
+        return f"{entry.payload['person']} accepted {accepted}, after {newest}"
+    found = FOUND.get(str(entry.payload["found"]), str(entry.payload["found"]))
+    return f"the clock {found}: it showed {_cut(entry.payload['clock_at'])}, not {_cut(entry.payload['expected_at'])}"
+
+
+def _chain_json(chain: ChainClock) -> dict[str, Any]:
+    return {
+        "tenant_id": chain.tenant_id,
+        "newest_at": render_time(chain.newest),
+        "behind_seconds": int(chain.behind.total_seconds()),
+        "can_be_accepted": chain.can_be_accepted,
+    }
+
+
+def _entry_json(tenant_id: str, entry: ClockEntry) -> dict[str, Any]:
+    return {"tenant_id": tenant_id, "seq": entry.seq, "kind": entry.kind, "actor": entry.actor, **entry.payload}
+
+
+def _second(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _cut(at: object) -> str:
+    return f"{str(at)[:19]}Z"

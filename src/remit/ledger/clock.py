@@ -1,0 +1,196 @@
+"""The time of a chain: never before its newest entry, unless a person has accepted that the clock went back.
+
+A clock that was set back must not revive what has ended, so an entry never carries an earlier time than the one before
+it. One entry that was written while the clock was ahead would then hold the chain in the future until real time catches
+up. `clock.accepted` is the only way out: a person says that the clock is right, and this one entry may carry an earlier
+time than the entry before it. It is chained and signed as all entries are. What is recorded as expired, refused or
+revoked stays so, since records are read by their place and not by their time.
+
+A jump that is noticed is recorded as `clock.jumped`, before the entry that was about to be written.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from remit.errors import Reason, Refused
+from remit.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time
+from remit.store.connection import Connection
+
+ACCEPTED: Final = "clock.accepted"
+JUMPED: Final = "clock.jumped"
+ABOUT_CLOCK: Final = "clock"
+"""The correlation of these entries: the index of correlations finds them."""
+
+BEHIND_IS_FINE: Final = timedelta(seconds=1)
+"""Two hosts that share a chain differ by as much."""
+SURELY_WRONG: Final = timedelta(days=1)
+SET_CLOCK: Final = "timedatectl set-ntp true"
+ACCEPT: Final = "remit clock accept"
+_NOTICE_EVERY: Final = timedelta(hours=1)
+
+_NEWEST: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? ORDER BY seq DESC LIMIT 1"
+_ABOUT: Final = f"""SELECT seq, kind, created_at, payload, actor FROM ledger_entries WHERE tenant_id = ?
+  AND correlation_id = '{ABOUT_CLOCK}' AND kind IN ('{ACCEPTED}', '{JUMPED}') ORDER BY seq"""
+_LAST_ABOUT: Final = f"{_ABOUT} DESC LIMIT 1"
+
+
+@dataclass(frozen=True, slots=True)
+class ClockEntry:
+    """An entry about the clock."""
+
+    seq: int
+    kind: str
+    created_at: str
+    payload: dict[str, Any]
+    actor: str | None
+
+
+class LedgerAhead(Refused):
+    """Refused by the time of the chain alone: by the clock it would be valid. So it is not recorded as expired."""
+
+
+class Jump(NamedTuple):
+    """What a clock shows now, and what it would show if it had not been set."""
+
+    shown: datetime
+    expected: datetime
+
+
+class ChainTimes(NamedTuple):
+    """What time it is by the clock, and by the chain, which is never earlier than its newest entry."""
+
+    shown: datetime
+    now: datetime
+
+    @classmethod
+    def of(cls, connection: Connection, tenant_id: str, shown: datetime) -> "ChainTimes":
+        newest = newest_time(connection, tenant_id)
+        return cls(shown, shown if newest is None else max(shown, newest))
+
+    def is_over(self, created_at: str, expires_at: str) -> bool:
+        """Whether it may be recorded as expired.
+
+        While the clock is more than a day behind the chain, one of the two is wrong, and only a person can tell which.
+        What is over by the chain alone is refused meanwhile, and not recorded as expired. What is dated later than the
+        chain itself was asked for while the clock was ahead, and a person has accepted an earlier clock since.
+        """
+        closing = self.shown if self.now - self.shown > SURELY_WRONG else self.now
+        return parse_time(expires_at) <= closing or parse_time(created_at) - self.now > CLOCK_TOLERANCE
+
+    def refusal(self, created_at: str, expires_at: str, overdue: Refused) -> Refused | None:
+        """`overdue` if it is over, with the cause if only the chain says so; None as long as it may be answered."""
+        if self.is_over(created_at, expires_at):
+            return overdue
+        return explain_behind(overdue, self.now, self.shown) if parse_time(expires_at) <= self.now else None
+
+
+def newest_time(connection: Connection, tenant_id: str) -> datetime | None:
+    """When the newest entry of the chain was written; None if there is none."""
+    row = connection.one(_NEWEST, (tenant_id,))
+    return parse_time(row[0]) if row else None
+
+
+def clock_entries(connection: Connection, tenant_id: str) -> Iterator[ClockEntry]:
+    """What was noticed and accepted in this chain, in order."""
+    for row in connection.rows(_ABOUT, (tenant_id,)):
+        yield _entry(*row)
+
+
+def last_clock_entry(connection: Connection, tenant_id: str) -> ClockEntry | None:
+    row = connection.one(_LAST_ABOUT, (tenant_id,))
+    return _entry(*row) if row else None
+
+
+def is_unanswered_jump(entry: ClockEntry | None) -> bool:
+    """Whether the clock was set forward by much, and no person has said since that it is right."""
+    return entry is not None and entry.kind == JUMPED and entry.payload.get("found") == "jumped_ahead"
+
+
+def jump_payload(jump: Jump) -> dict[str, Any]:
+    found = "jumped_ahead" if jump.shown > jump.expected else "jumped_back"
+    return _told(found, jump.shown, jump.expected)
+
+
+def behind_payload(connection: Connection, tenant_id: str, now: datetime, newest: datetime) -> dict[str, Any] | None:
+    """What to record of a clock that is behind its chain; None if it is not, or if that is recorded already."""
+    if newest - now <= CLOCK_TOLERANCE:
+        return None
+    last = last_clock_entry(connection, tenant_id)
+    if last is not None and last.payload.get("found") == "behind_ledger":
+        same = last.payload.get("expected_at") == render_time(newest)
+        if same or abs(now - parse_time(str(last.payload["clock_at"]))) < _NOTICE_EVERY:
+            return None
+    return _told("behind_ledger", now, newest)
+
+
+def judge_by_ledger(check: Callable[[datetime], None], now: datetime, clock: Clock) -> None:
+    """Have `check` judge at the chain's time. If the clock's time would not refuse, the refusal says so."""
+    try:
+        check(now)
+    except Refused as problem:
+        shown = clock()
+        if now - shown <= BEHIND_IS_FINE:
+            raise
+        try:
+            check(shown)
+        except Refused:
+            raise problem from None
+        raise explain_behind(problem, now, shown) from None
+
+
+def explain_behind(problem: Refused, newest: datetime, now: datetime) -> Refused:
+    """The same refusal with its cause: the ledger is ahead of the clock."""
+    where = problem.where or "the clock"
+    what = f"{problem.what}. That is by the ledger: {describe_behind(newest, now)}"
+    return LedgerAhead(problem.reason, what, where=where, next_step=ACCEPT_ADVICE)
+
+
+def require_valid_when_signed(connection: Connection, tenant_id: str, now: datetime, life: timedelta) -> None:
+    """Refuse to sign what the chain's time would call expired at once, because the clock is behind the ledger."""
+    newest = newest_time(connection, tenant_id)
+    if newest is not None and now + life <= newest:
+        problem = Refused(
+            Reason.EXPIRED, "what is signed now would be refused as expired at once, so nothing was signed"
+        )
+        raise explain_behind(problem, newest, now)
+
+
+ACCEPT_ADVICE: Final = f"If the clock is right, a person accepts it: {ACCEPT}. If it is wrong, set it: {SET_CLOCK}."
+
+
+def describe_behind(newest: datetime, now: datetime) -> str:
+    return (
+        f"this machine's clock ({_second(now)}) is {render_span(newest - now)} behind the ledger's newest entry"
+        f" ({_second(newest)})"
+    )
+
+
+def render_span(span: timedelta) -> str:
+    """For people: the two largest units."""
+    seconds = int(abs(span).total_seconds())
+    parts: list[str] = []
+    for name, length in (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1)):
+        count, seconds = divmod(seconds, length)
+        if count or (name == "second" and not parts):
+            parts.append(f"{count:,} {name}{'' if count == 1 else 's'}")
+    return " ".join(parts[:2])
+
+
+def _second(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _told(found: str, shown: datetime, expected: datetime) -> dict[str, Any]:
+    return {
+        "found": found,
+        "clock_at": render_time(shown),
+        "expected_at": render_time(expected),
+        "seconds": int((shown - expected).total_seconds()),
+    }
+
+
+def _entry(seq: int, kind: str, created_at: str, payload: str, actor: str | None) -> ClockEntry:
+    return ClockEntry(seq, kind, created_at, json.loads(payload), actor)

@@ -1,0 +1,116 @@
+"""Accepting the clock: a person's recorded act, after which each chain goes on from what the clock shows.
+
+It is for chains whose newest entry is later than the clock, and for those in which a jump ahead was noticed. All of
+them in one transaction. What follows is judged by the accepted clock. What is recorded as expired, refused, revoked or
+closed stays so. Limit: what was over, and never recorded as such, is valid again for as long as its own dates say.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.faultpoints import reach
+from remit.ids import render_time
+from remit.ledger.append import Batch, Ledger
+from remit.ledger.clock import (
+    BEHIND_IS_FINE,
+    SET_CLOCK,
+    ClockEntry,
+    is_unanswered_jump,
+    last_clock_entry,
+    newest_time,
+)
+from remit.ledger.entry import Entry
+from remit.ledger.positions import tenants_in
+from remit.store.connection import Connection
+
+EARLIEST_YEAR: Final = 2025
+LATEST_YEAR: Final = 2100
+SHOWN_FOR: Final = timedelta(minutes=10)
+"""How long an answer may take: the clock that is accepted is the one that was shown."""
+SERVER_MAY_DIFFER: Final = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainClock:
+    """One chain beside the clock."""
+
+    tenant_id: str
+    newest: datetime
+    behind: timedelta
+    """How far the clock is behind the newest entry; nothing if it is not."""
+    last: ClockEntry | None
+    """The last entry about the clock."""
+
+    @property
+    def can_be_accepted(self) -> bool:
+        return self.behind > BEHIND_IS_FINE or is_unanswered_jump(self.last)
+
+
+def chain_clocks(connection: Connection, now: datetime) -> Iterator[ChainClock]:
+    """Of every tenant that has a chain."""
+    for tenant_id in tenants_in(connection):
+        newest = newest_time(connection, tenant_id) or now
+        behind = max(newest - now, timedelta(0))
+        yield ChainClock(tenant_id, newest, behind, last_clock_entry(connection, tenant_id))
+
+
+def accept_clock(ledger: Ledger, actor: str, person: str, shown: datetime) -> list[Entry]:
+    """Record that a person accepts the clock, in every chain that needs it. The entries; none if no chain does.
+
+    `shown` is what the clock showed when the person was asked. Refused if the clock was set since then.
+    """
+
+    def work(batch: Batch) -> list[Entry]:
+        now = batch.clock()
+        _require_sane(now, shown)
+        chains = [chain for chain in chain_clocks(batch.store, now) if chain.can_be_accepted]
+        written = [batch.accept_clock(chain.tenant_id, actor, _payload(chain, now, person), now) for chain in chains]
+        reach("clock.accepting")
+        return written
+
+    entries = ledger.transact(work)
+    reach("clock.accepted")
+    return entries
+
+
+def require_server_agrees(connection: Connection, now: datetime) -> None:
+    """On PostgreSQL several hosts share a chain: one whose clock the server contradicts must not decide for all."""
+    row = connection.one("SELECT clock_timestamp()")
+    if row is None or abs(row[0] - now) > SERVER_MAY_DIFFER:
+        told = f"the server's clock shows {render_time(row[0])}" if row else "the server did not tell its time"
+        raise EnvironmentFailed(
+            Reason.STORE_UNAVAILABLE,
+            f"this machine's clock shows {render_time(now)}, and {told}; nothing was accepted",
+            where="PostgreSQL",
+            next_step=f"Set both clocks first: {SET_CLOCK}",
+        )
+
+
+def _require_sane(now: datetime, shown: datetime) -> None:
+    if not EARLIEST_YEAR <= now.year <= LATEST_YEAR:
+        raise Refused(
+            Reason.NOT_YET_VALID,
+            f"the clock shows {render_time(now)}, which cannot be right; nothing was accepted",
+            where="the clock",
+            next_step=f"Set it first: {SET_CLOCK}",
+        )
+    if abs(now - shown) > SHOWN_FOR:
+        raise Refused(
+            Reason.EXPIRED,
+            f"the clock showed {render_time(shown)} when you were asked, and shows {render_time(now)} now;"
+            " nothing was accepted",
+            where="the clock",
+            next_step="Look again: remit clock show",
+        )
+
+
+def _payload(chain: ChainClock, now: datetime, person: str) -> dict[str, Any]:
+    return {
+        "newest_at": render_time(chain.newest),
+        "accepted_at": render_time(now),
+        "seconds": int((now - chain.newest).total_seconds()),
+        "person": person,
+    }

@@ -1,0 +1,117 @@
+"""Was this machine's clock set? Compared with the time since boot, which cannot be set and goes on in suspend.
+
+The pair of the two is kept in memory, and in a small file of the state directory for the next process. The file is a
+hint and not evidence: it is written without a sync, and one that cannot be read, or that an earlier boot wrote, is left
+out of account. Limit: a clock that was wrong when the machine booted is not noticed, and neither is a slow drift.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from remit.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time, system_clock
+from remit.ledger.clock import Jump
+
+Steady = Callable[[], float]
+"""Seconds since some moment, by a clock that no program sets."""
+
+KEEP_EVERY: Final = 60.0
+"""Seconds between two writes of the file: it is there for processes that come later."""
+MOST_BYTES: Final = 512
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Pair(NamedTuple):
+    """One moment, by the clock and by the steady one."""
+
+    shown: str
+    steady: float
+
+
+class Look(NamedTuple):
+    """What both show now, and the jump since the pair before, if there was one."""
+
+    pair: Pair
+    jump: Jump | None
+
+
+class ClockWatch:
+    """Of one process. `steady` is None for a clock that has no such companion: then nothing is noticed."""
+
+    def __init__(self, clock: Clock, steady: Steady | None, file: Path | None = None) -> None:
+        self._clock = clock
+        self._steady = steady
+        self._file = file
+        self._before: Pair | None = None
+        self._kept_at: float | None = None
+        self._is_read = False
+
+    @classmethod
+    def of(cls, clock: Clock, file: Path) -> "ClockWatch":
+        """Of the system's clock, or of one that brings a steady companion along, as in tests."""
+        given: Steady | None = getattr(clock, "steady", None)
+        return cls(clock, since_boot if clock is system_clock else given, file)
+
+    def look(self) -> Look | None:
+        if self._steady is None:
+            return None
+        if not self._is_read:
+            self._is_read = True
+            self._before = self._read()
+            self._kept_at = self._before.steady if self._before is not None else None
+        shown, steady = self._clock(), self._steady()
+        jump = None
+        if self._before is not None:
+            expected = parse_time(self._before.shown) + timedelta(seconds=steady - self._before.steady)
+            if abs(shown - expected) > CLOCK_TOLERANCE:
+                jump = Jump(shown, expected)
+        return Look(Pair(render_time(shown), steady), jump)
+
+    def keep(self, look: Look) -> None:
+        """From here on this is what the next look is compared with. After what was noticed is durable."""
+        self._before = look.pair
+        if look.jump is not None or self._kept_at is None or look.pair.steady - self._kept_at >= KEEP_EVERY:
+            self._kept_at = look.pair.steady
+            self._write(look.pair)
+
+    def _read(self) -> Pair | None:
+        if self._file is None:
+            return None
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            descriptor = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                kept = json.loads(os.pread(descriptor, MOST_BYTES, 0))
+            finally:
+                os.close(descriptor)
+            if kept["boot"] == boot_id():
+                parse_time(kept["shown"])
+                return Pair(kept["shown"], float(kept["steady"]))
+        return None
+
+    def _write(self, pair: Pair) -> None:
+        if self._file is None:
+            return
+        kept = json.dumps({"boot": boot_id(), "shown": pair.shown, "steady": pair.steady}).ljust(MOST_BYTES - 1)
+        with contextlib.suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(self._file, flags, 0o600)
+            try:
+                os.pwrite(descriptor, f"{kept}\n".encode(), 0)
+            finally:
+                os.close(descriptor)
+
+
+def since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""

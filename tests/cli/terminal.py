@@ -1,0 +1,68 @@
+"""A person at a real terminal: reads until something is asked, and types."""
+
+import os
+import pty
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+PATIENCE_SECONDS = 60
+"""Only a guard: a command that asks nothing would be waited for without end."""
+CTRL_C = b"\x03"
+CTRL_C_SECONDS = 1.0
+
+
+class Typed(NamedTuple):
+    """Once this is on the screen, something happens elsewhere, and then this is typed."""
+
+    after: str
+    text: str
+    meanwhile: Callable[[], object] = lambda: None
+
+
+class Seen(NamedTuple):
+    code: int
+    shown: str
+    """All that was on the screen."""
+    answered: bool
+    """Whether everything that was to be waited for was there."""
+
+
+def at_a_terminal(
+    project: Path, *arguments: str, answers: tuple[Typed, ...], environ: Mapping[str, str] | None = None, out: str = ""
+) -> Seen:
+    """`remit` with these arguments. `out`: a file for its standard output; the rest of it stays on the terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(project)
+        os.environ.update({"REMIT_STATE": str(project.parent / "state"), "PAGER": "cat", **(environ or {})})
+        if out:
+            os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 1)
+        os.execv(sys.executable, [sys.executable, "-m", "remit", *arguments])  # noqa: S606 - no shell is wanted
+    shown, left, start, typed = b"", list(answers), 0, b""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        if not select.select([terminal], [], [], CTRL_C_SECONDS)[0]:
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                break
+            if typed == CTRL_C:  # Python looks for signals before it reads, not in between: an early one is lost
+                os.write(terminal, typed)
+            continue
+        try:
+            shown += os.read(terminal, 65_536)
+        except OSError:  # the other side is closed
+            break
+        while left and (found := shown.find(left[0].after.encode(), start)) >= 0:
+            start = found + len(left[0].after)
+            answer = left.pop(0)
+            answer.meanwhile()
+            typed = answer.text.encode()
+            os.write(terminal, typed)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    return Seen(os.waitstatus_to_exitcode(status), shown.decode(errors="replace"), not left)
