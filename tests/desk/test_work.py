@@ -39,6 +39,19 @@ def test_the_same_wish_is_one_job_and_its_end_is_told_to_all() -> None:
     assert work.about("thing:a") is first, "kept for a while"
 
 
+def test_the_same_request_after_the_end_was_told_is_a_new_job() -> None:
+    """Else a caller that asks again at once is told of the ended job that nothing is stored."""
+    work, gate = Work(), threading.Event()
+    first = begin(work, "a", gate)
+    asked: list[Job[str]] = []
+    # Called when callers are told, before they run.
+    first._wakes.append(lambda: asked.append(begin(work, "a", gate)))  # noqa: SLF001
+    gate.set()
+    assert first.wait_until_ended(SOON)
+    assert work.close()
+    assert [job is first for job in asked] == [False]
+
+
 def test_before_this_process_ends_whoever_waits_is_let_go_and_the_work_goes_on() -> None:
     work, gate = Work(), threading.Event()
     job = begin(work, "a", gate)

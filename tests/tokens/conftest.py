@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
 from remit.approval.approvals import Approvals
 from remit.approval.bell import Bell
 from remit.approval.proposals import Proposals
+from remit.authority import token_key_files
 from remit.authority.keys import create_keys
 from remit.authority.token_key_files import create_policy_key
 from remit.contracts.browser_config import Browser
@@ -22,7 +24,10 @@ __all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "worl
 def policy_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("policy") / "keys"
     create_keys(folder, system_clock)
-    create_policy_key(folder, system_clock)
+    # Not one of the keys that workspaces take turns with: a test that rotates would get the same one again.
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(token_key_files, "generate_private_key", generate_private_key)
+        create_policy_key(folder, system_clock)
     return folder
 
 

@@ -117,6 +117,7 @@ class Job(Generic[T]):
         self.let_go()
 
     def run(self) -> None:
+        """Do the work. The callers that wait are told by `end`."""
         try:
             self._result = self._context.run(self._fn, self)
         except BaseException as problem:  # noqa: BLE001 - told to whoever waits for it
@@ -124,8 +125,11 @@ class Job(Generic[T]):
         finally:
             self._fn, self._context = _was_run, contextvars.Context()  # they hold what was sent, which may be large
             self.ended_at = time.monotonic()
-            self._ended.set()
-            self.let_go()
+
+    def end(self) -> None:
+        """Tell the callers that wait. The same request from now on is a new job, so it must be out of `_going`."""
+        self._ended.set()
+        self.let_go()
 
 
 class Work:
@@ -248,6 +252,7 @@ class Work:
                 self._ended.pop(job.subject, None)
                 self._ended[job.subject] = job
                 self._forget()
+            job.end()
 
     def _next(self) -> Job[Any] | None:
         """The first in line whose turn it is, taken out of the line."""
