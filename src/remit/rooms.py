@@ -57,6 +57,7 @@ class Rooms:
         self.settings = settings
         self.clock = clock
         self.environ = environ
+        self._position_key = ("", b"")  # the id of the audit key, and what was derived from it
 
     def close(self) -> None:
         if "browsing" in self.__dict__:
@@ -109,7 +110,10 @@ class Rooms:
 
         An Ed25519 signature is deterministic: every process with this key derives the same 32 bytes, and no other can.
         """
-        return sha256(self._current_signer("audit")().sign("event-position", b"").encode()).digest()
+        signer = self._current_signer("audit")()
+        if self._position_key[0] != signer.key_id:  # each event of each agent asks for it
+            self._position_key = signer.key_id, sha256(signer.sign("event-position", b"").encode()).digest()
+        return self._position_key[1]
 
     @cached_property
     def tasks(self) -> Tasks:
