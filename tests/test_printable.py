@@ -9,7 +9,8 @@ from remit.printable import BLANK, DEFAULT_IGNORABLE, UNICODE, isolated, printab
 
 pytestmark = pytest.mark.req("PV-10")
 
-UNSEEN = "\u115f\u1160\u2800\u3164\uffa0\ufe00\ufe0e\U000e0100\U000e01ef"
+UNSEEN = "\u034f\u17b4\u17b5\u180b\u180c\u180d\u180e\u180f\U0001d159"
+UNSEEN += "\u115f\u1160\u2800\u3164\uffa0\ufe00\ufe0e\U000e0100\U000e01ef"
 # Named in reports of attacks, each with the range of the property that it is in.
 KNOWN = (
     0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0x200B, 0x2010),

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.browser import ActionResult
+from remit.cli.browse import exit_code
+from remit.contracts.browser import ActionResult, Approval
 from tests.browser_road.place import Place, approve, deny, made_place
 from tests.browser_site import Reply
 
@@ -277,3 +278,46 @@ def test_the_limit_is_a_setting(hasty: Place) -> None:
     assert (result.success, result.sent, held_of(result)) == (True, 0, [])
     assert result.output is not None
     assert result.output["title"] == "on"
+
+
+# --- an action that failed, and what its page sends later all the same -----------------------------------------------
+
+DENIED_FIRST = f"await fetch('/act', {{method: 'POST', body: 'first'}}).catch(() => 0); WAITS; {POST}"
+
+
+def only_the_second(place: Place, approval: Approval) -> None:
+    (deny if len(place.asked) == 1 else approve)(place, approval)
+
+
+def test_what_a_page_sends_after_a_request_was_denied_is_counted_with_the_action(
+    patient: Place,
+) -> None:
+    place = fresh(patient)
+    place.open(button(DENIED_FIRST.replace("WAITS", "await new Promise((done) => setTimeout(done, 400))")))
+    result = place.click(answer=only_the_second)
+    assert result.error is not None
+    assert (result.error.code, result.sent) == ("APPROVAL_DENIED", 1)
+    assert exit_code(result, refused=False) == 1, "2 says that nothing was sent"
+    assert [seen.body for seen in place.site.posts()] == [b"late"]
+    assert [held["by_itself"] for held in held_of(place.do(place.action("snapshot")))] == []
+
+
+def test_what_is_sent_after_an_action_had_failed_is_late_and_counted_when_it_is_asked_for_again(hasty: Place) -> None:
+    place = fresh(hasty)
+    signal = waiting_for(place)
+    place.open(button(DENIED_FIRST.replace("WAITS", "await fetch('/signal')")))
+    action = place.action("click", selector="#go")
+    first = place.do(action, deny)
+    assert first.error is not None
+    assert (first.error.code, first.sent, exit_code(first, refused=False)) == ("APPROVAL_DENIED", 0, 2)
+    signal.set()
+    question = place.next_question()
+    assert question.action_id == json.loads(action)["action_id"]
+    assert "by itself" not in question.preview.estimated_effect
+    approve(place, question)
+    place.site.wait_until(lambda site: site.posts())
+    ended(place, question.approval_id)
+    again = place.do(action)
+    assert again.error is not None
+    assert (again.error.code, again.sent, exit_code(again, refused=False)) == ("APPROVAL_DENIED", 1, 1)
+    assert [seen.body for seen in place.site.posts()] == [b"late"]

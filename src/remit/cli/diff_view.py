@@ -1,15 +1,18 @@
 """A unified diff for a terminal: coloured, cut where it is too long, and with nothing in it that a terminal obeys."""
 
 import itertools
+import re
 from typing import Final
 
 import click
 
+from remit.cli.direction import shown_name
 from remit.desk.words import counted
 from remit.printable import printable
 from remit.reports.diff_lines import DiffLine, parse_diff
 
 _COLOURS: Final[dict[str, str]] = {"added": "green", "removed": "red", "hunk": "cyan"}
+_OF_A_FILE: Final = re.compile(r"(--- |\+\+\+ |rename from |rename to )(.+)")
 
 
 def render_diff(text: str, most: int | None = None, *, left_out: int = 0, advice: str = "") -> list[str]:
@@ -32,6 +35,8 @@ def _styled(line: DiffLine) -> str:
     # Tabs stay: they are what the files are indented with. Everything else that does not print is spelled out.
     text = "\t".join(printable(part) for part in line.text.split("\t"))
     if line.kind == "header":
+        if named := _OF_A_FILE.fullmatch(text):
+            text = named[1] + shown_name(named[2])
         return click.style(text, bold=True) if text else text
     colour = _COLOURS.get(line.kind)
     return click.style(text, fg=colour) if colour else text
