@@ -14,7 +14,7 @@ from remit.errors import Refused
 from remit.workspace import Workspace
 from tests.cli.conftest import Ran, Remit
 from tests.cli.terminal import Typed, at_a_terminal
-from tests.plan_road.project import plan_of, replace
+from tests.plan_road.project import plan_of, refused, replace
 
 AHEAD = timedelta(days=366)
 TASK = {"task_id": "t-1", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": {"reversible": True}}
@@ -229,3 +229,25 @@ def test_tokens_from_the_time_ahead_are_named_with_what_to_do(remit: Remit, proj
     assert "remit browse" not in remit("clock", "accept", "--yes", REMIT_AGENT="x").err
     assert remit("token", "revoke", row.jti).code == 0
     assert remit("clock", "accept", "--yes", "--json").document["tokens_dated_later"] == []
+
+
+def test_a_plan_whose_approval_was_recorded_as_expired_and_a_no_of_a_person_stay_so(
+    remit: Remit, project: Path, tmp_path: Path
+) -> None:
+    plan = plan_of(replace("a1", "notes.txt", "two", "three"), plan_id="p")
+    denied = remit("propose", "-", "--json", stdin=plan).document["proposal_id"]
+    assert remit("approvals", "deny", denied, "--reason", "not now").code == 0
+    with opened(tmp_path) as workspace:
+        envelope = workspace.approve(plan)
+    with opened(tmp_path, AHEAD) as workspace:
+        assert refused(workspace.apply(envelope.canonical()))[0] == 1004
+    write_ahead(tmp_path)
+    assert remit("clock", "accept", "--yes").code == 0
+
+    (project / "envelope.json").write_bytes(envelope.canonical())
+    stays = remit("apply", "envelope.json")
+    assert (stays.code, "recorded as expired" in stays.err) == (2, True), stays
+    late = remit("apply", "--proposal", denied)
+    assert (late.code, "said no: not now" in late.err) == (2, True), late
+    assert (project / "notes.txt").read_text() == "one\ntwo\n"
+    assert apply_plan(remit, project, tmp_path, "two", "three").code == 0, "a new approval is judged by the clock"
