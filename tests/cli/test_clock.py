@@ -251,3 +251,25 @@ def test_a_plan_whose_approval_was_recorded_as_expired_and_a_no_of_a_person_stay
     assert (late.code, "said no: not now" in late.err) == (2, True), late
     assert (project / "notes.txt").read_text() == "one\ntwo\n"
     assert apply_plan(remit, project, tmp_path, "two", "three").code == 0, "a new approval is judged by the clock"
+
+
+@pytest.mark.parametrize(
+    "before, found, words", [(-AHEAD, "jumped_ahead", "was set ahead"), (AHEAD, "jumped_back", "was set back")]
+)
+def test_a_jump_of_the_machines_own_clock_is_noticed_by_the_next_command_that_records_something(
+    remit: Remit, project: Path, before: timedelta, found: str, words: str
+) -> None:
+    """The clock of the machine cannot be set here. So the file of the last command is made to say other times."""
+    issue = ("token", "issue", "--sub", "bot", "--cap", "plan.propose", "--json")
+    assert remit(*issue).code == 0
+    (hint,) = (project.parent / "state").glob("*/clock.json")
+    kept = json.loads(hint.read_bytes())
+    shown = datetime.fromisoformat(kept["shown"]) + before
+    hint.write_text(json.dumps({**kept, "shown": shown.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}))
+    assert remit("clock", "show", "--json").document["noticed"] == [], "looking records nothing"
+    assert remit(*issue).code == 0, "it stops nothing"
+    assert remit(*issue).code == 0
+    (noticed,) = remit("clock", "show", "--json").document["noticed"]
+    assert (noticed["kind"], noticed["found"]) == ("clock.jumped", found), "once"
+    assert words in remit("clock", "show").out
+    assert remit("ledger", "verify").code == 0
