@@ -132,7 +132,9 @@ def test_name_of_the_value_itself_counts() -> None:
 
 
 @pytest.mark.req("VX-08")
-@pytest.mark.parametrize("name", ["card", "cc", "pan", "my_card", "userCard", "payment[card]", "cards"])
+@pytest.mark.parametrize(
+    "name", ["card", "cc", "pan", "my_card", "userCard", "payment[card]", "cards", "pan_number", "panNo"]
+)
 def test_beside_the_name_of_a_card_a_number_needs_no_right_check_digit(name: str) -> None:
     for number in ("4111111111111112", "4111 1111 1111 1112", "4111-1111-1111-1112"):
         assert mask_field(name, number) == "****-****-****-1112"

@@ -73,6 +73,7 @@ _AMOUNTS: Final = vocabulary(
 )
 # These may hold much else: a title, addresses, a drawing. Only a value that is written like a card's number is one.
 _CARD_WORDS: Final = vocabulary("card cc pan")
+_NUMBER_WORDS: Final = vocabulary("no nr num number")
 _WORKING_DIRECTORY: Final = frozenset({"PWD", "OLDPWD"})
 
 
@@ -118,7 +119,8 @@ def kind_of_name(name: str) -> Kind | None:
 def is_card_name(name: str) -> bool:
     """Whether digits in the named field are a card's number, also if their check digit is wrong."""
     words = _words(name[-_LONGEST_NAME:])
-    return bool(words) and _singular(words[-1]) in _CARD_WORDS
+    last = words[-2:-1] if words and words[-1] in _NUMBER_WORDS else words[-1:]
+    return bool(last) and _singular(last[0]) in _CARD_WORDS
 
 
 def counts_tokens(name: str) -> bool:
