@@ -10,15 +10,21 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
+from remit.approval.people import Person
 from remit.authority.results import verify_result
 from remit.canonical import canonical_bytes, digest_bytes
 from remit.cli import main
 from remit.contracts.result import ExecutionResult
+from remit.desk import events as events_module
+from remit.desk.agent_views import agent_report
+from remit.desk.callers import PersonCaller
+from remit.desk.ownership import may_be_told
+from remit.desk.plans import PlanDesk
 from remit.ids import render_time
 from tests.agent_views.worlds import FIRST, PLANS, SECOND, SECRET, World
 from tests.kept_zygotes import zygotes_are_kept
 from tests.mcp_server.talking import over_http, talking
-from tests.plan_road.project import create, digest_of, plan_of, replace
+from tests.plan_road.project import action, create, digest_of, plan_of, replace
 from tests.web_api.test_events import listening
 
 __all__ = ["zygotes_are_kept"]
@@ -404,3 +410,113 @@ def test_what_is_withheld_is_null_and_no_zero(worlds: Worlds) -> None:
     answers = world.neutral(undone.body.decode())
     assert "whatever the files" not in answers
     assert "zeros.txt" not in answers
+
+
+# --- numbers of entries, and runs that changed nothing ---------------------------------------------------------------
+
+
+def test_an_undo_of_a_run_that_changed_nothing_is_told_like_every_other(worlds: Worlds) -> None:
+    """Else an agent could try values: the run that changes nothing is the one with the value that is there."""
+    answers = []
+    for world, value in zip(worlds, ("1", "2"), strict=True):
+        world.site.project.write("guess.json", f'{{"count": {value}}}\n')
+        edit = action("a", "FILE_MODIFY", "guess.json", {"type": "json_update_value", "path": "$.count", "value": 1})
+        with listening(world.site, world.token) as stream:
+            made = world.propose(plan_of(edit, plan_id="guess"))
+            world.approve(made)
+            assert world.ask("POST", f"/v1/plans/{made}/apply", {}, Prefer="wait=30").tree["state"] == "APPLIED"
+            told = [world.told("POST", f"/v1/plans/{made}/undo", {}), world.told("POST", f"/v1/plans/{made}/undo", {})]
+            told += [world.told("GET", f"/v1/plans/{made}{view}") for view in ("", "/undo", "/report")]
+            envelope = world.ask("GET", f"/v1/plans/{made}").tree["envelope_id"]
+            told.append(world.told("GET", f"/v1/runs/{envelope}"))
+            last = world.propose(PLANS["a delete"])
+            heard = []
+            for event in stream.events():
+                heard.append(event.get("event", ""))
+                if last in event.get("data", ""):
+                    break
+        assert world.ask("POST", f"/v1/plans/{last}/cancel", {}).status == 200
+        assert world.ask("GET", f"/v1/plans/{made}").tree["state"] == "UNDONE"
+        assert world.ask("POST", f"/v1/plans/{made}/undo", {}, who=world.operator).status == 200
+        assert json.loads((world.root / "guess.json").read_text()) == {"count": int(value)}
+        answers.append((told, [kind for kind in heard if kind]))
+    assert answers[0] == answers[1]
+
+
+def test_how_much_was_recorded_in_between_is_not_told_by_a_limit(
+    worlds: Worlds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run notes each file, and no agent is told of that. It must not count them by how many events of its own still
+    fit into what is told at once.
+    """
+    world = worlds[0]
+    world.site.project.write("counted.txt", "one\n")
+    made = world.propose(plan_of(replace("a", "counted.txt", "one", "two"), plan_id="counted"))
+    world.approve(made)
+    assert world.ask("POST", f"/v1/plans/{made}/apply", {}, Prefer="wait=30").tree["state"] == "APPLIED"
+    kinds = world.site.project.kinds()
+    assert not all(may_be_told(kind) for kind in kinds)
+    monkeypatch.setattr(events_module, "MOST_BEHIND", sum(may_be_told(kind) for kind in kinds))
+    with listening(world.site, world.token, "?after=-") as stream:
+        assert next(event for event in stream.events() if "event" in event)["event"] != "desk.lagged"
+    monkeypatch.setattr(events_module, "MOST_BEHIND", sum(may_be_told(kind) for kind in kinds) - 1)
+    with listening(world.site, world.token, "?after=-") as stream:
+        assert next(event for event in stream.events() if "event" in event)["event"] == "desk.lagged"
+
+
+def test_the_command_line_tells_an_agent_no_number_of_entries(worlds: Worlds, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = (("ledger", "verify"), ("ledger", "verify", "--json"), ("ledger", "head"), ("clock", "show"))
+    doctor = []
+    answers: list[list[str]] = []
+    for number, world in enumerate(worlds):
+        world.site.project.write("noted.txt", "one\n" * (number + 1))
+        monkeypatch.setenv("REMIT_STATE", world.site.workspace.environ["REMIT_STATE"])
+        if number:  # another number of entries, and a later newest one
+            assert world.ask("POST", f"/v1/plans/{world.propose(PLANS['a delete'])}/cancel", {}).status == 200
+        told = []
+        for command in commands:
+            token = world.token.headers["Authorization"].split()[1]
+            ran = CliRunner().invoke(main, [*command, "-C", str(world.root)], env={"REMIT_TOKEN": token})
+            told.append(f"{ran.exit_code} {world.neutral(ran.stdout)} {world.neutral(ran.stderr)}")
+        ran = CliRunner().invoke(main, ["doctor", "-C", str(world.root)], env={"REMIT_TOKEN": "x"})
+        doctor.append(next(line for line in ran.stdout.splitlines() if "clock and ledger" in line))
+        answers.append(told)
+    assert answers[0] == answers[1]
+    assert doctor[0] == doctor[1]
+    assert [shown[0] for shown in answers[0]] == ["0", "0", "2", "2"]
+    assert "holds" in answers[0][0]
+
+
+def test_how_far_a_cancelled_run_had_come_is_not_told(worlds: Worlds) -> None:
+    world = worlds[0]
+    world.site.project.write("stopped.txt", "one\n")
+    made = world.propose(plan_of(replace("a", "stopped.txt", "one", "two"), plan_id="stopped"))
+    world.approve(made)
+    assert world.ask("POST", f"/v1/plans/{made}/apply", {}, Prefer="wait=30").tree["state"] == "APPLIED"
+    ran = world.site.desk.plans.report(PersonCaller(Person("link:ada"), "operator"), made)
+    told = []
+    for undone in (True, False):
+        report = ran.report.model_copy(update={"status": "CANCELLED", "rollback_performed": undone})
+        told.append(agent_report(ran.model_copy(update={"report": report})))
+    assert told[0] == told[1]
+    assert told[0].report.rollback_performed is None
+
+
+def test_the_answer_to_a_proposal_does_not_wait_for_the_preview(
+    worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world, shown = worlds[0], []
+    (tmp_path / "plan.json").write_bytes(PLANS["a query file"])
+    monkeypatch.setenv("REMIT_STATE", world.site.workspace.environ["REMIT_STATE"])
+    monkeypatch.setenv("REMIT_TOKEN", world.token.headers["Authorization"].split()[1])
+    finish = PlanDesk.finish_previews
+
+    def look_first(desk: PlanDesk, seconds: float) -> bool:
+        shown.append(capsys.readouterr().out)
+        return finish(desk, seconds)
+
+    monkeypatch.setattr(PlanDesk, "finish_previews", look_first)
+    main(["propose", str(tmp_path / "plan.json"), "-C", str(world.root)], standalone_mode=False)
+    assert shown[0].startswith("Proposal ")
+    proposal = shown[0].split()[1].rstrip(":")
+    assert world.ask("POST", f"/v1/plans/{proposal}/cancel", {}).status == 200

@@ -82,6 +82,11 @@ def is_due(manifest: RollbackManifest, chosen: Collection[str]) -> bool:
     return bool(select(manifest, chosen)) or rows_due(manifest, chosen) is not None
 
 
+def changed_nothing(manifest: RollbackManifest) -> bool:
+    """The run left everything as it was, so a rollback of it restores nothing."""
+    return not manifest.checkpoints and manifest.rows is None
+
+
 def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
     """Every path of a file that going back may touch, each once."""
     paths = (

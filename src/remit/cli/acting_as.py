@@ -41,6 +41,11 @@ def require_clock(workspace: Workspace, life: timedelta) -> None:
         require_valid_when_signed(connection, DEFAULT_TENANT, workspace.clock(), life)
 
 
+def is_agent_here() -> bool:
+    """Whether the environment says so. Who it is, and whether its token counts, is not looked at."""
+    return any(os.environ.get(variable) for variable in AGENT_VARIABLES)
+
+
 def agent_here(workspace: Workspace) -> "AgentCaller | None":
     """Whoever says that he is an agent, by his token; without one he is refused. None: a person."""
     if not any(workspace.environ.get(variable) for variable in AGENT_VARIABLES):

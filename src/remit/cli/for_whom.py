@@ -71,8 +71,8 @@ WHOM: Final[dict[str, str]] = {
     "ledger replay": PERSON,
     "ledger rebuild": PERSON,
     "ledger export": PERSON,
-    "ledger head": ANYBODY,
-    "clock show": ANYBODY,
+    "ledger head": PERSON,  # how many entries there are depends on what files and rows hold
+    "clock show": PERSON,  # likewise when the newest one was written
     "clock accept": PERSON,
     "keys list": ANYBODY,
     "keys export": ANYBODY,
@@ -88,7 +88,7 @@ _INSTEAD: Final = {
     "approve": "Propose it, and a person answers: remit propose PLAN",
     "run": "Propose it, and a person answers: remit propose PLAN",
     **dict.fromkeys(
-        ("runs", "ledger show", "ledger trace", "ledger replay", "ledger export"),
+        ("runs", "ledger show", "ledger trace", "ledger replay", "ledger export", "ledger head"),
         "Let a person look, at a terminal where REMIT_AGENT and REMIT_TOKEN are not set. An agent may verify the"
         " ledger (remit ledger verify), and asks over HTTP or MCP what became of its own plans and tasks.",
     ),

@@ -8,6 +8,7 @@ import click
 
 from remit.authority.keys import parse_public_pem
 from remit.authority.signing import Keyring
+from remit.cli.acting_as import is_agent_here
 from remit.cli.goal_replay import replay
 from remit.cli.goal_trace import trace
 from remit.cli.shown import (
@@ -39,6 +40,8 @@ from remit.workspace import Workspace
 MAX_KEY_FILE = 64 * 1024
 ROOMY = 110
 """From this width on, most correlations are shown whole."""
+
+_VERDICT_WITHHELD = "Numbers of entries, and what was found, are shown to people."
 
 tenant_option = click.option("--tenant", "tenant_id", default=DEFAULT_TENANT, show_default=True, help="Whose chain.")
 
@@ -82,13 +85,16 @@ def verify(
 ) -> None:
     """Check every hash, link and signature: of this workspace, or of an evidence BUNDLE.
 
-    Exit code 0 when all of it holds, 1 when something was found.
+    Exit code 0 when all of it holds, 1 when something was found. An agent is told whether it holds, without numbers of
+    entries: these depend on what files and rows hold.
     """
     if bundle is not None and tenant_id is not None:
         raise click.UsageError("--tenant is for the workspace's own ledger: a bundle holds one tenant's chain.")
     if bundle is None and public_key is not None:
         raise click.UsageError("--public-key is for a BUNDLE: the workspace is checked with its own keys.")
     known = tuple(_read_head(path) for path in heads)
+    if bundle is None and is_agent_here():
+        ctx.exit(_verify_for_agent(directory, tenant_id, known, as_json=as_json))
     with counting("entries checked") as progress:
         if bundle is not None:
             keyring = _pinned(public_key) if public_key else _workspace_keyring(directory)
@@ -198,6 +204,19 @@ def head(tenant_id: str, output: Path | None, directory: Path, as_json: bool) ->
         show_json(found.tree())
     else:
         click.echo(f"Head of {counted(found.seq, 'entry', 'entries')} written to {output}")
+
+
+def _verify_for_agent(directory: Path, tenant_id: str | None, known: tuple[LedgerHead, ...], *, as_json: bool) -> int:
+    """Whether it holds. How many entries a run adds depends on files and rows that an agent may not read."""
+    with Workspace.open(directory) as workspace:
+        verdict = workspace.verify_ledger(tenant_id=tenant_id, known_heads=known)
+    _require_tenant(tenant_id, verdict)
+    if as_json:
+        show_json({"holds": verdict.holds, "withheld": _VERDICT_WITHHELD})
+    else:
+        click.echo("holds" if verdict.holds else "does not hold")
+        click.echo(f"note: {_VERDICT_WITHHELD}")
+    return 0 if verdict.holds else 1
 
 
 def _read_head(path: Path) -> LedgerHead:

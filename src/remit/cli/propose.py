@@ -1,5 +1,6 @@
 """`remit propose`: a plan that a person is to look at and approve."""
 
+import sys
 from pathlib import Path
 from typing import IO, Final
 
@@ -8,6 +9,7 @@ import click
 from remit.cli.acting_as import caller_here, token_option
 from remit.cli.direction import shown_name
 from remit.cli.shown import json_option, show_json, workspace_option
+from remit.contracts.desk_plans import ProposalView
 from remit.contracts.plan import Plan
 from remit.desk.callers import PersonCaller
 from remit.desk.plans import PlanDesk
@@ -42,7 +44,12 @@ def propose(
     with Workspace.open(directory) as workspace:
         desk = PlanDesk(workspace, console_url=lambda: console_address(workspace))
         made = desk.propose(caller_here(workspace, token), raw, note=note, key=key)
+        _tell(made, as_json=as_json)
+        sys.stdout.flush()  # an agent's answer does not wait for the preview: how long that takes is not for it
         desk.finish_previews(FINISH_SECONDS)
+
+
+def _tell(made: ProposalView, *, as_json: bool) -> None:
     if as_json:
         show_json(made.tree())
         return

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remit.checkpoint.drift import changed_nothing
 from remit.cli.acting_as import actor_here, agent_here
 from remit.cli.agent_plans import tell_agent_of_undo
 from remit.cli.direction import shown_name
@@ -80,6 +81,8 @@ def rollback(
                 )
         except Refused as problem:  # by the papers of the run; nothing was ordered
             raise DoorRefused(problem, (), settled.tree()) from None
+        if changed_nothing(outcome.manifest):  # `last`, or it was given by another process meanwhile
+            ctx.exit(_say_empty(look_around(workspace, name, checkpoints), settled, as_json=as_json))
         kept_aside = _name_kept(
             [each for each in set_aside(workspace) if each not in before] if force else [], standing
         )

@@ -158,7 +158,7 @@ class AgentReport(Contract):
     actions_completed: None = None
     actions_failed: None = None
     actions_skipped: None = None
-    rollback_performed: bool
+    rollback_performed: bool | None = Field(description="Null of one that was CANCELLED: withheld.")
     rollback_manifest_id: Uuid4 | None
     warnings: None = None
 

@@ -95,7 +95,8 @@ def agent_report(documents: RunDocuments) -> AgentRunDocuments:
                 failed=0 if known else None,
                 skipped=0 if known else None,
             ),
-            rollback_performed=report.rollback_performed,
+            # How far a cancelled run had come depends on what files and rows hold.
+            rollback_performed=None if report.status == "CANCELLED" else report.rollback_performed,
             rollback_manifest_id=report.rollback_manifest_id if report.status == "ROLLED_BACK" else None,
         ),
         change_log=AgentChangeLog(

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from remit.checkpoint.drift import drift_digest, drifted_files, judge, paths_of, see, select
+from remit.checkpoint.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, see, select
 from remit.checkpoint.outputs import BACKUPS, DRIFTED, REPORTS
 from remit.contracts.change_log import Change
 from remit.desk.runs import KnownRun, list_runs, open_past_runs, project_root
@@ -42,7 +42,7 @@ class Standing(NamedTuple):
     @property
     def is_empty(self) -> bool:
         """The run is known, and changed nothing."""
-        return self.taken is not None and not self.taken.manifest.checkpoints and self.taken.manifest.rows is None
+        return self.taken is not None and changed_nothing(self.taken.manifest)
 
 
 def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> Standing:

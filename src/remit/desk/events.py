@@ -21,7 +21,7 @@ from typing import Any, Final
 from remit.approval.bell import Bell
 from remit.desk.callers import AgentCaller, Caller
 from remit.desk.event_texts import LAGGED, PROGRESS, Sent, as_sent, transient
-from remit.desk.ownership import agent_to_tell
+from remit.desk.ownership import agent_to_tell, may_be_told
 from remit.desk.rights import Right, require
 from remit.desk.sealed_positions import SealedPositions
 from remit.desk.subscriptions import STRETCH, Subscription
@@ -29,7 +29,7 @@ from remit.desk.work import Job
 from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT, Clock
 from remit.ledger.entry import Entry
-from remit.ledger.positions import ends_of, entries_between, parse_position, render_position
+from remit.ledger.positions import ends_of, entries_between, kinds_between, parse_position, render_position
 from remit.store.connection import Connection, Store
 
 LOOK_SECONDS: Final = 0.25
@@ -156,7 +156,10 @@ class Events:
         """What happened between a position and the moment of joining, a stretch at a time."""
         ends = {name: end for name, end in told.items() if subscription.tenants is None or name in subscription.tenants}
         seqs = {name: min(since.get(name, 0), end) for name, end in ends.items()}
-        if sum(ends.values()) - sum(seqs.values()) > MOST_BEHIND:
+        behind = sum(ends.values()) - sum(seqs.values())
+        if behind > MOST_BEHIND and subscription.agent is not None:
+            behind = await asyncio.to_thread(self._behind, seqs, ends)
+        if behind > MOST_BEHIND:
             yield self.lagged()
             return
         for name in sorted(ends):
@@ -168,6 +171,12 @@ class Events:
                         yield self._placed(as_sent(entry), seqs, subscription)
                 if not stretch:
                     return  # a gap in the chain: whoever verifies it names it
+
+    def _behind(self, seqs: dict[str, int], ends: dict[str, int]) -> int:
+        """For an agent, without what no agent is told of: else it could count that by events of its own."""
+        with self._store().reading() as connection:
+            found = [kinds_between(connection, name, seqs[name], ends[name]) for name in ends]
+        return sum(number for kinds in found for kind, number in kinds.items() if may_be_told(kind))
 
     def _stretch(
         self, tenant_id: str, after: int, until: int, subscription: Subscription

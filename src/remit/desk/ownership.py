@@ -85,9 +85,12 @@ def owner_of(connection: Connection, entry: Entry) -> str | None:
 
 def agent_to_tell(connection: Connection, entry: Entry) -> str | None:
     """The agent that the stream of events tells of this entry; None if it is for people only."""
-    if entry.kind.partition(".")[0] in _TELLS_OF_CONTENT and entry.kind not in TOLD_TO_AGENTS:
-        return None
-    return owner_of(connection, entry)
+    return owner_of(connection, entry) if may_be_told(entry.kind) else None
+
+
+def may_be_told(kind: str) -> bool:
+    """Whether agents are told of entries of this kind. Of the others, not even their number may be told."""
+    return kind.partition(".")[0] not in _TELLS_OF_CONTENT or kind in TOLD_TO_AGENTS
 
 
 def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> str | None:

@@ -150,7 +150,8 @@ class PlanRuns:
     ) -> UndoAnswer:
         envelope_id = self.undoable(caller, name, force=force)
         standing = look_around(self._workspace, envelope_id, checkpoints)
-        if standing.is_empty:
+        # What an agent undoes is recorded, also if nothing was changed: else its later views would tell which it was.
+        if standing.is_empty and not isinstance(caller, AgentCaller):
             return UndoAnswer(status="NOTHING", envelope_id=envelope_id)
         if force and standing.drifted and drift_digest != standing.digest:
             what = "it is not said which look at them this is a yes to"

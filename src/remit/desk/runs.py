@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
+from remit.checkpoint.drift import changed_nothing
 from remit.checkpoint.manifest import fold
 from remit.contracts.outcome import PlanOutcome, RollbackOutcome
 from remit.doors.past_runs import PastRuns
@@ -174,11 +175,11 @@ class _Reading:
     def _undo(self, outcome: PlanOutcome, rollbacks: tuple[RollbackOutcome, ...]) -> tuple[Undo, str | None]:
         if outcome.manifest is None or outcome.status.status not in {"SUCCESS", "PARTIAL"}:
             return "NOTHING", None
-        if not outcome.manifest.checkpoints and outcome.manifest.rows is None:
-            return "NOTHING", None
         now = fold(outcome.manifest, rollbacks, self._workspace.clock())
         if now.status == "EXECUTED":
             return "DONE", None
+        if changed_nothing(outcome.manifest):
+            return "NOTHING", None
         if now.status == "EXPIRED":
             return "EXPIRED", now.expires_at
         rows_stay = now.rows is None or now.rows.irreversible is not None or now.rows.restored_at is not None

@@ -17,7 +17,7 @@ from remit.authority.rollback_order import AllowedRollback, verify_rollback
 from remit.authority.signing import Keyring, Signer
 from remit.authority.statuses import sign_rollback_outcome
 from remit.checkpoint.backups import open_backups
-from remit.checkpoint.drift import is_due, rows_kept
+from remit.checkpoint.drift import changed_nothing, is_due, rows_kept
 from remit.checkpoint.manifest import fold, made_folders
 from remit.checkpoint.outputs import MANIFEST, ReportFolder, render_paper
 from remit.checkpoint.row_images import open_rows
@@ -138,7 +138,7 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
                     next_step="If its backups are still there: --force",
                 )
             )
-        if not denials and not is_due(taken.manifest, order.checkpoints):
+        if not denials and not is_due(taken.manifest, order.checkpoints) and not _is_first_of_nothing(taken.manifest):
             stays = rows_kept(taken.manifest, order.checkpoints)
             why = f": {stays.irreversible}" if stays is not None else ""
             denials.append(Denial(Reason.MISUSE, f"there is nothing left to restore{why}", where=order.envelope_id))
@@ -395,6 +395,11 @@ class RollbackDoor(Door[RollbackRequest, AllowedRollback, BegunRollback, Ran, Ro
         if begun.root == self.setting.rules.root():
             return Decision((f"begun under rollback order {begun.order.order_id}",))
         return Decision(denials=(Denial(Reason.PATH_REFUSED, "this was begun in another folder", where=begun.root),))
+
+
+def _is_first_of_nothing(manifest: RollbackManifest) -> bool:
+    """Of a run that changed nothing, the first rollback is recorded like every other: it restores nothing."""
+    return changed_nothing(manifest) and manifest.status == "ACTIVE"
 
 
 def _error_of(result: Result) -> RemitError:

@@ -19,6 +19,8 @@ MAX_DIGITS: Final = 16
 _FIRST: Final = "SELECT min(tenant_id) FROM ledger_entries"
 _NEXT: Final = "SELECT min(tenant_id) FROM ledger_entries WHERE tenant_id > ?"
 _END: Final = "SELECT max(seq) FROM ledger_entries WHERE tenant_id = ?"
+_KINDS: Final = """SELECT kind, count(*) FROM ledger_entries
+  WHERE tenant_id = ? AND seq > ? AND seq <= ? GROUP BY kind"""
 _AFTER: Final = f"""SELECT {COLUMNS} FROM ledger_entries
   WHERE tenant_id = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"""
 
@@ -63,6 +65,11 @@ def ends_of(connection: Connection, tenants: Collection[str] | None = None) -> d
 
 def entries_between(connection: Connection, tenant_id: str, after: int, until: int, most: int) -> list[Entry]:
     return [Entry(*row) for row in connection.rows(_AFTER, (tenant_id, after, until, most))]
+
+
+def kinds_between(connection: Connection, tenant_id: str, after: int, until: int) -> dict[str, int]:
+    """How many entries of each kind there are."""
+    return dict(connection.rows(_KINDS, (tenant_id, after, until)))
 
 
 def _is_number(text: str) -> bool:
