@@ -291,6 +291,50 @@ def test_a_task_on_a_protected_file_needs_a_lease_that_a_person_issued(worlds: W
     (world.site.base / "readable.txt").unlink()
 
 
+def test_every_way_in_refuses_a_task_on_a_protected_file(
+    worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = worlds[0]
+    (world.site.base / ".env").write_text(f"TOKEN={SECRET}\n")
+    manifest = _task(world, "copy-by-any-way", "FILE_COPY", ".env", "readable.txt")
+    lease = world.lease(manifest, by_person=False)
+    token = world.token.headers["Authorization"].split()[1]
+    with talking(over_http(f"{world.site.url}/mcp", token)) as talk:
+        assert talk.refused("run_task", manifest=manifest, lease=lease)["code"] == "protected"
+    monkeypatch.setenv("REMIT_STATE", world.site.workspace.environ["REMIT_STATE"])
+    (tmp_path / "task.json").write_text(json.dumps(manifest))
+    (tmp_path / "lease.json").write_text(json.dumps(lease))
+    given = ["task", "run", str(tmp_path / "task.json"), "--lease", str(tmp_path / "lease.json"), "-C", str(world.root)]
+    ran = CliRunner().invoke(main, given, env={"REMIT_TOKEN": token})
+    assert (ran.exit_code, ran.stdout) == (2, ""), ran.output
+    assert "this file is protected, and no person issued a lease that names it" in ran.stderr
+    assert not (world.site.base / "readable.txt").exists()
+
+
+def test_a_protected_file_that_was_deleted_is_restored_by_a_persons_lease_only(
+    worlds: Worlds,
+) -> None:
+    world = worlds[0]
+    (world.site.base / ".env").write_text(f"TOKEN={SECRET}\n")
+    manifest = _task(world, "delete-protected", "FILE_DELETE", ".env")
+    asked = {"manifest": manifest, "lease": world.lease(manifest, by_person=True)}
+    done = world.ask("POST", "/v1/tasks", asked, Prefer="wait=30").tree["result"]
+    assert not (world.site.base / ".env").exists()
+    inputs = {
+        "recovery": done["output"]["undo_metadata"]["recovery"],
+        "destination_path": str(world.site.base / "readable.txt"),
+    }
+    back = {**_task(world, "restore-protected", "FILE_RESTORE", ""), "inputs": inputs}
+    asked = {"manifest": back, "lease": world.lease(back, by_person=False)}
+    said = world.ask("POST", "/v1/tasks", asked, Prefer="wait=30")
+    assert (said.status, said.tree["code"]) == (403, "protected"), said.body
+    assert not (world.site.base / "readable.txt").exists()
+    asked = {"manifest": back, "lease": world.lease(back, by_person=True)}
+    said = world.ask("POST", "/v1/tasks", asked, Prefer="wait=30")
+    assert said.tree["result"]["status"] == "SUCCESS", said.body
+    (world.site.base / "readable.txt").unlink()
+
+
 def test_a_lease_that_an_agent_brought_about_is_no_persons(worlds: Worlds) -> None:
     world = worlds[0]
     (world.site.base / ".env").write_text(f"TOKEN={SECRET}\n")

@@ -4,7 +4,7 @@ import enum
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
@@ -56,7 +56,14 @@ CASES: Final[dict[str, tuple[Any, Any]]] = {
     "uuid": (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     "path": (Path("a/b"), "a/b"),
     "bytes": (b"ab", "YWI="),
+    "timedelta": (timedelta(seconds=90), 90.0),
     "set": ({1}, [1]),
+    "frozen set": (frozenset({1}), [1]),
+    "keys that are dates": ({date(2026, 1, 31): Decimal(1)}, {"2026-01-31": "1"}),
+    "models in a list": (
+        [Order(number=1, at=AT, total=Decimal("9.90"))],
+        [{"number": 1, "at": "2026-01-31T09:30:00Z", "total": "9.90"}],
+    ),
     "tuple": ((1, "a"), [1, "a"]),
     "named tuple": (Point(1, Decimal(2)), {"x": 1, "y": "2"}),
     "nested": (
@@ -107,11 +114,18 @@ def _endless() -> Any:
     return made
 
 
+class Unwritable(BaseModel):
+    inside: Any
+
+
 UNSTORABLE: Final[dict[str, Callable[[], Any]]] = {
     "object": object,
     "cycle": _endless,
     "large": lambda: "x" * (1 << 20),
     "keys": lambda: {1: 2},
+    "a model that cannot be written": lambda: Unwritable(inside=object()),
+    "not a number": lambda: float("nan"),
+    "half a character": lambda: "\ud800",
     "two keys that become one": lambda: {b"a": 1, "YQ==": 2},
 }
 

@@ -38,13 +38,14 @@ SELECT (SELECT string_agg(format('%s %s %s', s.schemaname, s.sequencename, s.las
     WHERE name NOT IN ('transaction_isolation', 'transaction_read_only', 'application_name')),
   (SELECT md5(string_agg(setrole::text || setdatabase::text || setconfig::text, ',' ORDER BY 1))
     FROM pg_db_role_setting),
-  (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'
+  (SELECT string_agg(format('%s %s %s %s', pid, classid, objid, mode), ',' ORDER BY pid, classid, objid, mode)
+    FROM pg_locks WHERE locktype = 'advisory'
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())),
   (SELECT count(*) FROM pg_largeobject_metadata),
   (SELECT count(*) FROM pg_replication_slots),
   (SELECT count(*) FROM pg_prepared_xacts WHERE database = current_database()),
-  (SELECT string_agg(pid::text, ',' ORDER BY pid) FROM pg_stat_activity
-    WHERE application_name = 'bystander' AND state <> ''),
+  (SELECT string_agg(format('%s %s', pid, application_name), ',' ORDER BY pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()),
   (SELECT string_agg(oid::text, ',' ORDER BY oid) FROM pg_class WHERE relnamespace = 'public'::regnamespace),
   (SELECT string_agg(oid::text, ',' ORDER BY oid) FROM pg_proc WHERE oid >= 16384),
   (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal)
