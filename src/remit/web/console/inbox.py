@@ -195,7 +195,7 @@ def _why_not(view: QuestionView, preview: PreviewShown | None, problem: RemitErr
     if preview is not None and preview.changed_since and view.question.state == "PENDING":
         return "Its inputs were changed since this preview was computed: it must be computed again first."
     if preview is not None and preview.document.doomed:
-        return "It would fail, and nothing of it would be done: deny it, and have it mended."
+        return "It would fail, and nothing of it would be done. Deny it, and write in the reason what has to change."
     if view.goal is not None and view.goal.problem:
         return "Nobody can see what it would do: deny it, and let the user ask again."
     return ""
