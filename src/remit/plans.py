@@ -364,13 +364,14 @@ def unsettled_error(problem: Unsettled, clock: Clock) -> ErrorResponse:
     return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
 
 
-def not_as_seen(plan_id: str, path: str = "") -> Refused:
-    """The preview that the caller names is not, or no longer, what the plan would do; `path` changed, if known."""
+def not_as_seen(plan_id: str, path: str = "", compute: str = "") -> Refused:
+    """The plan would no longer do what the preview shows. `path` changed, if known; `compute` is the command to use."""
     return Refused(
         Reason.HASH_MISMATCH,
         "a file that the plan names, or the configuration, changed since the plan was looked at; nothing was approved",
         where=f"plan {plan_id}" + (f", {path}" if path else ""),
-        next_step="Have its preview computed again, look at it, and answer to what is shown then.",
+        next_step="Have its preview computed again, look at it, and answer to what is shown then"
+        + (f": {compute}" if compute else "."),
     )
 
 

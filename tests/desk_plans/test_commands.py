@@ -47,7 +47,7 @@ def test_an_agent_proposes_at_the_command_line_and_a_person_answers(remit: Remit
     agents = remit("approvals", "approve", name, "--digest", digest, REMIT_TOKEN=token)
     assert (agents.code, "an agent cannot" in agents.err) == (2, True)
     alone = remit("approvals", "approve", name)
-    assert (alone.code, "nobody here to show it to" in alone.err) == (3, True)
+    assert (alone.code, "no terminal to show it in" in alone.err) == (3, True)
     assert f"remit approvals approve {name} --digest {digest}" in alone.err
     missing = remit("approvals", "approve", name, "--digest", digest)
     assert (missing.code, "--allow-protected .env" in missing.err) == (2, True)
@@ -231,6 +231,29 @@ def test_of_a_stale_preview_only_compute_and_deny_are_offered(remit: Remit, tmp_
     assert (f"remit approvals compute {name}" in shown.out, "approvals approve" in shown.out) == (True, False)
     approve, _ = answers_of(remit("approvals", "compute", name))
     assert remit(*shlex.split(approve)[1:]).code == 0
+
+
+def test_a_digest_that_cannot_be_approved_is_told_with_its_cause_and_the_next_command(
+    remit: Remit, tmp_path: Path
+) -> None:
+    assert remit("init").code == 0
+    file = tmp_path / "project" / ".env"
+    file.write_text("A=1\n")
+    name = proposed_by_bot(remit, plan_of(replace("a", ".env", "A=1", "A=2"), plan_id="guarded"))
+    command = ("approvals", "approve", name, "--digest")
+    other = remit(*command, f"sha256:{'0' * 64}")
+    assert (other.code, "not that of the plan's stored preview" in other.err) == (2, True)
+    assert f"remit approvals show {name}" in other.err
+    digest = remit("approvals", "show", name, "--json").document["preview"]["preview_digest"]
+    file.write_text("A=1\nB=2\n")
+    assert f"remit approvals compute {name}" in remit(*command, digest).err
+    approve, _ = answers_of(remit("approvals", "compute", name))
+    assert remit(*shlex.split(approve)[1:]).code == 0
+    twice = remit(*command, digest)
+    assert (twice.code, "this proposal is closed" in twice.err) == (2, True), "and not that an approval is missing"
+    file.write_text("A=1\nB=3\n")
+    late = remit("approvals", "compute", name)
+    assert (late.code, "changed since the plan was approved" in late.err) == (2, True)
 
 
 def test_a_list_for_programs_says_elsewhere_that_plans_wait_too(remit: Remit) -> None:

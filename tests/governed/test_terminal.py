@@ -36,7 +36,7 @@ def test_a_question_about_a_call_is_listed_shown_and_answered(place: Place) -> N
     assert "\x1b[31m" not in shown, "a preview colours the terminal"
     unseen = remit(place, approvals, "approve", answer.waiting.approval_id[:30])
     assert isinstance(unseen.exception, Refused)
-    assert "nobody here to show it to" in unseen.exception.what
+    assert "no terminal to show it in" in unseen.exception.what
     assert len(place.pending()) == 1
     [digest] = [each.request_digest for each in place.pending()]
     said = remit(place, approvals, "approve", answer.waiting.approval_id, "--digest", digest).output

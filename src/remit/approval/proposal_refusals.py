@@ -27,7 +27,8 @@ def no_such(name: str) -> Refused:
         Reason.STATE_MISSING,
         "there is no such proposal",
         where=f"proposal {name}",
-        next_step="List those that wait: remit approvals",
+        next_step="A person lists those that wait: remit approvals. An agent gives the whole id that `remit propose`"
+        " printed.",
     )
 
 
@@ -38,6 +39,28 @@ def closed(row: ProposalRow, since: str) -> Refused:
         f"this proposal is closed: {_how(row, since)}",
         where=f"proposal {row.proposal_id}",
         next_step="It can be applied, or withdrawn." if row.state == "APPROVED" else PROPOSE_ANEW,
+    )
+
+
+def not_the_stored_preview(row: ProposalRow) -> Refused:
+    """To whoever approves by a digest: it is of something else than what is shown of this proposal now."""
+    return Refused(
+        Reason.HASH_MISMATCH,
+        "this digest is not that of the plan's stored preview: the preview was computed again since, or the digest is"
+        " of another plan; nothing was approved",
+        where=f"proposal {row.proposal_id}",
+        next_step=f"Look at it, and give the digest that is shown then: remit approvals show {row.proposal_id}",
+    )
+
+
+def not_as_approved(row: ProposalRow) -> Refused:
+    """To whoever has the preview of an approved plan computed again, after something changed."""
+    return Refused(
+        Reason.HASH_MISMATCH,
+        "a file that the plan names, or the configuration, changed since the plan was approved; the stored preview"
+        " stays as it is",
+        where=f"proposal {row.proposal_id}",
+        next_step="Put back what was changed, and the plan can be applied as it was approved. Or propose it again.",
     )
 
 
@@ -55,8 +78,8 @@ def not_approved(row: ProposalRow, since: str) -> Refused:
     where = f"proposal {row.proposal_id}"
     match row.state:
         case "PENDING":
-            what, next_step = "nobody has answered yet", "A person must look at it and approve it first."
-            return NobodyAnswered(Reason.APPROVAL_PENDING, what, where=where, next_step=next_step)
+            next_step = f"A person must look at it and answer first: remit approvals show {row.proposal_id}"
+            return NobodyAnswered(Reason.APPROVAL_PENDING, "nobody has answered yet", where=where, next_step=next_step)
         case "DENIED":
             said = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
             return Refused(Reason.APPROVAL_DENIED, said, where=where, next_step=PROPOSE_ANEW)

@@ -12,6 +12,7 @@ import click
 
 from remit.approval.people import Person
 from remit.approval.proposal_previews import PreviewNotStored
+from remit.approval.proposal_refusals import not_the_stored_preview
 from remit.cli.allowing import EVEN_IF_IT_FAILS, LONGEST_COMMAND, Allowance, require_allowed, require_useful
 from remit.cli.approval_view import render_left
 from remit.cli.approval_watch import Asked, Shown
@@ -121,9 +122,13 @@ def compute_plan(
 def approve_plan(workspace: Workspace, proposal_id: str, yes: Yes) -> ProposalView:
     """Of what was shown: by the digest of an earlier look, or of what is shown here and now."""
     desk, caller, allowed, named = PlanDesk(workspace), _as_admin(yes.who), yes.allowed, yes.named
+    row = desk.require_unanswered(caller, proposal_id)
     shown, most = desk.look(caller, proposal_id), _most(full=yes.full)
     if shown.changed_since:
-        raise not_as_seen(shown.document.plan_id, shown.changed_since[0].path)
+        compute = _command("compute", yes.directory, proposal_id)
+        raise not_as_seen(shown.document.plan_id, shown.changed_since[0].path, compute)
+    if named is not None and named.digest != shown.preview_digest:
+        raise not_the_stored_preview(row)
     screen = None
     if named is None:
         screen = find_screen(as_json=yes.as_json)
@@ -131,7 +136,7 @@ def approve_plan(workspace: Workspace, proposal_id: str, yes: Yes) -> ProposalVi
             raise _no_screen(shown, yes.directory, most)
         view = desk.get(caller, proposal_id)
         screen.show_and_print("\n".join(_lines(workspace, view, shown, yes.directory, allowed, most=most)))
-    elif named.digest == shown.preview_digest:  # of any other one, the desk says that it is none
+    else:
         read = _command("show", yes.directory, proposal_id, "--full")
         require_unseen_named(shown.document, named, most, read=read)
     require_useful(shown.document, allowed, shown=screen is not None, deny=_deny(yes.directory, proposal_id))
@@ -224,7 +229,7 @@ def _no_screen(shown: ProposalPreview, directory: Path, most: int | None) -> Ref
         then = f"then, if it is as you want it: {command}"
     return NobodyToAsk(
         Reason.MISUSE,
-        "a yes to a plan is to what was shown, and there is nobody here to show it to; nothing was approved",
+        "a plan is approved as it was shown, and there is no terminal to show it in; nothing was approved",
         where=f"proposal {name}",
         next_step=f"Look at it: {look}; {then}",
     )

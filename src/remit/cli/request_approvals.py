@@ -37,7 +37,7 @@ def _require_screen(found: Approval, *, as_json: bool) -> Screen:
     if screen is None:
         raise NobodyToAsk(
             Reason.MISUSE,
-            "a yes is to what was shown, and there is nobody here to show it to; nothing was approved",
+            "a question is approved as it was shown, and there is no terminal to show it in; nothing was approved",
             where=f"question {found.approval_id}",
             next_step=f"Look at it: remit approvals show {found.approval_id}; then, if it is as you want it:"
             f" remit approvals approve {found.approval_id} --digest {found.request_digest}",

@@ -13,7 +13,7 @@ from typing import Any, Final, overload
 from remit.approval.people import Person, agent_cannot_decide
 from remit.approval.proposal_drafts import Draft
 from remit.approval.proposal_previews import ComputedPreview, PreviewNotStored
-from remit.approval.proposal_refusals import closed
+from remit.approval.proposal_refusals import closed, not_as_approved, not_the_stored_preview
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.contracts.agent_told import AgentPlanPreview, AgentProposalPreview
 from remit.contracts.base import RiskLevel
@@ -189,7 +189,7 @@ class PlanDesk(PlanRuns):
         proposals.preview_of(row)  # a stored one that is not as recorded is evidence: it stays as it is
         seen = self._workspace.preview(proposals.plan_of(row))
         if row.state == "APPROVED" and seen.digest != _approved_digest(proposals.envelope_of(row)):
-            raise not_as_seen(row.plan_id)
+            raise not_as_approved(row)
         return self._stored(proposals.preview_again(row.proposal_id, _computed(seen), caller.actor))
 
     # --- looking ------------------------------------------------------------------------------------------------------
@@ -279,21 +279,29 @@ class PlanDesk(PlanRuns):
                 where="preview_digest",
                 next_step="Look at the proposal, and give the digest of what was shown.",
             )
-        if row.state in {"APPROVED", "DENIED"}:
-            raise closed(row, row.decided_at or row.created_at)
+        self.require_unanswered(caller, row.proposal_id)
         self._require_as_shown(row, preview_digest)
         self._approve(row, who, allow, preview_digest, reason, even_if_it_fails=even_if_it_fails)
         reach("proposal.answered")
         proposals.bell.ring()
         return self._view(caller, self._row(caller, proposal_id))
 
+    def require_unanswered(self, caller: Caller, proposal_id: str) -> ProposalRow:
+        """Refused if a person has answered: what else could be wrong with an answer does not matter then."""
+        row = self._row(caller, proposal_id)
+        if row.state in {"APPROVED", "DENIED"}:
+            raise closed(row, row.decided_at or row.created_at)
+        return row
+
     def _require_as_shown(self, row: ProposalRow, preview_digest: str) -> None:
         """That the approval names the stored preview, and no file changed since. `Plans.approve` computes it once more
         and compares; what can be told without executing anything is told before that.
         """
         shown = self._stored(row)
-        if shown.preview_digest != preview_digest or shown.changed_since:
-            raise not_as_seen(row.plan_id, shown.changed_since[0].path if shown.changed_since else "")
+        if shown.changed_since:
+            raise not_as_seen(row.plan_id, shown.changed_since[0].path)
+        if shown.preview_digest != preview_digest:
+            raise not_the_stored_preview(row)
 
     def _approve(
         self,
