@@ -44,6 +44,7 @@ from remit.contracts.sql_told import SqlTold
 from remit.desk.words import counted
 from remit.doors.abandoned import is_of_unknown_effect
 from remit.doors.going import NOT_AS_BEFORE
+from remit.reports.diff_lines import lines_not_kept
 
 DIFF_LINES: Final = 40
 LISTED: Final = 20
@@ -301,7 +302,7 @@ def _changes(changes: Sequence[Change], *, diffs: bool) -> Iterator[str]:
         to = f" -> {shown_name(change.new_path)}" if change.new_path else ""
         yield row(f"{WORDS[change.operation]}d", f"{shown_name(change.file_path)}{to}")
         if diffs and room > 0:
-            shown = render_diff(change.diff_summary.preview, room)
+            shown = render_diff(change.diff_summary.preview, room, left_out=lines_not_kept(change.diff_summary))
             room -= len(shown)
             yield from (f"    {line}" for line in shown)
 

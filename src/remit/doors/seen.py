@@ -77,7 +77,7 @@ def read_seen(frame: Mapping[str, Any], text: str) -> Seen:
 def _read(frame: Mapping[str, Any], text: str) -> Seen:
     diff = frame["diff"] or {}
     added, removed = (_count(diff.get(name, 0)) for name in ("added", "removed"))
-    preview = show_text(_text(diff.get("preview", "")))[:MAX_PREVIEW]
+    preview = _whole_lines(show_text(_text(diff.get("preview", ""))))
     problem = frame.get("problem")
     shown = show_diff(text[: 2 * MAX_DIFF])
     found = read_findings(frame.get("findings") or [])
@@ -94,6 +94,13 @@ def _read(frame: Mapping[str, Any], text: str) -> Seen:
         remarks=read_remarks(frame.get("remarks") or []),
         problem=None if problem is None else error_of(problem),
     )
+
+
+def _whole_lines(preview: str) -> str:
+    """As many lines as fit: half a line looks like a line of the file. A first line that is too long is cut."""
+    if len(preview) <= MAX_PREVIEW:
+        return preview
+    return preview[: preview.rfind("\n", 0, MAX_PREVIEW) + 1 or MAX_PREVIEW]
 
 
 def read_findings(findings: Sequence[Any]) -> tuple[FoundIn, ...]:

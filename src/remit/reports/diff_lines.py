@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from remit.contracts.change_log import DiffSummary
+
 _HUNK: Final = re.compile(r"^@@ -(?P<at>\d+)(?:,(?P<old>\d+))? \+(?P<to>\d+)(?:,(?P<new>\d+))? @@")
 
 
@@ -30,6 +32,12 @@ def parse_diff(text: str) -> Iterator[DiffLine]:
             kind = {"+": "added", "-": "removed"}.get(line[:1], "same")
             old, new = old - (kind != "added"), new - (kind != "removed")
             yield DiffLine(kind, line)
+
+
+def lines_not_kept(summary: DiffSummary) -> int:
+    """How many lines of a diff that come or go are not in its kept beginning. A binary file has none."""
+    kept = sum(line.kind in {"added", "removed"} for line in parse_diff(summary.preview.removesuffix("\n")))
+    return max(summary.lines_added + summary.lines_removed - kept, 0) if kept else 0
 
 
 def hunk_starts(line: str) -> tuple[int, int]:

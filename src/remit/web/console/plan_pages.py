@@ -9,6 +9,7 @@ from remit.contracts.desk_plans import ChangedSince, ProposalPreview, RunDocumen
 from remit.contracts.outcome import RollbackOutcome
 from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.report import ExecutionReport
+from remit.reports.diff_lines import lines_not_kept
 from remit.web.console.diffs import MOST_ROWS, DiffShown, rows_of
 from remit.web.console.graphs import Box, Graph, lay_out
 from remit.web.console.templating import address
@@ -167,7 +168,7 @@ def changes_shown(changes: Iterable[Change]) -> tuple[FileShown, ...]:
             each.diff_summary.lines_added,
             each.diff_summary.lines_removed,
             "",
-            rows_of(each.diff_summary.preview),
+            rows_of(each.diff_summary.preview, lines_not_kept(each.diff_summary)),
             open=True,
             changed=each.before_state.file_hash != each.after_state.file_hash,
         )
