@@ -201,7 +201,7 @@ def test_a_clock_behind_its_chain_is_recorded_once_and_logged(world: World, capl
         world.append("acme", 3)
     assert notices(world, "acme") == [(JUMPED, "behind_ledger")]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "behind_ledger" in caplog.text
+    assert "the clock was behind the ledger" in caplog.text
     world.reopen()
     world.append("acme", 2)
     assert len(notices(world, "acme")) == 1, "not with every process"
@@ -287,6 +287,19 @@ def test_a_jump_between_two_processes_of_one_boot_is_noticed(world: World, tmp_p
     world.append("acme", 1)
     wanted = "jumped_ahead" if by > timedelta(0) else "jumped_back"
     assert notices(world, "acme") == [(JUMPED, wanted)]
+
+
+def test_what_comes_after_an_acceptance_is_compared_with_the_accepted_clock(world: World, tmp_path: Path) -> None:
+    clock, file = Set(world.clock.now), tmp_path / "clock.json"
+    watched(world, clock, file)
+    world.append("acme", 1)
+    clock.now += AHEAD
+    world.append("acme", 1)
+    clock.now -= AHEAD
+    accept_clock(watched(world, clock, file), *ADA, clock.now)
+    watched(world, clock, file)
+    world.append("acme", 1)
+    assert notices(world, "acme") == [(JUMPED, "jumped_ahead"), (ACCEPTED, "")], "a person has said that it is right"
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,11 @@ from remit.cli.screen import NobodyToAsk, discard_typed_ahead
 from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
 from remit.errors import Reason, Refused
 from remit.ids import CLOCK_TOLERANCE, render_time
-from remit.ledger.clock import ACCEPT, ACCEPTED, SET_CLOCK, ClockEntry, clock_entries, render_span
+from remit.ledger.clock import ACCEPT, ACCEPTED, FOUND_WORDS, SET_CLOCK, ClockEntry, clock_entries, render_span
 from remit.ledger.clock_acceptance import ChainClock, chain_clocks
 from remit.printable import printable
 from remit.store.tokens import TokenRow
 from remit.workspace import Workspace
-
-FOUND = {
-    "jumped_ahead": "was set ahead",
-    "jumped_back": "was set back",
-    "behind_ledger": "was behind the ledger",
-}
 
 
 @click.group()
@@ -157,7 +151,7 @@ def _told(entry: ClockEntry) -> str:
     if entry.kind == ACCEPTED:
         accepted, newest = _cut(entry.payload["accepted_at"]), _cut(entry.payload["newest_at"])
         return f"{entry.payload['person']} accepted {accepted}, after {newest}"
-    found = FOUND.get(str(entry.payload["found"]), str(entry.payload["found"]))
+    found = FOUND_WORDS.get(str(entry.payload["found"]), str(entry.payload["found"]))
     return f"the clock {found}: it showed {_cut(entry.payload['clock_at'])}, not {_cut(entry.payload['expected_at'])}"
 
 

@@ -17,6 +17,7 @@ from remit.ids import Clock, parse_time, render_time, uuid7
 from remit.ledger.clock import (
     ABOUT_CLOCK,
     ACCEPTED,
+    FOUND_WORDS,
     JUMPED,
     ChainTimes,
     behind_payload,
@@ -92,6 +93,8 @@ class Batch:
     def accept_clock(self, tenant_id: str, actor: str, payload: dict[str, Any], now: datetime) -> Entry:
         """Go on in this chain from `now`, also if its newest entry is later. The payload says from when to when."""
         self._noticed[tenant_id] = None
+        if self._look is None:  # a person says that the clock is right: what comes later is compared with it
+            self._look = self._watch.look()
         return self._append(Event(tenant_id, ACCEPTED, ABOUT_CLOCK, payload, actor=actor), accepted=now)
 
     def _append(self, event: Event, *, accepted: datetime | None = None) -> Entry:
@@ -189,7 +192,9 @@ class Batch:
             self._watch.keep(self._look)
         for tenant_id, payload in self._noticed.items():
             if payload is not None:
-                _LOG.warning("the clock: %s in the chain of %s: %s", payload["found"], tenant_id, _shown(payload))
+                _LOG.warning(
+                    "the clock %s (chain of %s): %s", FOUND_WORDS[payload["found"]], tenant_id, _shown(payload)
+                )
         for counter, labels in self._to_count:
             counter.add(*labels)
 

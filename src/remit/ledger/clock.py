@@ -21,6 +21,11 @@ from remit.store.connection import Connection
 
 ACCEPTED: Final = "clock.accepted"
 JUMPED: Final = "clock.jumped"
+FOUND_WORDS: Final = {
+    "jumped_ahead": "was set ahead",
+    "jumped_back": "was set back",
+    "behind_ledger": "was behind the ledger",
+}
 ABOUT_CLOCK: Final = "clock"
 """The correlation of these entries: the index of correlations finds them."""
 
