@@ -148,7 +148,7 @@ def test_lines_that_were_not_shown_need_a_word_and_no_plain_yes(remit: Remit, pr
     )
     for word in ("y", "yes"):
         assert f"{word} is no answer while lines are unseen: type f, unseen or n." in seen.shown
-    assert "f: show all of it (q leaves the pager)" in seen.shown
+    assert "f: show all of it, and leave the pager with q; unseen:" in seen.shown
     assert (seen.code, seen.answered) == (2, True), seen
     assert "line 400" not in seen.shown
     require_unsigned(remit, project)

@@ -61,7 +61,7 @@ def person_at_terminal(environ: Mapping[str, str], name: str | None = None) -> P
     """The user of the operating system, who could open this workspace's state. Refused to whoever is an agent."""
     acting_as = next((variable for variable in AGENT_VARIABLES if environ.get(variable)), None)
     if acting_as is not None:
-        raise agent_cannot_decide(f"{acting_as} is set, so whoever calls is one")
+        raise agent_cannot_decide(f"{acting_as} is set, so the caller counts as an agent")
     if name is not None and not (name.isprintable() and 0 < len(name) <= _LONGEST):
         raise Refused(Reason.MALFORMED, f"a name has 1 to {_LONGEST} printable characters", where="--as")
     return Person(f"os:{_login()}", name)

@@ -75,7 +75,8 @@ def read_token(given: str | None) -> str:
             Reason.AUTHORITY_MALFORMED,
             "no capability token was given",
             where="--token",
-            next_step="Have one issued: remit token issue -o FILE",
+            next_step="Give the file that holds it: --token FILE, or the variable REMIT_TOKEN. A person issues one:"
+            " remit token issue --sub AGENT --cap CAPABILITY -o FILE",
         )
     if text.count(".") == 2 and text.startswith("ey") and not os.path.exists(text):
         return text.strip()

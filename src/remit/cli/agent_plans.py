@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from remit.cli.plan import Carried
     from remit.contracts.desk_plans import UndoAnswer
 
-_PEOPLE_ONLY = "What it changed, and why it failed, is shown to people: remit runs, or the console."
+_PEOPLE_ONLY = "What it changed, or why it failed, is shown to people only: remit runs, or the console."
 
 
 def is_agent(workspace: Workspace) -> bool:

@@ -90,10 +90,11 @@ def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, mos
     if named.unseen_lines is not None:
         raise Refused(
             Reason.APPROVAL_PENDING,
-            f"--unseen-lines says {named.unseen_lines:,}, and the preview does not show {counted(hidden, 'line')};"
-            " nothing was approved",
+            f"--unseen-lines says {named.unseen_lines:,}, and with these options the preview leaves"
+            f" {counted(hidden, 'line')} out; nothing was approved",
             where=where,
-            next_step="Look at the preview again: it says how many lines it does not show.",
+            next_step="Look at the preview again, with the same options (--full, --no-diff): it says how many lines it"
+            " does not show.",
         )
     without = command_again("--unseen-lines", str(hidden))
     full = f"Read all of it with `{read}`, then: {command_again('--full')}; or, w" if most is not None else "W"

@@ -104,8 +104,8 @@ def unseen_sentence(hidden: int) -> str:
 
 
 def unseen_choices(*, can_show: bool, no: str = "n: no") -> str:
-    see = "f: show all of it (q leaves the pager), " if can_show else ""
-    return f"({see}{UNSEEN}: approve without having seen them, {no})"
+    see = "f: show all of it, and leave the pager with q; " if can_show else ""
+    return f"({see}{UNSEEN}: approve without having seen them; {no})"
 
 
 def no_answer(said: str, *, can_show: bool, no: str) -> str:

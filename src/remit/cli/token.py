@@ -125,6 +125,9 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
 
     Without --domain it allows no place. With --max-purchase, nothing that names a higher price is sent, whichever
     action it belongs to. The first token makes the policy key.
+
+    --domain, --max-purchase and --max-actions work with capabilities of the browser only, --user and --tenant with
+    goal.ask only. A token with one of them that nothing checks is refused.
     """
     from remit.authority.tokens import Wish  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
 

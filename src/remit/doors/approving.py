@@ -49,7 +49,7 @@ def require_meant(preview: PlanPreview, approvals: Approvals) -> None:
                     Reason.MISUSE,
                     f"the plan needs no approval of this kind ({kind}) for that",
                     where=name,
-                    next_step="`remit preview` lists what it needs.",
+                    next_step="Leave it out. The preview lists what the plan needs.",
                 )
 
 
@@ -60,7 +60,8 @@ def require_same_inputs(envelope: Envelope, seen: PlanPreview) -> None:
             Reason.BINDING_MISMATCH,
             how,
             where=path,
-            next_step="Look at the plan again, with `remit preview`, and approve it again.",
+            next_step="Put it back as it was, and the approval counts again. Or look at the plan again, with `remit"
+            " preview`, and approve it again; a proposed plan has to be proposed again.",
         )
 
 
