@@ -222,6 +222,19 @@ WAYS: Final = {
         bad() + "CREATE DOMAIN d AS integer CHECK (bad(VALUE) = 1); CREATE TABLE t (a d[])",
         "SELECT 1 FROM t WHERE a = '{1}'",
     ),
+    "constant of a column that a function gives": (
+        bad() + DOMAIN + "CREATE FUNCTION f(OUT a d[], OUT b integer) LANGUAGE sql AS 'SELECT NULL::d[], 1'",
+        "SELECT 1 FROM f() WHERE a = '{1}'",
+    ),
+    "constant of a column of a function's table": (
+        bad() + DOMAIN + "CREATE FUNCTION f() RETURNS TABLE (a d[], b integer) LANGUAGE sql AS 'SELECT NULL::d[], 1'",
+        "SELECT 1 FROM f() x WHERE x.a = '{1}'",
+    ),
+    "constant beside an operator's result": (
+        bad() + DOMAIN + "CREATE FUNCTION f(integer, integer) RETURNS d[] LANGUAGE sql AS 'SELECT NULL::d[]';"
+        "CREATE OPERATOR === (FUNCTION = f, LEFTARG = integer, RIGHTARG = integer)",
+        "SELECT (1 === 2) = '{1}'",
+    ),
     "constant of an aggregate": (
         bad() + "CREATE DOMAIN d AS integer CHECK (bad(VALUE) = 1); CREATE TABLE t (a d)",
         "SELECT 1 FROM t HAVING array_agg(a) = '{1}'",
@@ -427,6 +440,19 @@ def test_many_parameters_hide_nothing(shop: Shop) -> None:
         f"INSERT INTO customers (id, name) SELECT a + 100, b FROM (VALUES {values}) v(a, b)", 1, parameters=given
     )
     assert shop.preview(text).tables == (("public.customers", 101, 0, 0),)
+
+
+@pytest.mark.req("PV-05")
+@pytest.mark.parametrize("more", [0, 101], ids=["few parameters", "many parameters"])
+@pytest.mark.parametrize("made", ["TABLE text (LIKE holder)", "VIEW text AS TABLE holder"])
+def test_a_temporary_type_does_not_hide_the_type_of_a_parameter(shop: Shop, made: str, more: int) -> None:
+    """A column of it would be taken for the function of the same name."""
+    shop.ask(bad("text", "text", "'x'") + "CREATE TABLE holder (bad integer)")
+    given = {"x": "1", **{f"p{number}": number for number in range(more)}}
+    columns = ", ".join(("bad($x)", *(f"$p{number}::integer" for number in range(more))))
+    with pytest.raises(Refused, match=r"public.bad\(text\) is a function of the database's users"):
+        shop.preview(f"CREATE TEMP {made}", shop.text(f"SELECT {columns}", 1, parameters=given))
+    assert shop.ask("SELECT last_value FROM orders_id_seq") == [(3,)]
 
 
 @pytest.mark.req("PV-05")

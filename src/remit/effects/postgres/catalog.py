@@ -202,11 +202,16 @@ SELECT DISTINCT x FROM (
   SELECT unnest(ARRAY[oid, typarray]) FROM pg_type WHERE typname = ANY ($1::name[])
   UNION ALL SELECT a.atttypid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
     WHERE c.relname = ANY ($1::name[]) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND a.attnum > 0
-  UNION ALL SELECT unnest(proargtypes::oid[] || prorettype) FROM pg_proc
+  UNION ALL SELECT unnest(proargtypes::oid[] || proallargtypes || prorettype) FROM pg_proc
     WHERE proname = ANY ($1::name[]) AND oid >= 16384
-  UNION ALL SELECT unnest(ARRAY[oprleft, oprright]) FROM pg_operator WHERE oid >= 16384
+  UNION ALL SELECT unnest(ARRAY[oprleft, oprright, oprresult]) FROM pg_operator WHERE oid >= 16384
 ) t(x) WHERE x >= 16384
 """
+TYPE_NAMES: Final = """
+SELECT t.oid, format('%I.%I', n.nspname, t.typname) FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE t.oid = ANY ($1::oid[])
+"""
+"""Always with the schema: a temporary type of the same name comes first where the role looks names up."""
 OPERATORS: Final = "SELECT oprname, oprcode::oid FROM pg_operator WHERE oid >= 16384"
 ALTERED: Final = """
 SELECT coalesce(i.indrelid, c.oid) FROM pg_class c LEFT JOIN pg_index i ON i.indexrelid = c.oid

@@ -107,7 +107,7 @@ class Reach:
         with self._session.lock_wait.counted():  # reading a text locks the tables that it names
             types = self._wire.prepared_types(query)
         self._session.ours()
-        found = self._wire.do("SELECT oid, oid::regtype FROM pg_type WHERE oid = ANY ($1::oid[])", array(types))
+        found = self._wire.do(catalog.TYPE_NAMES, array(types))
         names = {int(oid or 0): name or "" for oid, name in found}
         has_many = len(types) > _MOST_ARGUMENTS
         if has_many:
