@@ -2,19 +2,22 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remit.authority.results import verify_result
 from remit.contracts.result import ExecutionResult
+from remit.contracts.task import TaskManifest
+from remit.desk.agent_tasks import protected_paths, require_not_protected
 from remit.desk.callers import AgentCaller, Caller
 from remit.desk.desk import Desk
 from remit.errors import Reason, Refused
 from remit.ids import render_time
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
-from tests.road.conftest import file_task, manifest
+from tests.road.conftest import file_task, made_workspace, manifest
 
 LIFE = timedelta(minutes=5)
 WAIT = 30.0
@@ -127,3 +130,26 @@ def test_what_is_secret_in_a_result_is_masked_for_those_who_only_see(
     recorded = desk.tasks.get(person("operator"), "t-secret").result
     assert recorded is not None
     assert without_digest(recorded) == without_digest(answer.result)
+
+
+@pytest.mark.req("PV-04")
+@pytest.mark.parametrize("name", ["access.cedar", "Access.CEDAR", "slo_waivers.yaml", "simulations.json", ".env"])
+def test_a_program_leases_no_agent_what_no_plan_may_touch(tmp_path: Path, name: str) -> None:
+    """To put another policy in place of the one that says who may do what, with two moves."""
+    environ = {"REMIT_STATE": str(tmp_path / "state")}
+    project = (tmp_path / "project").resolve()
+    settings: dict[str, Any] = {
+        "base_directories": [str(project)],
+        "policies": {"cedar_files": ["access.cedar"]},
+        "goals": {"catalogue": ["simulations.json"]},
+    }
+    with made_workspace(tmp_path, environ, **settings) as workspace:
+        for source, destination in ((name, "aside"), ("mine", name)):
+            asked = file_task("t", "FILE_MOVE", project / source, project / destination)
+            lease = workspace.issue_lease(asked).canonical()
+            with pytest.raises(Refused) as refused:
+                require_not_protected(workspace, TaskManifest.parse(asked), lease)
+            assert refused.value.reason is Reason.PROTECTED
+            assert protected_paths(workspace, TaskManifest.parse(asked)) == [str(project / name)]
+        plain = file_task("t", "FILE_MOVE", project / "mine", project / "aside")
+        require_not_protected(workspace, TaskManifest.parse(plain), b"")

@@ -29,6 +29,14 @@ BUILT_IN = Protected()
         pytest.param(".ENV", "critical", id="case"),
         pytest.param(".Git/Hooks/x", "critical", id="case of a folder"),
         pytest.param("SECRETS.yaml", "critical", id="case before a star"),
+        pytest.param(".e\u00adnv", "critical", id="soft hyphen"),
+        pytest.param("\u200b.git\ufe0f/hooks/x", "critical", id="invisible characters in a folder"),
+        pytest.param(".env.", "critical", id="dot at the end"),
+        pytest.param(".git. /config", "critical", id="dot and blank at the end of a folder"),
+        pytest.param("CLA\u200dUDE.md", "agent_system", id="joiner"),
+        pytest.param("Makefile ", "important", id="blank at the end"),
+        ("...", None),
+        ("\u200b", None),
         ("pyproject.toml", "important"),
         ("packages/one/pyproject.toml", "important"),
         ("requirements.txt", "important"),
@@ -174,6 +182,8 @@ def test_the_files_of_the_catalogue_are_protected_by_their_own_paths() -> None:
         ("sub/.remit-0123456789ABCDEF01234567.part", "work in progress"),
         ("policies/access.cedar", "who may do what"),
         ("Policies/Access.cedar", "who may do what"),
+        ("remit\u2060.yaml.", "remit.yaml says"),
+        ("policies\u00ad/access.cedar ", "who may do what"),
     ],
 )
 def test_some_paths_no_approval_opens(path: str, why: str) -> None:
@@ -191,4 +201,5 @@ def test_others_of_a_similar_name_are_plain(path: str) -> None:
 def test_tasks_stay_out_of_these_folders_wherever_they_lie() -> None:
     assert is_own_folder(["srv", "project", "Agent_Outputs", "x"])
     assert is_own_folder(["agent_logs"])
+    assert is_own_folder(["agent\ufeff_logs."])
     assert not is_own_folder(["srv", "agent_outputs2"])

@@ -37,3 +37,9 @@ def test_nor_does_one_whose_allowed_directory_lies_in_them() -> None:
 
 def test_other_files_of_the_same_folder_are_plain() -> None:
     assert reasons("FILE_DELETE", source_path=f"{BASE}/agent_outputs.txt") == []
+
+
+@pytest.mark.req("FX-04")
+@pytest.mark.parametrize("name", ["remit.yaml", "Remit.YAML", "remit\u200b.yaml", "remit.yaml."])
+def test_no_task_touches_the_file_of_settings_in_any_spelling(name: str) -> None:
+    assert reasons("FILE_DELETE", source_path=f"{BASE}/{name}") == [Reason.PATH_REFUSED]

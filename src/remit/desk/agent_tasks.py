@@ -18,7 +18,7 @@ from remit.errors import Reason, Refused, RemitError
 from remit.ids import DEFAULT_TENANT
 from remit.ledger.browser_rows import read_payload
 from remit.ledger.covered import require_covered
-from remit.policy.protected import protecting_group
+from remit.policy.protected import is_forbidden, protecting_group
 from remit.policy.task import close_inputs, locate_paths
 from remit.workspace import Workspace
 
@@ -87,12 +87,15 @@ def _named(workspace: Workspace, manifest: TaskManifest) -> Iterator[str]:
 
 
 def _is_protected(workspace: Workspace, path: str) -> bool:
-    """By its name below the root, and below each directory that tasks may work in."""
+    """By its name below the root, and below each directory that tasks may work in. What no plan may touch at all, such
+    as a policy that says who may do what, counts too.
+    """
     folders = (project_root(workspace), *workspace.tasks.door().rules.bases())
     above = [f"{folder.rstrip('/')}/" for folder in folders]
     below = [path.removeprefix(folder) for folder in above if path.startswith(folder)]
     names = below or [path.rpartition("/")[2]]
-    return any(protecting_group(plain_spelling(name), workspace.config) for name in names)
+    config = workspace.config
+    return any(protecting_group(name, config) or is_forbidden(name, config) for name in map(plain_spelling, names))
 
 
 def _is_leased_by_person(workspace: Workspace, manifest: TaskManifest, lease: bytes) -> bool:

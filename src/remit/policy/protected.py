@@ -1,6 +1,8 @@
 """Files that a plan may touch only with an approval of their own, and those that it may never touch. Pure.
 
-Compared without regard to case and in Unicode normal form C: on some disks `.ENV` is `.env`.
+Compared without regard to case, in Unicode normal form C, and without characters that cannot be seen: on some disks
+`.ENV` is `.env`, and a name with a zero-width space is the name without it (ext4 with `casefold`). Dots and blanks at
+the end count for nothing either: other disks (vfat, exFAT, shares of Windows) cut them off.
 """
 
 import fnmatch
@@ -14,12 +16,15 @@ from remit.confine.names import plain_spelling
 from remit.contracts.config import CONFIG_NAME, Protected, SystemConfig
 from remit.contracts.protected_files import Group
 from remit.contracts.slo import WAIVERS_NAME
+from remit.printable import DEFAULT_IGNORABLE
 
 OWN_FOLDERS: Final = frozenset({"agent_outputs", "agent_logs"})
 """Below the root: reports, backups and logs of plans."""
 
 PART_NAME: Final = re.compile(r"\.remit-[0-9a-f]{24}\.part")
 """Bytes on their way, and files set aside."""
+
+_IGNORABLE: Final = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in DEFAULT_IGNORABLE) + "]")
 
 
 def group_of(path: str, protected: Protected) -> Group | None:
@@ -31,7 +36,7 @@ def group_of(path: str, protected: Protected) -> Group | None:
 def _group_of(
     path: str, critical: tuple[str, ...], important: tuple[str, ...], agent_system: tuple[str, ...]
 ) -> Group | None:
-    components = _folded(path)
+    components = folded(path)
     groups: tuple[tuple[Group, tuple[str, ...]], ...] = (
         ("critical", critical),
         ("important", important),
@@ -49,14 +54,14 @@ def protecting_group(path: str, config: SystemConfig) -> Group | None:
     Those of the catalogue: changed ones are drafts until somebody promotes them, but what they say is shown to users.
     """
     group = group_of(path, config.protected)
-    if group is None and _folded(path) in map(_folded, config.goals.catalogue):
+    if group is None and folded(path) in map(folded, config.goals.catalogue):
         return "agent_system"
     return group
 
 
 def is_forbidden(path: str, config: SystemConfig) -> str:
     """Why no approval helps for this path, relative to the root; or an empty text."""
-    components = _folded(path)
+    components = folded(path)
     if components and components[0] in OWN_FOLDERS:
         return f"{components[0]} holds what Remit keeps of plans, so no plan touches it"
     if components[-1:] == (CONFIG_NAME,):
@@ -65,23 +70,32 @@ def is_forbidden(path: str, config: SystemConfig) -> str:
         return f"{WAIVERS_NAME} says which breach of a service level is let pass, so no plan touches it"
     if any(PART_NAME.fullmatch(part) for part in components):
         return "files of this name are work in progress, so no plan touches them"
-    if components in map(_folded, config.policies.cedar_files):
+    if components in map(folded, config.policies.cedar_files):
         return "this policy says who may do what, so no plan touches it"
     return ""
 
 
 def is_own_folder(components: Iterable[str]) -> bool:
     """Whether a path leads into a folder where Remit keeps what it needs to take plans back."""
-    return any(_fold(part) in OWN_FOLDERS for part in components)
+    return any(_fold_name(part) in OWN_FOLDERS for part in components)
 
 
-def _folded(path: str) -> tuple[str, ...]:
-    return tuple(_fold(path).split("/")) if (path := plain_spelling(path)) else ()
+def folded(path: str) -> tuple[str, ...]:
+    return tuple(map(_fold_name, path.split("/"))) if (path := plain_spelling(path)) else ()
 
 
 def _fold(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     # Once more composed: folding may take a character apart.
-    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    seen = unicodedata.normalize("NFC", _IGNORABLE.sub("", unicodedata.normalize("NFD", text)))
+    return unicodedata.normalize("NFC", seen.casefold())
+
+
+def _fold_name(text: str) -> str:
+    """One component. What would be nothing then stays as it is."""
+    plain = _fold(text)
+    return plain.rstrip(". ") or plain
 
 
 Part = Callable[[str], object]
@@ -115,7 +129,7 @@ def _glob_set(globs: tuple[str, ...]) -> _GlobSet:
     folders: set[str] = set()
     others: list[tuple[Part | None, ...]] = []
     for glob in globs:
-        parts = _folded(glob + "**" if glob.endswith("/") else glob)
+        parts = folded(glob + "**" if glob.endswith("/") else glob)
         match parts:
             case [name] if _is_plain(name):
                 names.add(name)

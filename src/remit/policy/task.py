@@ -13,7 +13,7 @@ from remit.effects.registry import Capability, Registry
 from remit.errors import Reason, Refused
 from remit.policy.capability import decide_capability
 from remit.policy.decision import Decision, Denial
-from remit.policy.protected import PART_NAME, is_own_folder
+from remit.policy.protected import PART_NAME, folded, is_own_folder
 
 Bases = Callable[[], tuple[str, ...]]
 """The allowed directories, asked for by a task that names a path."""
@@ -70,14 +70,15 @@ def locate_paths(manifest: TaskManifest, capability: Capability, bases: Bases) -
 def _located(path: str, bases: tuple[str, ...]) -> Located:
     """Remembered for a while: each task asks several times, and a refusal is not kept."""
     place = locate(path, bases)
-    if PART_NAME.fullmatch(place.name):
+    (name,) = folded(place.name)
+    if PART_NAME.fullmatch(name):
         raise Refused(
             Reason.PATH_REFUSED,
             "files of this name are tasks in progress, so no other task touches them",
             where=place.path,
             next_step="Name another file; `remit recover` clears away what a crash left.",
         )
-    if place.name == CONFIG_NAME:
+    if name == CONFIG_NAME:
         raise Refused(
             Reason.PATH_REFUSED,
             f"{CONFIG_NAME} says what Remit may do, so no task touches it",
