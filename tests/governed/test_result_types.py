@@ -147,6 +147,48 @@ def test_a_result_that_cannot_be_stored_is_told_as_done_and_never_to_be_repeated
     assert place.calls.count(called) == 1
 
 
+PUT_OFF: Final[dict[str, Callable[[], Any]]] = {
+    "generator": lambda: (each for each in [1]),
+    "map": lambda: map(str, [1]),
+    "in a tuple": lambda: (1, map(str, [1])),
+    "in a dict": lambda: {"sent": map(str, [1])},
+}
+
+
+@pytest.mark.req("GW-07")
+@pytest.mark.parametrize("returns", PUT_OFF.values(), ids=PUT_OFF)
+def test_what_has_yet_to_be_run_is_not_told_as_done(place: Place, returns: Callable[[], Any]) -> None:
+    order, called = declared(place, returns)
+    token = place.token(called)
+    result = approved(place, order, token, called)
+    assert result.error is not None
+    assert (result.effect, result.error.code) == ("unknown", "fate_unknown")
+    assert result.error.next_step.startswith("Look at what it was to change.")
+    assert approved(place, order, token, called) == result
+    assert place.calls.count(called) == 1
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise ValueError(f"{self.args[0]} is not to be said")
+
+
+@pytest.mark.req("GW-07")
+def test_an_error_that_cannot_be_told_tells_no_private_argument_either(place: Place) -> None:
+    @governed(place.workspace, "crm.silent", private=["code"])
+    def silent(code: str) -> None:
+        """Fail without words."""
+        raise Silent(code)
+
+    token = place.token("crm.silent")
+    place.yes(silent.call(token=token, key="k", code="hunter2secret"))
+    result = result_of(silent.call(token=token, key="k", code="hunter2secret"))
+    assert result.error is not None
+    assert "hunter2secret" not in result.error.what
+    assert "Silent: it does not say why" in result.error.what
+    assert result.effect == "unknown"
+
+
 @pytest.mark.req("GW-07")
 def test_only_a_call_without_an_effect_is_to_be_made_again() -> None:
     assert set(NEXT_STEPS) == set(get_args(CallEffect))

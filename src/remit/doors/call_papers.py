@@ -5,10 +5,9 @@ that people and the ledger are shown is masked.
 """
 
 import contextlib
-import inspect
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -257,5 +256,10 @@ def require_result(value: Any, where: str) -> Any:
 
 
 def is_put_off(value: Any) -> bool:
-    """What a function returned has yet to be run, and nobody does: so nobody knows what of it is done."""
-    return inspect.isgenerator(value) or inspect.isasyncgen(value)
+    """What a function returned has yet to be run, and is not run here: so it is not known what of it is done. Also if
+    that is a part of a list or the like: `map(send, customers)` has sent nothing yet.
+    """
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    parts = value if isinstance(value, list | tuple) else ()
+    return any(isinstance(each, Iterator | AsyncIterator | Awaitable) for each in (value, *parts))

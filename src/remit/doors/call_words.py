@@ -37,7 +37,7 @@ def failed_with(problem: BaseException, begun: BegunCall, said: str) -> BaseExce
     ended = said or ends.get(begun.fate.effect, "Whether it took effect is not known.")
     reason = Reason.FATE_UNKNOWN if begun.fate.effect == "unknown" else Reason.EFFECT_FAILED
     advice = NEXT_STEPS[begun.fate.effect]
-    why = hide_private(str(problem), begun.request)
+    why = hide_private(_said_by(problem), begun.request)
     if begun.fate.effect == "done":
         what = f"done, result could not be stored: {why}"
         return EnvironmentFailed(reason, what, where=place_of_call(begun.request), next_step=advice)
@@ -71,3 +71,11 @@ def not_here(request: CallRequest) -> EnvironmentFailed:
         next_step="Start the program that declares it: its first call settles this. Or close it: remit recover"
         f" --abandon {request.call_id}",
     )
+
+
+def _said_by(problem: BaseException) -> str:
+    """What it threw, in its own words. If it fails to say them, what that throws may hold private arguments."""
+    try:
+        return str(problem)
+    except Exception:  # noqa: BLE001 - the function's own code
+        return "it does not say why"

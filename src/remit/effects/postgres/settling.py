@@ -68,5 +68,5 @@ def _refused(what: str) -> Refused:
         Reason.SQL_REFUSED,
         what,
         where=THE_TEXT,
-        next_step="Leave out what does that, or mend the function of the database that it calls.",
+        next_step="Leave out what does that, or change the function of the database that it calls.",
     )
