@@ -75,7 +75,17 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
         (request("HEAD"), False),
         (request("OPTIONS"), False),
         (request("GET", goes=True), False),
-        (request("GET", "https://shop.test/x?_method=DELETE"), False),
+        (request("GET", "https://shop.test/x?_method=DELETE"), True),
+        (request("HEAD", "https://shop.test/x?a=1&_method=put"), True),
+        (request("GET", "https://shop.test/x?%5fMethod=Delete"), True),
+        (request("GET", "https://shop.test/x?+_METHOD=%20patch"), True),
+        (request("GET", "https://shop.test/x?a=1;_method=merge"), True),
+        (request("GET", "https://shop.test/x?_method[]=DELETE"), True),
+        (request("GET", "https://shop.test/x?X-HTTP-Method-Override=POST"), True),
+        (request("GET", "https://shop.test/x?http_method=delete"), True),
+        (request("GET", "https://shop.test/x?_method=GET"), False),
+        (request("GET", "https://shop.test/x?_method="), False),
+        (request("GET", "https://shop.test/x?method=delete&request_method=online&q=_method"), False),
         (request("POST", "https://shop.test/x?_method=GET"), True),
         (request("POST"), True),
         (request("PUT"), True),
@@ -429,6 +439,7 @@ def test_what_is_asked_for_before_any_action_is_the_pages_own_and_after_one_it_i
         "X-HttpMethodOverride", "X-Original-Method", "X-Original-URL", "X_ORIGINAL_URL", "x-rewrite-url",
         "X_Rewrite_URL", "X-Original-URI", "X-Forwarded-URI", "X-Forwarded-Method", "X-Forwarded-Path",
         "X-Method", "X-HTTP-Verb-Override", "X-Verb-Override", "X-Request-Method", "X-HTTP-Path-Override",
+        "X-Requested-Method", "X-HTTP-Override", "X_Override", "XHTTPMethodOverride", "x--original__url",
     ],
 )  # fmt: skip
 def test_reading_that_names_another_method_or_address_in_its_head_is_held(name: str) -> None:
@@ -507,3 +518,70 @@ def test_an_action_waits_for_its_own_questions_until_they_are_answered() -> None
         return told
 
     assert run(work) == [None, "q-1", None, None]
+
+
+@pytest.mark.req("VX-07")
+@pytest.mark.parametrize(
+    "kind, expected", [("navigate", Answer.DROP), ("snapshot", Answer.DROP), ("click", Answer.SEND)]
+)
+def test_going_to_an_address_that_names_another_method_is_asked_about_or_not_done(kind: str, expected: Answer) -> None:
+    """Navigating is reading, and is not asked about: so it is not done."""
+
+    async def work() -> tuple[Answer, list[str]]:
+        stage = Stage()
+        running = stage.begin(kind)
+        answer = await stage.gate.judge(request("GET", "https://shop.test/x?_method=DELETE", goes=True))
+        return answer, [each.why for each in running.turned_away]
+
+    why = "its parameter _method names another method, and going to an address is only to read it"
+    assert run(work) == (expected, [why] if expected is Answer.DROP else [])
+
+
+@pytest.mark.req("VX-17")
+@pytest.mark.parametrize(
+    "referer, is_own",
+    [
+        ("https://shop.test/x", True),
+        ("https://shop.test/led/on", True),
+        ("https://shop.test/before", False),
+        ("https://shop.test/worker.js", False),
+        ("https://shop.test/", False),
+        ("", False),
+    ],
+)
+def test_after_the_agent_has_left_a_page_only_what_names_the_new_page_is_that_pages_own(
+    referer: str,
+    is_own: bool,  # noqa: FBT001
+) -> None:
+    async def work() -> tuple[str, bool, bool, bool]:
+        stage = Stage()
+        clicked = stage.begin()
+        clicked.end(asyncio.get_running_loop().time())
+        stage.gate.begin(navigating(), "https://shop.test/before#part")
+        await stage.gate.judge(request("GET", "https://shop.test/led/on", goes=True))
+        asked = request("POST", number=2)
+        named = (("Referer", referer),) if referer else ()
+        await stage.gate.judge(replace(asked, headers=(*asked.headers, *named)))
+        [held] = stage.held
+        assert held.seconds_after is None if is_own else held.seconds_after is not None
+        return held.cause.action.type, held.by_itself, held.page_left, held.is_awaited
+
+    assert run(work) == (("navigate", True, False, False) if is_own else ("click", False, True, False))
+
+
+@pytest.mark.req("VX-17")
+def test_a_page_that_is_loaded_again_cannot_be_told_from_the_one_that_was_left() -> None:
+    async def work() -> str:
+        stage = Stage()
+        stage.begin().end(0)
+        stage.gate.begin(navigating(), "https://shop.test/x")
+        asked = request("POST")
+        await stage.gate.judge(replace(asked, headers=(*asked.headers, ("Referer", "https://shop.test/x"))))
+        return stage.held[0].cause.action.type
+
+    assert run(work) == "click"
+
+
+def navigating() -> Running:
+    action = Action.from_tree({"action_id": "b", "type": "navigate", "target": "https://shop.test/x"})
+    return Running(action, "sha256:" + "0" * 64)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from remit.browser import sessions
+from remit.browser import acting, sessions
 from remit.browser.chromium import session
 from remit.browser.gate import MOST_NAVIGATIONS
 from remit.contracts.browser import ActionResult
@@ -309,3 +309,41 @@ def test_a_page_that_loads_itself_without_an_end_is_stopped_and_left(place: Plac
     require_at_rest(place)
     assert place.site.paths().count("GET /again") == MOST_NAVIGATIONS
     require_usable(place, ["again"])
+
+
+def test_a_service_worker_that_loops_keeps_its_site_from_loading_only_once(
+    unwatched: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes each request for a page of its site, and never answers. No page answers for it."""
+    monkeypatch.setattr(sessions, "IDLE_FACTOR", 1_000_000)  # that it never rests is not how it is found out here
+    place = fresh(unwatched)
+    worker = f"onactivate = (event) => event.waitUntil(clients.claim()); onfetch = () => {{ {FOREVER} }}"
+    place.site.routes["/sw.js"] = Reply(200, worker.encode(), content_type="text/javascript")
+    register = "navigator.serviceWorker.register('/sw.js').then(() => navigator.serviceWorker.ready)"
+    place.open(f"<script>{register}.then(() => {{ document.title = 'ready' }})</script>", tls=True)
+    deadline = time.monotonic() + GUARD_SECONDS
+    while (place.do(place.action("snapshot", tls=True)).output or {}).get("title") != "ready":
+        assert time.monotonic() < deadline, "it was not installed"
+
+    def later(_: float) -> None:
+        place.sleeps.append(_)
+        monkeypatch.setattr(acting, "NAVIGATE_SECONDS", GUARD_SECONDS)
+
+    monkeypatch.setattr(acting, "NAVIGATE_SECONDS", 1.0)  # of the first time, which cannot succeed
+    monkeypatch.setattr(place.workspace.browsing, "_sleep", later)
+    assert place.do(place.action("navigate", "/fine", tls=True)).success
+    assert len(place.sleeps) == 1
+    require_at_rest(place)
+    monkeypatch.setattr(acting, "NAVIGATE_SECONDS", GUARD_SECONDS)
+    assert place.do(place.action("navigate", "/act", tls=True)).success
+
+
+def test_a_page_cannot_draw_in_three_dimensions(place: Place) -> None:
+    """One drawing without an end would keep the process busy that draws for all sessions, its page gone or not."""
+    kinds = "['webgl', 'webgl2', 'experimental-webgl']"
+    place.open(
+        f"<script>document.title = {kinds}.map((kind) => document.createElement('canvas').getContext(kind))</script>"
+    )
+    result = place.do(place.action("snapshot"))
+    assert result.output is not None
+    assert result.output["title"] == ",,"

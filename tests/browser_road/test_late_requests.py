@@ -280,6 +280,62 @@ def test_the_limit_is_a_setting(hasty: Place) -> None:
     assert result.output["title"] == "on"
 
 
+LEFT = {
+    "a beacon": "addEventListener('pagehide', () => navigator.sendBeacon('/act', 'late'))",
+    "a fetch that outlives its page": (
+        "document.addEventListener('visibilitychange',"
+        " () => fetch('/act', {method: 'POST', body: 'late', keepalive: true}))"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", LEFT)
+def test_what_a_page_sends_as_the_agent_leaves_it_counts_with_the_last_action_in_it(hasty: Place, way: str) -> None:
+    """Such as a draft that is saved when its page goes. The new page did not ask for it, and navigating did not."""
+    place = fresh(hasty)
+    place.site.routes["/next"] = "hello"
+    place.open(button(LEFT[way]))
+    action = place.action("click", selector="#go")
+    assert place.do(action).sent == 0
+    assert place.do(place.action("navigate", "/next")).success
+    question = place.next_question()
+    told = question.preview.estimated_effect
+    assert "by itself" not in told
+    assert f"after the agent's click on the button 'Save' (action {json.loads(action)['action_id']}) had ended" in told
+    assert "The agent has gone to another page since then." in told
+    assert question.action_id == json.loads(action)["action_id"]
+    approve(place, question)
+    place.site.wait_until(lambda site: site.posts())
+    ended(place, question.approval_id)
+    assert place.do(action).sent == 1, "never 0 when one was sent"
+
+
+def test_what_a_worker_sends_when_its_page_was_left_counts_with_the_last_action_in_that(hasty: Place) -> None:
+    place = fresh(hasty)
+    signal = waiting_for(place)
+    worker = (
+        "oninstall = () => skipWaiting(); onactivate = (event) => event.waitUntil(clients.claim());"
+        f"onmessage = (event) => event.waitUntil(fetch('/signal').then(() => {POST}))"
+    )
+    place.site.routes |= {"/sw.js": Reply(200, worker.encode(), content_type="text/javascript"), "/next": "hello"}
+    place.open(
+        button(
+            "(await navigator.serviceWorker.ready).active.postMessage(0)",
+            "<script>navigator.serviceWorker.register('/sw.js')</script>",
+        ),
+        tls=True,
+    )
+    action = place.action("click", selector="#go", tls=True)
+    assert place.do(action).success
+    place.site.wait_until(lambda site: "GET /signal" in site.paths())
+    assert place.do(place.action("navigate", "/next", tls=True)).success
+    signal.set()
+    question = place.next_question()
+    assert question.action_id == json.loads(action)["action_id"]
+    assert "by itself" not in question.preview.estimated_effect
+    deny(place, question)
+
+
 # --- an action that failed, and what its page sends later all the same -----------------------------------------------
 
 DENIED_FIRST = f"await fetch('/act', {{method: 'POST', body: 'first'}}).catch(() => 0); WAITS; {POST}"

@@ -244,3 +244,53 @@ def test_a_field_that_only_its_label_calls_secret_is_masked_under_its_own_name(p
     assert preview.body.masked == {"f1": "********", "f2": "********", "f3": "****-****-****-1112"}
     assert preview.body.preview == {"f4": "swordfish"}
     assert "Masked: f1, f2, f3 (value typed into a secret field)." in preview.estimated_effect
+
+
+UNAPPROVED = {  # the attributes of a field, and the name under which its page sends what is in it
+    "an id that is the name of another field": ('id="to" name="csrf_token"', "to"),
+    "a label that ends with a word for a secret": (
+        'id="to" name="recipient" placeholder="Recipient, not your password"',
+        "recipient",
+    ),
+    "a label that is the name of another field": ('id="to" name="pin" aria-label="beneficiary"', "beneficiary"),
+}
+SEND = """<script>
+const send = (it) => fetch('/act', {method: 'POST', body: new URLSearchParams(it)}).catch(() => 0);
+</script>"""
+
+
+@pytest.mark.req("VX-16")
+@pytest.mark.parametrize("way", UNAPPROVED)
+def test_what_no_person_approved_hides_no_recipient_whatever_the_page_calls_its_field(place: Place, way: str) -> None:
+    field, name = UNAPPROVED[way]
+    press = f"send({{{name}: document.querySelector('#to').value}})"
+    place.open(f'<input {field}><button id="go" onclick="{press}">Send</button>{SEND}')
+    assert place.do(place.action("type", selector="#to", value=ACCOUNT)).success
+    assert place.asked == [], "it is no password field"
+    preview = sent_with(place)
+    assert (preview.body.preview, preview.body.masked) == ({name: ACCOUNT}, {})
+
+
+@pytest.mark.req("VX-08")
+def test_a_number_of_a_card_is_masked_also_where_its_field_has_the_name_of_an_account(place: Place) -> None:
+    place.open(
+        '<form method="post" action="/act"><input id="a" name="account" aria-label="Card number">'
+        '<button id="go">Go</button></form>'
+    )
+    assert place.do(place.action("type", selector="#a", value="4111111111111112")).success
+    assert sent_with(place).body.masked == {"account": "****-****-****-1112"}
+
+
+@pytest.mark.req("VX-08")
+def test_a_password_in_the_label_of_a_button_is_not_in_the_ledger(place: Place) -> None:
+    place.open(
+        '<input type="password" id="pw" oninput="go.textContent = `Send ${pw.value}`"><button id="go"'
+        " onclick=\"fetch('/act', {method: 'POST', body: 'a'})\">Send</button>"
+    )
+    assert place.do(place.action("type", selector="#pw", value="correct horse 78")).success
+    sent_with(place)
+    with place.workspace.store.reading() as connection:
+        tables = [row[0] for row in connection.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        rows = [repr(row) for table in tables for row in connection.rows(f'SELECT * FROM "{table}"')]
+    assert not any("correct horse 78" in row for row in rows)
+    assert any("Send ********" in row for row in rows)

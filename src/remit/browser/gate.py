@@ -12,11 +12,12 @@ from urllib.parse import urljoin
 
 from remit.browser.held import Held, Running, TurnedAway, place_of
 from remit.browser.navigations import NEW_WINDOW
-from remit.browser.overriding import names_another
+from remit.browser.overriding import names_another, parameter_names_another
 from remit.browser.requests import Answer, Ending, OutgoingRequest
 from remit.browser.typed_secrets import TypedSecrets
 from remit.masking import mask_text
-from remit.policy.domains import matches
+from remit.policy.domains import matches, parse_target
+from remit.printable import spelled_name
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_NAVIGATIONS: Final = 20
@@ -72,15 +73,25 @@ class SessionGate:
         """The last action that did something in the page that is shown: what the page asks for later is its, unless
         another action is at work.
         """
+        self._left: Running | None = None
+        """The last action that did something in a page which the agent has led the session away from. A page sends
+        things as it goes, and its workers outlive it.
+        """
+        self._left_page = ""
+        self._led_here: set[str] = set()
+        """Addresses that the session was led to since then. What names one of them as its page is that page's own."""
 
     # --- what an action asks of it -----------------------------------------------------------------------------------
 
-    def begin(self, running: Running) -> None:
+    def begin(self, running: Running, page: str = "") -> None:
+        """`page` is the address of the page that is shown."""
         self.running = running
         if running.action.type not in LOOKING:
             self.acted = running
         elif running.action.type == "navigate":
-            self.acted = None
+            self._left, self.acted = self.acted or self._left, None
+            self._left_page = page.partition("#")[0]
+            self._led_here = {parse_target(running.action.target).url.partition("#")[0]}
         for noted in (self._redirects, self._to_follow, self._following):
             noted.clear()
         self._stirred.clear()
@@ -143,8 +154,14 @@ class SessionGate:
         if request.is_navigation:
             running.navigations += 1
             self.navigations += 1
+            if len(self._led_here) < MOST_NOTED:
+                self._led_here.add(request.url)
             if running.navigations > MOST_NAVIGATIONS:
                 return self._turn_away(request, f"more than {MOST_NAVIGATIONS} navigations in one action")
+            parameter = parameter_names_another(request.url)
+            if parameter and request.method in READING and running.action.type in LOOKING:
+                why = "names another method, and going to an address is only to read it"
+                return self._turn_away(request, f"its parameter {spelled_name(parameter[:60])} {why}")
         changes = await self._changes_something(request, running)
         if changes is None:
             return self._turn_away(request, "it is for a window of its own, which is not opened")
@@ -187,6 +204,8 @@ class SessionGate:
         """None: nobody will see the answer, and nobody can tell whether it submits something."""
         if request.kind != "request" or request.method not in READING or names_another(request.headers):
             return True
+        if parameter_names_another(request.url):
+            return True
         if request.method == "GET" and request.url in self._to_follow:
             # Only the server that got the approved request could name this address; and it counts once.
             self._to_follow.discard(request.url)
@@ -205,7 +224,7 @@ class SessionGate:
         return None if why == NEW_WINDOW else why.startswith("formSubmission")
 
     async def _ask(self, request: OutgoingRequest, running: Running) -> Answer:
-        cause = self._cause(running)
+        cause = self._cause(request, running)
         if any(held.is_repeated_by(request) for held in cause.held):
             return self._turn_away(request, "it was sent before, and nobody knows what the server made of it")
         if len(self._held) >= MOST_HELD:
@@ -216,6 +235,7 @@ class SessionGate:
         if not by_itself and cause.ended_at is not None:
             held.seconds_after = max(loop.time() - cause.ended_at, 0.0)
         held.navigations, held.secrets = self.navigations, self.secrets
+        held.page_left = cause is self._left and cause is not self.acted
         held.redirected_from = self._redirects.pop(request.url, "")
         self._held[request.request_id] = held
         cause.held.append(held)
@@ -233,9 +253,20 @@ class SessionGate:
             held.on_given_up()
             raise
 
-    def _cause(self, running: Running) -> Running:
-        """The action at work, if it does something in the page; else the last one that did."""
-        return running if running.action.type not in LOOKING or self.acted is None else self.acted
+    def _cause(self, request: OutgoingRequest, running: Running) -> Running:
+        """The action at work, if it does something in the page; else the last one that did. In a page that the agent
+        went to after that, only what names this page as its own is not that one's.
+        """
+        if running.action.type not in LOOKING:
+            return running
+        if self.acted is not None:
+            return self.acted
+        return running if self._left is None or self._is_of_shown_page(request) else self._left
+
+    def _is_of_shown_page(self, request: OutgoingRequest) -> bool:
+        """By the page that the browser names. Of a worker it names another address, and of some requests none."""
+        page = next((value for name, value in request.headers if name.lower() == "referer"), "")
+        return page in self._led_here and page != self._left_page
 
     def _turn_away(self, request: OutgoingRequest, why: str) -> Answer:
         self._note(request.method, request.url, why)

@@ -91,6 +91,8 @@ class Held:
     """How many the session had made when this began to wait."""
     seconds_after: float | None = None
     """Of a late one: how long after the end of its action it came. Its action does not wait for it."""
+    page_left: bool = False
+    """The agent has led the session elsewhere since the action that this counts with."""
     redirected_from: str = ""
     """The address whose server sent the browser on to this one."""
     approved_by: str | None = None

@@ -2,7 +2,8 @@
 
 from remit.browser.held import Held
 from remit.browser.masked import cut
-from remit.browser.overriding import names_another
+from remit.browser.overriding import names_another, parameter_names_another
+from remit.printable import spelled_name
 
 
 def notes_on(held: Held) -> tuple[str, ...]:
@@ -14,10 +15,18 @@ def notes_on(held: Held) -> tuple[str, ...]:
             f"It came {held.seconds_after:.1f} s after the agent's {what} (action {held.cause.action.action_id}) had"
             " ended. Remit cannot tell whether that caused it."
         )
+    if held.page_left:
+        notes.append("The agent has gone to another page since then.")
     header = names_another(held.request.headers)
     if header:
         notes.append(
             f"Its header {cut(header, 60)} names another method or address. Some servers do what that says, and not"
             " what the first line of the request says."
+        )
+    parameter = parameter_names_another(held.request.url) if held.request.kind == "request" else ""
+    if parameter:
+        notes.append(
+            f"Its parameter {spelled_name(cut(parameter, 60))} names another method. Some servers do what that says,"
+            " and not what the first line of the request says."
         )
     return tuple(notes)

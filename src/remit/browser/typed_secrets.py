@@ -6,7 +6,8 @@ of an address, of a header. Names, hosts, ports, paths, methods, prices, Remit's
 sent, such as the target of an action, are never masked by what was typed.
 
 - Under the name of the field that it was typed into, a value is masked by what that field is for, in requests of the
-  same site.
+  same site. No person approves what is typed where it is shown. So a label, such as "Recipient, not your password",
+  hides nothing there if the name says that it is a recipient, a place or an amount.
 - Under another name only if it was typed into a real password field of the same page, with a person's approval; if no
   field of the request carries it under its own name; and if nothing speaks against it: the agent did not type it where
   it is shown, nor write it into an address; it is no number; and the name does not say that it is a recipient, a place
@@ -25,12 +26,12 @@ from urllib.parse import unquote, unquote_plus
 
 from remit.browser.amounts import amounts_in, parse_amount
 from remit.browser.fields import Field
-from remit.browser.masked import MASK, mask_url
+from remit.browser.masked import MASK, is_hidden_name, mask_url
 from remit.errors import RemitError
 from remit.masking import Json, mask_json, mask_text
 from remit.masking.names import Kind
 from remit.masking.patterns import vocabulary
-from remit.masking.table import named_mask
+from remit.masking.table import named_mask, ssn_mask, written_card_mask
 
 SHORTEST: Final = 4
 MOST_KNOWN: Final = 200
@@ -52,6 +53,8 @@ _SAYS_WHAT_IT_IS: Final = vocabulary(
     "recipient redirect ref reference referer role routing sender state status street subject swift target tel title "
     "to total transfer type uri url user username wallet zip"
 )
+# Words that say little: a framework may put them into any name.
+_SAYS_LITTLE: Final = vocabulary("id ref role state status type")
 # A script cannot set these, or they say where and how: what they hold is not what was typed, whatever it looks like.
 _HEADERS_OF_THE_BROWSER: Final = re.compile(
     r"(?i)accept.*|access-control-.*|cache-control|connection|content-.*|dnt|date|expect|host|if-.*|keep-alive|origin|"
@@ -212,7 +215,10 @@ class Carried:
             (
                 typed
                 for typed in self._known
-                if typed.value in readings and not called.isdisjoint(typed.names) and self._is_of_site(typed)
+                if typed.value in readings
+                and not called.isdisjoint(typed.names)
+                and self._is_of_site(typed)
+                and (typed.is_password or _may_hide(name, typed))
             ),
             None,
         )
@@ -231,6 +237,13 @@ class Carried:
 
     def _is_of_site(self, typed: Typed) -> bool:
         return self._page is None or _site_of(self._page) == _site_of(typed.page)
+
+
+def _may_hide(name: str, typed: Typed) -> bool:
+    """Of what no person approved: not where the name says what it is, unless the mask shows the end of a number."""
+    if is_hidden_name(name) or (_SAYS_WHAT_IT_IS - _SAYS_LITTLE).isdisjoint(_words(name)):
+        return True
+    return named_mask(typed.kind, typed.value) in {written_card_mask(typed.value), ssn_mask(typed.value)}
 
 
 def _page_of(url: str) -> str:

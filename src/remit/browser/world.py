@@ -110,7 +110,7 @@ class World:
             with contextlib.suppress(RemitError):
                 seen = self._thread.run(tab.page.amounts(element_of(running.action)), LOOK_SECONDS)
                 running.on_page = tuple(Found("form", each.value, each.currency) for each in seen if each.in_form)
-        self._thread.loop.call_soon_threadsafe(tab.gate.begin, running)
+        self._thread.loop.call_soon_threadsafe(tab.gate.begin, running, looked.url)
 
     def act(self, tab: Tab, looked: Looked, running: Running, token: Token) -> Acted:
         """Done, and waited for: as long as a person may take to answer."""

@@ -195,7 +195,7 @@ class BrowserDoor(Door[BrowserRequest, GrantedAction, BegunAction, Made, ActionR
         submits = looked.submits or action.type in SUBMITTING
         form = looked.described.form if looked.described is not None else None
         place = place_of(form.action) if submits and form is not None else ""
-        what = f"{action.type} on {render_element(looked.described)}" if looked.described else ""
+        what = f"{action.type} on {render_element(looked.described, tab.secrets)}" if looked.described else ""
         running = Running(action, granted.request.digest, what=what, submits=submits, form_place=place)
         self.world().begin(tab, looked, running)
 

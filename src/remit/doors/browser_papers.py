@@ -126,10 +126,12 @@ def render_request(method: str, url: str, secrets: TypedSecrets) -> str:
     return cut(f"{method or 'message to'} {secrets.url(url)}", 500)
 
 
-def render_element(described: Any) -> str:
-    """`the button 'Pay now'`: of what the browser itself says about it, masked."""
+def render_element(described: Any, secrets: TypedSecrets | None = None) -> str:
+    """`the button 'Pay now'`: of what the browser itself says about it, masked. `secrets` for a name in a record: a
+    page may write there what was typed.
+    """
     role = cut(mask_text(described.role or described.tag), 40)
-    name = cut(mask_text(described.name), 120)
+    name = cut(mask_text(described.name) if secrets is None else secrets.text(described.name), 120)
     return f"the {role} {name!r}" if name else f"a {role} without a name"
 
 
@@ -146,7 +148,7 @@ def render_summary(action: Action, here: str, described: Any, secrets: TypedSecr
     }[action.type]
     if action.type == "navigate":
         return f"{verb} {mask_url(action.target)}"
-    what = render_element(described) if described is not None else "the page"
+    what = render_element(described, secrets) if described is not None else "the page"
     form = described.form if described is not None and (described.submits or action.type != "click") else None
     leads = f"{cut(form.method.upper(), 10)} {secrets.url(form.action)}" if form is not None else ""
     if leads:

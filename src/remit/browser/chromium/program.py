@@ -39,6 +39,7 @@ def options(spki: str) -> list[str]:
         "--proxy-bypass-list=<-loopback>",
         f"--ignore-certificate-errors-spki-list={spki}",
         "--disable-quic",
+        "--disable-3d-apis",  # one drawing of a page could keep the process busy that draws for all sessions
         "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--webrtc-ip-handling-policy=disable_non_proxied_udp",
         "--disable-domain-reliability",

@@ -68,6 +68,8 @@ class Session:
         self._signal = f"remit-{secrets.token_hex(16)}"
         self._noticing = Noticing(context)
         self._is_closed = False
+        self._is_past_workers = False
+        """Whether pages are loaded without service workers of their sites: one may have kept a page from loading."""
         self._page: Page
         self._documents: Documents
         self.patience = patience
@@ -98,6 +100,8 @@ class Session:
         self._page.on("framenavigated", self._watch_frame)
         await self._documents.prepare(self._documents.main)
         self._documents.main.on("Page.loadEventFired", lambda _: self._noticing.noted_load())
+        if self._is_past_workers:
+            await self._pass_workers()
         self._noticing.main_id = (await self._documents.top()).frame_id
         self.title = ""
 
@@ -143,8 +147,11 @@ class Session:
         try:
             async with within(timeout, "open the page"):
                 response = await self._page.goto(url, wait_until="commit", timeout=0)
-        except EnvironmentFailed:
+        except EnvironmentFailed as problem:
             await self._stop_loading()
+            if problem.reason is Reason.TIMED_OUT and not self.is_excused():
+                self._is_past_workers = True
+                await self._pass_workers()
             raise
         loaded = await self._load(ends)
         self._require_web()
@@ -403,6 +410,17 @@ class Session:
         with contextlib.suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(1):
                 await self._documents.main.send("Page.stopLoading")
+
+    async def _pass_workers(self) -> None:
+        """End the session's service workers, whatever they do, and load pages without them from now on. One that is
+        stuck would keep each page of its site from loading, and a processor busy.
+        """
+        with contextlib.suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._documents.main.send("Network.enable")
+                await self._documents.main.send("Network.setBypassServiceWorker", {"bypass": True})
+                await self._documents.main.send("ServiceWorker.enable")
+                await self._documents.main.send("ServiceWorker.stopAllWorkers")
 
     def _watch_frame(self, frame: Frame) -> None:
         if frame is self._page.main_frame:
