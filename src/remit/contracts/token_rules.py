@@ -28,7 +28,7 @@ class ConstraintRule(NamedTuple):
 
 
 CONSTRAINT_RULES: Final = (
-    ConstraintRule("domains", "which hosts the browser may reach", BROWSER_CAPABILITIES, ()),
+    ConstraintRule("domains", "which hosts the browser may reach", BROWSER_CAPABILITIES, ("goal.ask",)),
     ConstraintRule("max_purchase", "which price a request of the browser may name", _CAN_SEND, ("goal.ask", CALL)),
     ConstraintRule(
         "max_actions", "how many actions in the browser there may be", BROWSER_CAPABILITIES, (*DOOR_CAPABILITIES, CALL)
