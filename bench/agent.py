@@ -18,17 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from figures import Figure, progress, render, say, take_turns
-from remit.agent.finder import Asked, EmbeddedFinder
-from remit.agent.gates import question_of
-from remit.agent.history import load_decision, read_history
-from remit.agent.replay import evidence_of
-from remit.agent.sources import PastRules
-from remit.ids import uuid7
+from remit.core.ids import uuid7
+from remit.goals.finder.finder import Asked, EmbeddedFinder
+from remit.goals.gates import question_of
+from remit.goals.history import load_decision, read_history
+from remit.goals.replay import evidence_of
+from remit.goals.rules import PastRules
+from remit.goals.slo import MOST, percentile
 from remit.ledger.documents import Shelf
-from remit.observe.slo import MOST, percentile
 from remit.testing.goal_load import run_load
-from remit.testing.goal_scratch import SOURCE, TENANT, USER, Scratch, carry_through, make_scratch
-from remit.workspace import Workspace
+from remit.testing.goal_workspace import SOURCE, TENANT, USER, Scratch, carry_through, make_scratch
+from remit.workspace.workspace import Workspace
 
 MANY: Final = 16
 GOAL_ALONE_MS: Final = 100.0

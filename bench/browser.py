@@ -22,13 +22,13 @@ from typing import Any, Final
 from playwright.sync_api import Page, sync_playwright
 
 from figures import Figure, render, say, take_turns
-from remit.approval.people import Person
-from remit.authority.tokens import Wish
-from remit.contracts.browser import Approval, TokenConstraints
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.policy.browser import CAPABILITY_OF
-from remit.workspace import Workspace
+from remit.authority.capability_token import Wish
+from remit.browser.policy import CAPABILITY_OF
+from remit.contracts.browser.browser import Approval, TokenConstraints
+from remit.core.ids import system_clock
+from remit.identity.person import Person
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 HOST: Final = "shop.test"
 PARTS: Final = 5

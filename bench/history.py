@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from figures import progress
-from remit.contracts.outcome import PlanRefusal
-from remit.contracts.plan import Plan
-from remit.errors import Refused
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.workspace import Workspace
+from remit.contracts.plans.outcome import PlanRefusal
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Refused
+from remit.core.ids import system_clock
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 FILE, PROGRAM, LINK, MODULE = "100644", "100755", "120000", "160000"
 MODES: Final = {FILE: "0644", PROGRAM: "0755"}

@@ -22,13 +22,13 @@ from typing import Any, Final
 from uuid import uuid4
 
 from figures import Figure, progress, render, say
-from remit.authority.keys import create_keys, load_keyring, load_signer
-from remit.ids import system_clock
-from remit.ledger.append import Batch, Ledger
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys, load_keyring, load_signer
 from remit.ledger.entry import COLUMNS, Entry, Event
 from remit.ledger.heads import Anchors
-from remit.ledger.verify import verify_store
-from remit.store.migrate import migrate
+from remit.ledger.verify.verifier import verify_store
+from remit.ledger.writer import Batch, Ledger
+from remit.store.migrations_runner import migrate
 from remit.store.sqlite import SqliteStore
 
 PAGE: Final = 4096

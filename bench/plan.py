@@ -20,9 +20,9 @@ from typing import Final
 
 import figures
 from figures import Figure, render, say
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.workspace import Workspace
+from remit.core.ids import system_clock
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 FILES: Final = 100
 LINES: Final = 200

@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.workspace import Workspace
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.workspace.workspace import Workspace
 
 PLENTY: Final = {"requests_per_minute": 1_000_000, "connections": 2_000, "listeners": 1_000}
 """The limits stay on; a benchmark is one caller who asks more often than any that they are for."""

@@ -21,14 +21,14 @@ from typing import Any, Final
 import duckdb
 
 from figures import Figure, render, say, take_turns
-from remit.doors import lineages
-from remit.doors import plan as plan_door
-from remit.doors.plan_life import PlanLives
-from remit.doors.running import Runner
-from remit.doors.sql_engine import Engine
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.workspace import Workspace
+from remit.core.ids import system_clock
+from remit.plans import operation as plan_door
+from remit.plans.apply.executor import PlanLives
+from remit.plans.engines.duckdb import Engine
+from remit.plans.preparation import database_versions as lineages
+from remit.plans.runtime.runner import Runner
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 SMALL_ROWS: Final = 1_000
 BYTES_A_ROW: Final = 20

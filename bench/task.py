@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from figures import Figure, progress, render
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.workspace import Workspace
+from remit.core.ids import system_clock
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 CALLERS: Final = 16
 BWRAP: Final = ("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-all", "/bin/true")

@@ -13,17 +13,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from remit.approval.people import person_at_terminal
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.desk import Decision
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.desk import Desk
-from remit.errors import RemitError
-from remit.founding import initialise
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.services.common import Decision
+from remit.core.errors import RemitError
+from remit.core.ids import system_clock
 from remit.governed import governed, tool_of, tools_of
-from remit.ids import system_clock
-from remit.workspace import Workspace
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.person import person_at_terminal
+from remit.services.services import Desk
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 WISH: Final = "Give acme 5% off, and write it down in discounts.md."
 PLAN: Final = {

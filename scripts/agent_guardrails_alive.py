@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from remit.agent import decisions, gates, recording
-from remit.agent.catalogue import build_catalogue, check_files
-from remit.agent.gates import Evidence
-from remit.approval.confirmation import load_lexicon
-from remit.contracts.dispatch import DispatchEnvelope
-from remit.contracts.goal import AgentGoalRequest, AgentStep, ConfirmState
-from remit.contracts.packets import FINDER_PACKET
-from remit.contracts.simulation import Simulation
-from remit.errors import RemitError
-from remit.ids import parse_time
-from remit.ledger.simulation_states import PromotedState
-from remit.policy.access import build_access_policy
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.contracts.goals.goal import AgentGoalRequest, AgentStep, ConfirmState
+from remit.contracts.goals.packets import FINDER_PACKET
+from remit.contracts.goals.simulation import Simulation
+from remit.core.errors import RemitError
+from remit.core.ids import parse_time
+from remit.goals import decisions, gates, recording
+from remit.goals.access.policy import build_access_policy
+from remit.goals.catalogue.catalogue import build_catalogue, check_files
+from remit.goals.confirmation.parser import load_lexicon
+from remit.goals.gates import Evidence
+from remit.ledger.goal_queries_simulation_states import PromotedState
 from scripts.agent_guardrails_catalogues import catalogue_files
 from scripts.agent_guardrails_fields import PROOFS
 from scripts.agent_guardrails_sources import Violation
@@ -108,12 +108,12 @@ def _bindings() -> Iterator[Violation]:
     for kind in ("tool", "function", "mcp", "shell", "http"):
         tree = {**_LOOK, "binding": {"type": kind, "name": "x"}}
         if _is_taken(Simulation.from_tree, tree):
-            where = "src/remit/contracts/simulation.py"
+            where = "src/remit/contracts/goals/simulation.py"
             yield Violation("tool-dispatch", where, 1, f"a binding to a {kind} is taken", "Keep the set closed.")
 
 
 def _packets() -> Iterator[Violation]:
-    where = "src/remit/contracts/packets.py"
+    where = "src/remit/contracts/goals/packets.py"
     for kind in KINDS:
         whole = packet(kind)
         for name in PROOFS:

@@ -7,8 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from remit.errors import RemitError
-from remit.untrusted.yaml_text import YAML_BOUNDS, parse_yaml
+from remit.core.errors import RemitError
+from remit.parsing.yaml import YAML_BOUNDS, parse_yaml
 from scripts.agent_guardrails_shape import BINDINGS
 from scripts.agent_guardrails_sources import Sources, Violation, text_of
 

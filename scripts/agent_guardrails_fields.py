@@ -25,26 +25,26 @@ PROOFS: Final = (
     "idempotency_key",
 )
 REQUIRED: Final = (
-    ("contracts/dispatch.py", "DispatchEnvelope", "policy_snapshot_ref", "Identifier"),
-    ("contracts/dispatch.py", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "Identifier"),
-    ("contracts/goal.py", "AgentStep", "policy_snapshot_version", "Identifier"),
-    ("contracts/goal.py", "AgentExecutionPlan", "policy_snapshot_ref", "Identifier"),
-    ("agent/decisions.py", "DecisionRecord", "policy_snapshot_ref", "str"),
+    ("contracts/goals/dispatch.py", "DispatchEnvelope", "policy_snapshot_ref", "Identifier"),
+    ("contracts/goals/dispatch.py", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "Identifier"),
+    ("contracts/goals/goal.py", "AgentStep", "policy_snapshot_version", "Identifier"),
+    ("contracts/goals/goal.py", "AgentExecutionPlan", "policy_snapshot_ref", "Identifier"),
+    ("goals/decisions.py", "DecisionRecord", "policy_snapshot_ref", "str"),
 )
 PASSED_ON: Final = (
-    ("agent/recording.py", "step_row", "StepRow", "policy_snapshot_ref", "record.policy_snapshot_ref"),
+    ("goals/recording.py", "step_row", "StepRow", "policy_snapshot_ref", "record.policy_snapshot_ref"),
     (
-        "agent/recording.py",
+        "goals/recording.py",
         "step_row",
         "StepRow",
         "artifact_fingerprint_bundle_ref",
         "record.artifact_fingerprint_bundle_ref",
     ),
-    ("agent/planner.py", "build_envelope", "DispatchEnvelope", "policy_snapshot_ref", "evidence.policy.ref"),
-    ("agent/planner.py", "build_envelope", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "artifacts_ref"),
-    ("agent/planner.py", "build_step", "AgentStep", "policy_snapshot_version", "evidence.policy.ref"),
-    ("agent/planner.py", "build_plan", "AgentExecutionPlan", "policy_snapshot_ref", "evidence.policy.ref"),
-    ("agent/decisions.py", "decided", "DecisionRecord", "policy_snapshot_ref", "evidence.policy.ref"),
+    ("goals/planner.py", "build_envelope", "DispatchEnvelope", "policy_snapshot_ref", "evidence.policy.ref"),
+    ("goals/planner.py", "build_envelope", "DispatchEnvelope", "artifact_fingerprint_bundle_ref", "artifacts_ref"),
+    ("goals/planner.py", "build_step", "AgentStep", "policy_snapshot_version", "evidence.policy.ref"),
+    ("goals/planner.py", "build_plan", "AgentExecutionPlan", "policy_snapshot_ref", "evidence.policy.ref"),
+    ("goals/decisions.py", "decided", "DecisionRecord", "policy_snapshot_ref", "evidence.policy.ref"),
 )
 
 
@@ -54,10 +54,10 @@ def check_fields(sources: Sources) -> Iterator[Violation]:
 
 
 def _packets(sources: Sources) -> Iterator[Violation]:
-    module = sources.module("contracts/packets.py")
+    module = sources.module("contracts/goals/packets.py")
     packet = module.shape("Packet") if module else None
     if module is None or packet is None:
-        yield gone("packet-proof", "contracts/packets.py", "Packet")
+        yield gone("packet-proof", "contracts/goals/packets.py", "Packet")
         return
     mend = "Every packet carries it, as an Identifier without a default."
     for name in PROOFS:
@@ -97,8 +97,8 @@ def _refs(sources: Sources) -> Iterator[Violation]:
         elif keyword_of(made, member) != value:
             what = f"{function} does not pass {member} on"
             yield module.breach(rule, made, what, f"Write {member}={value}.")
-    rows = sources.module("ledger/agent_rows.py")
+    rows = sources.module("ledger/goal_tables.py")
     row = rows.shape("StepRow") if rows else None
     for member in ("policy_snapshot_ref", "artifact_fingerprint_bundle_ref"):
         if rows is None or field_of(row, member) is None:
-            yield gone(rule, "ledger/agent_rows.py", f"StepRow.{member}")
+            yield gone(rule, "ledger/goal_tables.py", f"StepRow.{member}")

@@ -14,17 +14,17 @@ def names(*given: str) -> frozenset[str]:
 
 
 LEDGER: Final = {
-    "remit.ledger.agent_reading": ANY,  # reads only
-    "remit.ledger.agent_rows": names("AccessRow", "ConfirmationRow", "StepRow", "append_agent_row", "row_values"),
-    "remit.ledger.append": names("Batch", "Ledger"),
-    "remit.ledger.covered": names("require_covered"),
+    "remit.ledger.goal_queries_agent_reading": ANY,  # reads only
+    "remit.ledger.goal_tables": names("AccessRow", "ConfirmationRow", "StepRow", "append_agent_row", "row_values"),
+    "remit.ledger.writer": names("Batch", "Ledger"),
+    "remit.ledger.proof": names("require_covered"),
     "remit.ledger.documents": names("Document", "Shelf", "keep_documents", "load_document", "tree_of"),
     "remit.ledger.entry": names("COLUMNS", "Entry", "Event"),
-    "remit.ledger.goal_reading": ANY,  # reads only
-    "remit.ledger.intake": names("IntakeItem", "read_intake"),
+    "remit.ledger.goal_queries_goal_reading": ANY,  # reads only
+    "remit.ledger.goal_queries_intake": names("IntakeItem", "read_intake"),
     "remit.ledger.projections": names("append_step"),
-    "remit.ledger.seeking": names("not_before_newest"),  # reads only
-    "remit.ledger.simulation_states": names("PromotedState", "newest_state_seq", "read_states"),
+    "remit.ledger.search_seeking": names("not_before_newest"),  # reads only
+    "remit.ledger.goal_queries_simulation_states": names("PromotedState", "newest_state_seq", "read_states"),
     "remit.store.claims": names("ClaimKey", "Done", "Running", "read_claim"),
     "remit.store.connection": names("Connection"),
 }
@@ -49,55 +49,71 @@ PURE: Final = dict.fromkeys(
         "typing",
         "unicodedata",
         "urllib.parse",
-        "remit.approval.confirmation",
-        "remit.canonical",
-        "remit.errors",
-        "remit.faultpoints",
-        "remit.ids",
+        "remit.goals.confirmation.parser",
+        "remit.core.canonical",
+        "remit.core.errors",
+        "remit.core.faultpoints",
+        "remit.core.ids",
+        "remit.core.ttl_cache",
         "remit.masking",
-        "remit.policy.access",
-        "remit.policy.decision",
-        "remit.printable",
-        "remit.turns",
-        "remit.untrusted",
-        "remit.untrusted.bounds",
-        "remit.untrusted.yaml_text",
+        "remit.goals.access.policy",
+        "remit.execution.decision",
+        "remit.core.text_printable",
+        "remit.core.concurrency",
+        "remit.parsing",
+        "remit.parsing.limits",
+        "remit.parsing.yaml",
         "remit.version",
     ),
     ANY,
 )
-COMMON: Final = {**PURE, **LEDGER, "contextlib": names("contextmanager"), "remit.authority.signing": names("Keyring")}
+COMMON: Final = {**PURE, **LEDGER, "contextlib": names("contextmanager"), "remit.crypto.signing": names("Keyring")}
 ONLY_THERE: Final = {
-    "agent/catalogue_files.py": {"remit.doors.seen_files": names("MOST_FILES", "SeenFiles")},  # reads only
-    "agent/simulation.py": {
-        "remit.road": names("Door", "Note", "Notes", "Preview", "Site", "Unsettled", "travel"),
-        "remit.recovery": names("Recovered", "recover"),
-        "remit.journal": names("Also", "Trace"),
+    "goals/catalogue/files.py": {"remit.goals.binding.file_cache": names("MOST_FILES", "SeenFiles")},  # reads only
+    "goals/simulation_executor.py": {
+        "remit.execution.engine": names("Door", "Note", "Notes", "Preview", "Site", "Unsettled", "travel"),
+        "remit.execution.recovery": names("Recovered", "recover"),
+        "remit.execution.journal": names("Also", "Trace"),
     },
-    "goals.py": {
-        "remit.approval.people": names("Person"),
-        "remit.goal_rules": ANY,
-        "remit.recovery": names("Recovered"),
-        "remit.state": names("StateDirectory"),
+    "goals/service.py": {
+        "remit.identity.person": names("Person"),
+        "remit.goals.rules_loader": ANY,
+        "remit.execution.recovery": names("Recovered"),
+        "remit.fs.state_dir": names("StateDirectory"),
     },
-    "goal_rules.py": {
-        "remit.doors.policy_files": names("read_policy_files"),
-        "remit.doors.seen_files": names("SeenFiles"),  # reads only
+    "goals/rules_loader.py": {
+        "remit.goals.access.policy_files": names("read_policy_files"),
+        "remit.goals.binding.file_cache": names("SeenFiles"),  # reads only
     },
 }
 HANDS: Final = {
-    "remit.authority.tokens": names("Wish"),
-    "remit.browsing": names("Browsing"),
-    "remit.doors.hooks": names("PlanHooks"),
-    "remit.journal": names("Journal", "Trace"),
-    "remit.plans": names("Plans"),
-    "remit.policy.browser": names("CAPABILITY_OF"),
-    "remit.tasks": names("Tasks"),
-    "remit.tokens": names("Tokens"),
-    "remit.goal_browser": ANY,
+    "remit.authority.capability_token": names("Wish"),
+    "remit.browser.service": names("Browsing"),
+    "remit.plans.model.callbacks": names("PlanHooks"),
+    "remit.execution.journal": names("Journal", "Trace"),
+    "remit.plans.service": names("Plans"),
+    "remit.browser.policy": names("CAPABILITY_OF"),
+    "remit.tasks.service": names("Tasks"),
+    "remit.identity.tokens": names("Tokens"),
+    "remit.goals.actions.browser": ANY,
 }
-HAND_FILES: Final = names("goal_hands.py", "goal_browser.py")
-NOT_FOR_THE_CORE: Final = names("remit.agent.simulation", "remit.agent.hands")
+OUTSIDE_THE_CORE: Final = (
+    "goals/access",
+    "goals/actions",
+    "goals/binding/file_cache.py",
+    "goals/catalogue/deep_check.py",
+    "goals/confirmation",
+    "goals/promotion.py",
+    "goals/rules_loader.py",
+    "goals/service.py",
+    "goals/slo.py",
+    "goals/slo_slo_waivers.py",
+)
+"""What lies in `goals` and is not its core. Each other module there is the core's, a new one too."""
+AROUND_THE_CORE: Final = ("goals/service.py", "goals/rules_loader.py", "goals/actions/*.py")
+"""What puts the core together, its rules, and the code that has its actions signed: held to the same lists."""
+HAND_FILES: Final = names("goals/actions/runner.py", "goals/actions/browser.py")
+NOT_FOR_THE_CORE: Final = names("remit.goals.simulation_executor", "remit.goals.ports")
 WRITES: Final = ("remit.ledger", "remit.store", "os", "shutil", "io", "tempfile", "sqlite3", "psycopg", "duckdb")
 
 ROUND_THE_BACK: Final = names(
@@ -110,15 +126,15 @@ SMUGGLED: Final = names(
 )
 """What a harmless module has inside of it, and nobody may take out."""
 TO_AN_EFFECT: Final = names("prepare", "run", "has_begun", "hands", "dispatch")
-FROM_LISTED_NAMES: Final = {("agent/replay.py", "_row_differs"), ("agent/simulation.py", "checkpoint")}
+FROM_LISTED_NAMES: Final = {("goals/replay.py", "_row_differs"), ("goals/simulation_executor.py", "checkpoint")}
 """Where a row's fields are gone through by their names."""
 
 WRITERS: Final = {
-    "append_step": names("agent/recording.py", "agent/simulation.py", "agent/taking_back.py"),
-    "append_agent_row": names("agent/recording.py"),
-    "keep_documents": names("agent/recording.py"),
-    "Event": names("agent/core.py", "goals.py"),
-    "transact": names("agent/core.py", "goals.py"),
+    "append_step": names("goals/recording.py", "goals/simulation_executor.py", "goals/rollback.py"),
+    "append_agent_row": names("goals/recording.py"),
+    "keep_documents": names("goals/recording.py"),
+    "Event": names("goals/core.py", "goals/service.py"),
+    "transact": names("goals/core.py", "goals/service.py"),
 }
 KINDS: Final = names("'agent.refused'", "APPROVAL")
 STATEMENTS: Final = names(
@@ -158,7 +174,7 @@ WRITING_SQL: Final = re.compile(
     re.IGNORECASE,
 )
 TRANSCRIPT: Final = re.compile(r"transcript|conversation_ledger", re.IGNORECASE)
-NO_STATEMENT: Final = {("agent/trace.py", "self.rows")} | {
+NO_STATEMENT: Final = {("goals/trace/tree.py", "self.rows")} | {
     (name, f"{door}.execute") for name in HAND_FILES for door in ("self._tasks()", "self._browsing()")
 }
 """Called like a statement, and none: the rows that a trace was given, and what a door is asked to do."""
@@ -166,13 +182,17 @@ READS: Final = names("reading", "glancing")
 """What may be asked of a store."""
 
 ENVELOPES_READ_IN: Final = {
-    ("agent/core.py", "_dispatched"),
-    ("agent/simulation.py", "parse"),
-    ("agent/simulation.py", "recall"),
+    ("goals/core.py", "_dispatched"),
+    ("goals/simulation_executor.py", "parse"),
+    ("goals/simulation_executor.py", "recall"),
 }
 """Where a recorded envelope is read back."""
 
-MADE_IN: Final = {"SimulationDoor": "goals.py", "SimulationExecutor": "goals.py", "GoalHands": "rooms.py"}
+MADE_IN: Final = {
+    "SimulationDoor": "goals/service.py",
+    "SimulationExecutor": "goals/service.py",
+    "GoalHands": "workspace/container.py",
+}
 """One place each."""
-PASSES_ON: Final = {("agent/simulation.py", "self.dispatch"), ("testing/goal_load.py", "self.inner.dispatch")}
+PASSES_ON: Final = {("goals/simulation_executor.py", "self.dispatch"), ("testing/goal_load.py", "self.inner.dispatch")}
 """The request that the executor's own door keeps under that name; and the load's stopwatch, around the executor."""

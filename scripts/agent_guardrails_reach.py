@@ -28,7 +28,7 @@ from scripts.agent_guardrails_lists import (
     WRITES,
     WRITING_SQL,
 )
-from scripts.agent_guardrails_sources import Module, Sources, Violation, imported, text_of
+from scripts.agent_guardrails_sources import Module, Sources, Violation, imported, is_core, text_of
 
 
 def check_reach(sources: Sources) -> Iterator[Violation]:
@@ -74,10 +74,14 @@ def _root_of(origin: str) -> str:
 
 def _is_open(module: Module, home: str, origin: str) -> bool:
     """The core's own rooms and the contracts. The executor and the hands are not the core's."""
-    is_core = module.name.startswith("agent/") and module.name != "agent/simulation.py"
-    if is_core and (home in NOT_FOR_THE_CORE or origin in NOT_FOR_THE_CORE):
+    asks = is_core(module.name) and module.name != "goals/simulation_executor.py"
+    if asks and (home in NOT_FOR_THE_CORE or origin in NOT_FOR_THE_CORE):
         return False
-    return home.startswith(("remit.agent.", "remit.contracts."))
+    if home.startswith("remit.contracts."):
+        return True
+    path = home.removeprefix("remit.").replace(".", "/")
+    named = f"{path}/{origin.rpartition('.')[2]}"
+    return all(is_core(each) for each in (path, f"{path}.py", named, f"{named}.py"))
 
 
 def _indirect(module: Module) -> Iterator[Violation]:
@@ -114,13 +118,13 @@ class _Inside:
 
 
 def _effects(module: Module) -> Iterator[Violation]:
-    mend = "Only agent/simulation.py moves the hands; the core asks the SimulationExecutor, once."
-    if module.name == "agent/simulation.py" or module.name in HAND_FILES:
+    mend = "Only goals/simulation_executor.py moves the hands; the core asks the SimulationExecutor, once."
+    if module.name == "goals/simulation_executor.py" or module.name in HAND_FILES:
         return
     for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr in TO_AN_EFFECT - {"dispatch"}:
             yield module.breach("bypass", node, f"it reaches .{node.attr}", mend)
-        elif isinstance(node, ast.Name | ast.Attribute) and module.origin(node).startswith("remit.road."):
+        elif isinstance(node, ast.Name | ast.Attribute) and module.origin(node).startswith("remit.execution.engine."):
             yield module.breach("bypass", node, f"it uses {module.ends(node)}", mend)
 
 
@@ -197,8 +201,8 @@ def _once(sources: Sources) -> Iterator[Violation]:
         for node in module.nodes:
             if not (isinstance(node, ast.Attribute) and node.attr == "dispatch") or _is_fine(module, node):
                 continue
-            seen += module.name == "agent/core.py"
-            if module.name != "agent/core.py" or seen > 1:
+            seen += module.name == "goals/core.py"
+            if module.name != "goals/core.py" or seen > 1:
                 mend = "AgentCore._dispatched is the only place that asks for a dispatch, and it asks once."
                 yield module.breach("bypass", node, "it asks for a dispatch", mend)
 

@@ -28,7 +28,7 @@ BINDINGS: Final = {
     "UndoBinding": "undo",
 }
 ACTIONS: Final = frozenset({"TaskAction", "PlanAction", "BrowserAction", "UndoAction"})
-FINDERS: Final = frozenset({"agent/finder_packets.py", "agent/taking_back.py"})
+FINDERS: Final = frozenset({"goals/finder/packets.py", "goals/rollback.py"})
 ON_THE_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
 RANKING: Final = frozenset({"sorted", "max", "min", "reversed", "sort", "nlargest", "shuffle", "choice"})
 
@@ -46,8 +46,8 @@ def check_shape(sources: Sources) -> Iterator[Violation]:
 def _envelopes(sources: Sources) -> Iterator[Violation]:
     mend = "planner.build_envelope makes the one envelope, for the first candidate of the Finder's packet."
     for module in (*sources.core(), *sources.goals()):
-        inside = calls_inside(module, "build_envelope") if module.name == "agent/planner.py" else set()
-        copies = calls_inside(module, "refused_at_last") if module.name == "agent/decisions.py" else set()
+        inside = calls_inside(module, "build_envelope") if module.name == "goals/planner.py" else set()
+        copies = calls_inside(module, "refused_at_last") if module.name == "goals/decisions.py" else set()
         for call in module.calls:
             end = module.ends(call.func)
             if end == "DispatchEnvelope" and id(call) not in inside:
@@ -58,15 +58,15 @@ def _envelopes(sources: Sources) -> Iterator[Violation]:
                 yield module.breach("tool-dispatch", call, f"it makes a {end}", "Only a Finder names candidates.")
             if (
                 end in RANKING
-                and module.name in {"agent/gates.py", "agent/planner.py"}
+                and module.name in {"goals/gates.py", "goals/planner.py"}
                 and "candidate" in ast.unparse(call)
             ):
                 yield module.breach("tool-dispatch", call, "it ranks candidates", "Take the first, as it is.")
     yield from _read_envelopes(sources)
-    planner = sources.module("agent/planner.py")
+    planner = sources.module("goals/planner.py")
     made = made_in(planner, "build_envelope", "DispatchEnvelope") if planner else None
     if planner is None or made is None:
-        yield gone("tool-dispatch", "agent/planner.py", "build_envelope with its DispatchEnvelope(...)")
+        yield gone("tool-dispatch", "goals/planner.py", "build_envelope with its DispatchEnvelope(...)")
         return
     given = keyword_of(made, "simulation_id")
     if given != FIRST_CANDIDATE or any(one.arg is None for one in made.keywords):
@@ -82,7 +82,7 @@ def _read_envelopes(sources: Sources) -> Iterator[Violation]:
         inside = {each for function in functions for each in calls_inside(module, function)}
         for call in module.calls:
             if module.origin(call.func).endswith(("DispatchEnvelope.from_tree", "DispatchEnvelope.parse")):
-                is_recorded = module.name != "agent/core.py" or _is_recorded(module, call)
+                is_recorded = module.name != "goals/core.py" or _is_recorded(module, call)
                 if id(call) not in inside or not is_recorded:
                     yield module.breach("tool-dispatch", call, "it reads an envelope that nobody recorded", mend)
 
@@ -97,10 +97,10 @@ def _is_recorded(core: Module, call: ast.Call) -> bool:
 
 
 def _bindings(sources: Sources) -> Iterator[Violation]:
-    models, filled = sources.module("contracts/simulation.py"), sources.module("agent/binding.py")
+    models, filled = sources.module("contracts/goals/simulation.py"), sources.module("goals/binding/binding.py")
     mend = "A simulation is bound to a task, a plan, a query, a browser action or an undo; a tool is none of them."
     if models is None or filled is None:
-        yield gone("tool-dispatch", "contracts/simulation.py", "the closed set of bindings")
+        yield gone("tool-dispatch", "contracts/goals/simulation.py", "the closed set of bindings")
         return
     union = models.value("Binding")
     members = union_in(union)
@@ -119,10 +119,10 @@ def _bindings(sources: Sources) -> Iterator[Violation]:
 
 
 def _missing(sources: Sources) -> Iterator[Violation]:
-    gates, core = sources.module("agent/gates.py"), sources.module("agent/core.py")
+    gates, core = sources.module("goals/gates.py"), sources.module("goals/core.py")
     rule = "missing-dispatch"
     if gates is None or core is None:
-        yield gone(rule, "agent", "the gates or the core")
+        yield gone(rule, "goals", "the gates or the core")
         return
     yield from _missing_branch(gates)
     dispatches = gates.shape("GateVerdict", "dispatches")
@@ -191,10 +191,10 @@ def _core_branches(core: Module) -> Iterator[Violation]:
 
 
 def _gate_for_the_way_back(sources: Sources) -> Iterator[Violation]:
-    gates = sources.module("agent/gates.py")
+    gates = sources.module("goals/gates.py")
     matched = gates.shape("_matched") if gates else None
     if gates is None or matched is None:
-        yield gone("rollback", "agent/gates.py", "_matched")
+        yield gone("rollback", "goals/gates.py", "_matched")
         return
     mend = "Refuse with ROLLBACK_PLAN_MISSING before anybody is asked to confirm."
     before = [ast.unparse(one) for one in matched.body if isinstance(one, ast.If)]

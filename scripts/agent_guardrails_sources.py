@@ -11,6 +11,8 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
+from scripts.agent_guardrails_lists import AROUND_THE_CORE, OUTSIDE_THE_CORE
+
 RULES: Final = {
     "bypass": "the agent bypasses the SimulationExecutor",
     "direct-write": "the agent writes business state directly",
@@ -70,7 +72,7 @@ class Module:
         return known
 
     def origin(self, node: ast.AST) -> str:
-        """Where the name under a node comes from, such as remit.contracts.dispatch.DispatchEnvelope."""
+        """Where the name under a node comes from, such as remit.contracts.goals.dispatch.DispatchEnvelope."""
         return self._follow(node, self.origins)
 
     def ends(self, node: ast.AST) -> str:
@@ -117,6 +119,12 @@ class Module:
         return Violation(rule, self.file, getattr(node, "lineno", 1), what, next_step)
 
 
+def is_core(name: str) -> bool:
+    """Whether a path below src/remit, of a module or of a package, belongs to the core of the goals."""
+    outside = (name == each or name.startswith(f"{each}/") for each in OUTSIDE_THE_CORE)
+    return name.startswith("goals/") and not any(outside)
+
+
 @lru_cache(maxsize=1_000)
 def _parsed(name: str, text: str) -> Module:
     file = f"src/remit/{name}"
@@ -154,11 +162,12 @@ class Sources:
                 yield found
 
     def core(self) -> Iterator[Module]:
-        yield from self.modules("agent/**/*.py")
+        yield from (module for module in self.modules("goals/**/*.py") if is_core(module.name))
 
     def goals(self) -> Iterator[Module]:
         """The rooms around the core: whoever puts it together, its rules, and its hands."""
-        yield from self.modules("goal*.py")
+        for pattern in AROUND_THE_CORE:
+            yield from self.modules(pattern)
 
 
 def imported(node: ast.AST, name: str) -> Iterator[tuple[str, str, bool]]:

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 import click
 
-from remit import errors
-from remit.contracts.catalog import CONTRACTS, load_schema
-from remit.contracts.goal_codes import USER_TEXT, goal_code
-from remit.contracts.plan_codes import plan_error
-from remit.contracts.protected_files import PROTECTED_FILES
-from remit.observe.exposition import known_metrics
-from remit.policy.browser import browser_error
+from remit.browser.policy import browser_error
+from remit.contracts.config.protected_files import PROTECTED_FILES
+from remit.contracts.goals.error_codes import USER_TEXT, goal_code
+from remit.contracts.plans.error_codes import plan_error
+from remit.contracts.registry import CONTRACTS, load_schema
+from remit.core import errors
+from remit.observability.prometheus_exposition import known_metrics
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a program, its own folder is on the path and the one above is not

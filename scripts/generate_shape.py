@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from remit.ids import system_clock
-from remit.store.migrate import migrate
+from remit.core.ids import system_clock
+from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
-from remit.store.shape import SHIPPED_POSTGRESQL, Shape, present_shape
+from remit.store.schema_check import SHIPPED_POSTGRESQL, Shape, present_shape
 
 PLACE: Final = Path(__file__).resolve().parent.parent / "src" / "remit" / "store" / SHIPPED_POSTGRESQL
 

@@ -1,7 +1,7 @@
 """The page of the words that confirm a goal: each language that is shipped, what is a yes in it, and from where."""
 
-from remit.approval.confirmation import load_lexicon
-from remit.contracts.confirm_lexicon import LanguageEntry
+from remit.contracts.goals.lexicon import LanguageEntry
+from remit.goals.confirmation.parser import load_lexicon
 
 _RULES = """
 A goal whose effect matters is carried out only after an explicit yes. The answer is read in the language of the

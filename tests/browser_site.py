@@ -33,7 +33,7 @@ from cryptography.x509.oid import NameOID
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Ping, Request, TextMessage
 
-from remit.contracts.browser_config import Browser
+from remit.contracts.config.browser import Browser
 
 LOOPBACK = "127.0.0.1"
 

@@ -12,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from remit.authority import token_key_files
+from remit.crypto import rsa_key_files as token_key_files
 from scripts.conformance import read_promises
 from tests.postgres_databases import drop_free_databases, fresh_database
 from tests.postgres_server import ServerUnavailableError, shared_server_url, stop_server

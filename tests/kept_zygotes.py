@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import pytest
 
-from remit import faultpoints
+from remit.core import faultpoints
 from remit.sandbox import host
 from remit.sandbox.orders import Build, Quotas
-from remit.sandbox.pool import TASKS, Zygote
+from remit.sandbox.zygote_pool import TASKS, Zygote
 
 _MOST_OF_A_KIND: Final = 2
 

@@ -17,18 +17,18 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from remit.authority.keys import create_keys, load_keyring, load_signer
-from remit.authority.signing import Keyring, Signer
 from remit.contracts.ledger import LedgerHead
-from remit.ledger.agent_rows import StepRow
-from remit.ledger.append import Ledger
+from remit.crypto.keyring import create_keys, load_keyring, load_signer
+from remit.crypto.signing import Keyring, Signer
 from remit.ledger.entry import COLUMNS, Entry, Event
 from remit.ledger.findings import Fault, Verdict
+from remit.ledger.goal_tables import StepRow
 from remit.ledger.heads import Anchors
 from remit.ledger.projections import append_step
-from remit.ledger.verify import verify_store
+from remit.ledger.verify.verifier import verify_store
+from remit.ledger.writer import Ledger
 from remit.store.connection import Store
-from remit.store.migrate import migrate, shipped_migrations
+from remit.store.migrations_runner import migrate, shipped_migrations
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
 

@@ -10,9 +10,9 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remit.canonical import MAX_DEPTH, MAX_SAFE_INTEGER, canonical_bytes, digest, digest_bytes
-from remit.errors import Reason, Refused
-from remit.untrusted import parse_json
+from remit.core.canonical import MAX_DEPTH, MAX_SAFE_INTEGER, canonical_bytes, digest, digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.parsing import parse_json
 
 # RFC 8785, appendix B: the bits of an IEEE 754 double, and its text.
 NUMBERS = [

@@ -13,9 +13,9 @@ from typing import Literal
 
 import pytest
 
-from remit.durable import make_private_directory, start_writing, sync_all, write_durably, write_together
-from remit.errors import EnvironmentFailed, Reason
-from remit.testing.children import Fault, run_child
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.fs.atomic_write import make_private_directory, start_writing, sync_all, write_durably, write_together
+from remit.testing.child_process import Fault, run_child
 from tests.disks import only_root, small_disk
 
 
@@ -117,8 +117,8 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing_behind(tmp_path: Path
 SHORT_WRITE = """
 import os, resource, signal, sys
 from pathlib import Path
-from remit.durable import write_durably
-from remit.errors import EnvironmentFailed
+from remit.fs.atomic_write import write_durably
+from remit.core.errors import EnvironmentFailed
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -146,7 +146,7 @@ def test_a_short_write_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
 WRITE = """
 import sys
 from pathlib import Path
-from remit.durable import write_durably
+from remit.fs.atomic_write import write_durably
 write_durably(Path(sys.argv[1]), b"new", replace=sys.argv[2] == "replace")
 """
 
@@ -256,7 +256,7 @@ def test_a_folder_that_takes_no_file_is_named_by_what_it_did_not_take(tmp_path: 
 
 TOGETHER = """
 import os, sys
-from remit.durable import write_together
+from remit.fs.atomic_write import write_together
 folder = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECTORY)
 write_together(folder, {name: b"new" for name in ("a", "b", "c")})
 """

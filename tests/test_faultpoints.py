@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from remit.faultpoints import reach
-from remit.testing.children import Fault, acknowledge, run_child
+from remit.core.faultpoints import reach
+from remit.testing.child_process import Fault, acknowledge, run_child
 
 PASSING = """
-from remit.faultpoints import reach
-from remit.testing.children import acknowledge
+from remit.core.faultpoints import reach
+from remit.testing.child_process import acknowledge
 for number in range(3):
     reach("append.begun")
     acknowledge(f"passed {number}")
@@ -70,7 +70,7 @@ def test_an_acknowledgement_is_one_line() -> None:
 def test_a_word_cut_short_by_the_kill_was_not_said() -> None:
     program = """
 import os
-from remit.testing.children import ACKNOWLEDGE_TO
+from remit.testing.child_process import ACKNOWLEDGE_TO
 os.write(int(os.environ[ACKNOWLEDGE_TO]), b"whole\\nhal")
 """
     assert run_child([sys.executable, "-c", program]).acknowledged == ("whole",)

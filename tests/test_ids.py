@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.ids import parse_time, render_time, system_clock, tenant_flag, uuid7
+from remit.core.ids import parse_time, render_time, system_clock, tenant_flag, uuid7
 
 moments = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 - made aware
 

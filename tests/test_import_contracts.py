@@ -8,24 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ALWAYS_THERE = [
-    "errors",
-    "canonical",
-    "masking",
-    "durable",
-    "untrusted",
-    "ids",
-    "turns",
-    "state",
-    "faultpoints",
-    "printable",
-    "syscalls",
-    "tally",
-    "version",
-    "contracts",
-]
+ALWAYS_THERE = ["core/ids", "masking/text", "version", "contracts/base", "plans/model/folders", "goals/outcomes"]
 ONE_WAY = "Imports go one way BROKEN"
-HANDS = "Effects and the sandboxed child know only the lowest group"
+EFFECTS = "Effects and the sandboxed child know only contracts"
+IN_PLANS = "Inside plans"
+IN_GOALS = "Inside goals"
 
 
 def _lint(folder: Path, rooms: dict[str, str]) -> tuple[int, str]:
@@ -34,7 +21,8 @@ def _lint(folder: Path, rooms: dict[str, str]) -> tuple[int, str]:
     for name, source in {"__init__": "", **dict.fromkeys(ALWAYS_THERE, ""), **rooms}.items():
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        (path.parent / "__init__.py").touch()
+        for folder_of in path.parents[: len(Path(name).parts)]:
+            (folder_of / "__init__.py").touch()
         path.write_text(source)
     done = subprocess.run(
         [Path(sys.executable).parent / "lint-imports", "--no-logo", "--no-cache", "--config", ROOT / "pyproject.toml"],
@@ -48,52 +36,58 @@ def _lint(folder: Path, rooms: dict[str, str]) -> tuple[int, str]:
 
 
 def test_an_empty_map_and_an_allowed_import_pass(tmp_path: Path) -> None:
-    code, said = _lint(tmp_path, {"ledger/append": "import remit.store.rows", "store/rows": "import remit.errors"})
-    assert (code, "2 kept, 0 broken" in said) == (0, True), said
+    code, said = _lint(tmp_path, {"ledger/append": "import remit.store.rows", "store/rows": "import remit.core.errors"})
+    assert (code, "4 kept, 0 broken" in said) == (0, True), said
 
 
 @pytest.mark.parametrize(
     "rooms, broken",
     [
-        ({"errors": "import remit.contracts"}, ONE_WAY),
-        ({"authority/keys": "import remit.road", "road": ""}, ONE_WAY),
-        ({"effects/files": "import remit.store.rows", "store/rows": ""}, HANDS),
+        ({"core/errors": "import remit.contracts.base"}, ONE_WAY),
+        ({"authority/lease": "import remit.execution.engine", "execution/engine": ""}, ONE_WAY),
+        ({"effects/context": "import remit.store.claims", "store/claims": ""}, EFFECTS),
         (
-            {
-                "effects/files": "import remit.confine.names",
-                "confine/names": "import remit.store.rows",
-                "store/rows": "",
-            },
-            HANDS,
+            {"effects/context": "import remit.fs.paths", "fs/paths": "import remit.store.claims", "store/claims": ""},
+            EFFECTS,
         ),
-        ({"sandbox/child": "import remit.authority.keys", "authority/keys": ""}, HANDS),
-        ({"sandbox/child": "import remit.sandbox.host", "sandbox/host": ""}, HANDS),
-        ({"effects/files": "import remit.kernel.kernel", "kernel/kernel": ""}, HANDS),
-        ({"sandbox/child": "import remit.kernel.kernel", "kernel/kernel": ""}, HANDS),
-        ({"sandbox/host": "import remit.kernel.kernel", "kernel/kernel": ""}, ONE_WAY),
-        ({"doors/task": "import remit.kernel.kernel", "kernel/kernel": ""}, ONE_WAY),
-        ({"effects/files": "import remit.plans", "plans": ""}, HANDS),
-        ({"sandbox/child": "import remit.opening", "opening": ""}, HANDS),
-        ({"doors/plan": "import remit.plans", "plans": ""}, ONE_WAY),
-        ({"checkpoint/manifest": "import remit.reports.run", "reports/run": ""}, ONE_WAY),
-        ({"agent/core": "import remit.promotion", "promotion": ""}, ONE_WAY),
+        ({"sandbox/child": "import remit.crypto.signing", "crypto/signing": ""}, EFFECTS),
+        ({"sandbox/child": "import remit.sandbox.host", "sandbox/host": ""}, EFFECTS),
+        ({"effects/context": "import remit.tasks.kernel", "tasks/kernel": ""}, EFFECTS),
+        ({"sandbox/child": "import remit.tasks.kernel", "tasks/kernel": ""}, EFFECTS),
+        ({"sandbox/host": "import remit.tasks.kernel", "tasks/kernel": ""}, ONE_WAY),
+        ({"execution/engine": "import remit.tasks.kernel", "tasks/kernel": ""}, ONE_WAY),
+        ({"effects/context": "import remit.plans.service", "plans/service": ""}, EFFECTS),
+        ({"sandbox/child": "import remit.workspace.open", "workspace/open": ""}, EFFECTS),
+        ({"plans/operation": "import remit.tasks.service", "tasks/service": ""}, ONE_WAY),
+        ({"browser/service": "import remit.plans.service", "plans/service": ""}, ONE_WAY),
+        ({"ledger/writer": "import remit.execution.engine", "execution/engine": ""}, ONE_WAY),
+        ({"approvals/service": "import remit.plans.service", "plans/service": ""}, ONE_WAY),
+        ({"plans/runtime/runner": "import remit.plans.apply.executor", "plans/apply/executor": ""}, IN_PLANS),
+        ({"goals/core": "import remit.goals.promotion", "goals/promotion": ""}, IN_GOALS),
+        ({"goals/core": "import remit.goals.actions.runner", "goals/actions/runner": ""}, IN_GOALS),
+        ({"goals/gates": "import remit.goals.service", "goals/service": ""}, IN_GOALS),
     ],
     ids=[
         "upwards",
-        "skipping up",
+        "authority to the engine",
         "effects to store",
-        "effects to store by way of confine",
+        "effects to store by way of fs",
         "child to keys",
         "child to host",
         "effects to kernel",
         "child to kernel",
         "sandbox host to kernel",
-        "door to kernel",
+        "engine to kernel",
         "effects to plans",
-        "child to opening",
-        "door to plans",
-        "checkpoint to reports",
-        "agent to promotion",
+        "child to workspace",
+        "plans to tasks",
+        "browser to plans",
+        "ledger to engine",
+        "approvals to plans",
+        "runtime to apply",
+        "core of goals to promotion",
+        "core of goals to what has actions signed",
+        "gates to the service",
     ],
 )
 @pytest.mark.req("EI-17")

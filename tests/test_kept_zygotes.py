@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from remit.effects import no_effect_capability
-from remit.sandbox.fleet import import_paths, try_out
+from remit.effects.tasks import capabilities_no_effect_capability as no_effect_capability
 from remit.sandbox.host import SandboxHost
+from remit.sandbox.manager import import_paths, try_out
 from remit.sandbox.orders import Order, Quotas
 from tests import warm
 from tests.kept_zygotes import kept_zygotes
@@ -22,7 +22,7 @@ ORDER: Final = Order(EFFECTS[0], "run", "t", "NO_EFFECT", {}, reversible=True, p
 PROGRAM: Final = """
 import json, sys
 from pathlib import Path
-from remit.sandbox.fleet import try_out
+from remit.sandbox.manager import try_out
 from tests.sandbox.zygotes import kill_for_good
 from tests.test_kept_zygotes import made, zygote_of
 with made(Path(sys.argv[1])) as host:

@@ -7,9 +7,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from remit.authority.lease import MAX_LIFE, issue_lease, signed_body, verify_lease
-from remit.authority.signing import Keyring, PublicKey, Signer
-from remit.contracts.task import LeaseToken, TaskManifest
-from remit.errors import Reason, Refused, task_code
+from remit.contracts.tasks.task import LeaseToken, TaskManifest
+from remit.core.errors import Reason, Refused, task_code
+from remit.crypto.signing import Keyring, PublicKey, Signer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 EXECUTOR = "remit.no-effect"

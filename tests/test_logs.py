@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.errors import Refused
-from remit.observe.logs import (
+from remit.core.errors import Refused
+from remit.observability.logs import (
     IDS,
     LEVELS,
     MAX_RECORD,
@@ -310,7 +310,7 @@ def test_an_unknown_level_is_refused_with_the_known_ones(name: str) -> None:
 
 def test_a_reader_that_went_away_does_not_stop_the_program() -> None:
     program = (
-        "import logging, os, sys; from remit.observe.logs import configure_logging\n"
+        "import logging, os, sys; from remit.observability.logs import configure_logging\n"
         "configure_logging(sys.stderr, logging.INFO)\n"
         "[logging.getLogger('remit').info('x' * 1000) for _ in range(1000)]\n"
         "print('finished', flush=True); os._exit(0)"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remit.doors.seen import show_diff
 from remit.masking import is_hidden, mask_diff, mask_text
+from remit.plans.model.simulation_result import show_diff
 
 pytestmark = pytest.mark.req("VX-08")
 

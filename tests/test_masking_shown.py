@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remit.doors.seen import show_sql, show_text
 from remit.masking import mask_diff, mask_shaped, mask_shown, mask_sql, mask_text
+from remit.plans.model.simulation_result import show_sql, show_text
 
 pytestmark = pytest.mark.req("VX-08")
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remit.doors.seen import show_sql
 from remit.masking import mask_sql
 from remit.masking.sql import tokens_of
+from remit.plans.model.simulation_result import show_sql
 
 pytestmark = pytest.mark.req("VX-08")
 

@@ -7,9 +7,9 @@ import click
 import pytest
 from pydantic import BaseModel
 
-from remit.contracts.catalog import CONTRACTS
-from remit.contracts.config import SystemConfig
-from remit.errors import MEANING, Reason
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.registry import CONTRACTS
+from remit.core.errors import MEANING, Reason
 from scripts.generate_reference import (
     BEGIN,
     END,
@@ -76,7 +76,7 @@ def test_every_reason_and_every_door_is_on_the_error_page() -> None:
 
 def test_a_module_without_a_command_group_is_reported() -> None:
     with pytest.raises(LookupError, match="holds no click group"):
-        find_command("remit.errors")
+        find_command("remit.core.errors")
 
 
 def test_every_reason_is_explained() -> None:

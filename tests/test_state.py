@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.state import locate_state, require_private, workspace_id
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.fs.state_dir import locate_state, require_private, workspace_id
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_state_below_somebody_elses_closed_folder_is_refused_by_its_owner(root
         if folder.stat().st_mode & 0o001 == 0:  # else another folder, further up, would be the one that is named
             closed = folder
     program = (
-        "import os, pathlib, sys; from remit.errors import Refused; from remit.state import locate_state\n"
+        "import os, pathlib, sys; from remit.core.errors import Refused; from remit.fs.state_dir import locate_state\n"
         "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
         "try: locate_state(pathlib.Path('/nowhere'), {'REMIT_STATE': sys.argv[1]})\n"
         "except Refused as problem: print(problem.what, problem.where, problem.next_step, sep='\\n')"

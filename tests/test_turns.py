@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from remit.turns import Turns, aside, away
+from remit.core.concurrency import Turns, aside, away
 
 
 class Crowd:
@@ -203,7 +203,7 @@ def test_whoever_is_interrupted_while_waiting_leaves_the_line(begun: int, monkey
     with crowd(turns) as people:
         people.want(0)
         with monkeypatch.context() as patched:
-            patched.setattr("remit.turns.threading.Lock", Struck)
+            patched.setattr("remit.core.concurrency.threading.Lock", Struck)
             with pytest.raises(KeyboardInterrupt), turns.taken():
                 pass
         assert (len(turns.begun.line), len(turns.computing.line)) == (0, 0)

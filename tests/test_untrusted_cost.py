@@ -26,8 +26,8 @@ LIMIT_BYTES = 100 * MEGABYTE
 PROGRAM = """
 import json, sys, time
 from remit.contracts.schemas import load_contract
-from remit.errors import Refused
-from remit.untrusted import read_bounded
+from remit.core.errors import Refused
+from remit.parsing import read_bounded
 
 def high_water():
     with open("/proc/self/status") as status:

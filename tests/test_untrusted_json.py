@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remit.contracts.plan import Plan
-from remit.contracts.task import TaskManifest
-from remit.errors import Reason, Refused
-from remit.untrusted import Bounds, parse_json, read_bounded
+from remit.contracts.plans.plan import Plan
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import Reason, Refused
+from remit.parsing import Bounds, parse_json, read_bounded
 
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none()

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remit.errors import Reason, Refused
-from remit.untrusted import Bounds
-from remit.untrusted.yaml_text import parse_yaml
+from remit.core.errors import Reason, Refused
+from remit.parsing import Bounds
+from remit.parsing.yaml import parse_yaml
 
 BILLION_LAUGHS = "a: &a [x]\n" + "".join(
     f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True)

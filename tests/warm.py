@@ -31,14 +31,14 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, get_args
 
 import remit as package
-from remit import faultpoints
 from remit.contracts.base import Contract
-from remit.errors import SANDBOX_OPTION, EnvironmentFailed
+from remit.core import faultpoints
+from remit.core.errors import SANDBOX_OPTION, EnvironmentFailed
 from remit.masking import mask_diff, mask_json, mask_text
-from remit.sandbox import pool
-from remit.sandbox.confinement import require_confinement_here
+from remit.sandbox import zygote_pool as pool
+from remit.sandbox.support_confinement import require_confinement_here
 from remit.store.connection import Dialect
-from remit.store.shape import shipped_shape
+from remit.store.schema_check import shipped_shape
 from tests import warm_zygotes
 
 _ROOT: Final = Path(__file__).resolve().parent.parent

@@ -3,7 +3,7 @@
 Importing is most of what a zygote costs, and every program that runs something starts one or two. As a program this
 runs as zygotes do, isolated and without an environment: one process that each request comes to, and one for each kind
 of zygote, which has imported its effects and is forked for each. All else a zygote does itself. What a test says about
-how they are started needs the real ones, of `remit.sandbox.pool`.
+how they are started needs the real ones, of `remit.sandbox.zygote_pool`.
 """
 
 import contextlib
@@ -60,7 +60,7 @@ class Started:
 
 
 def starter(address: str, otherwise: Callable[[dict[str, Any]], Any]) -> Any:
-    """For the place of `remit.sandbox.pool.start_program`, which serves if nobody answers here."""
+    """For the place of `remit.sandbox.zygote_pool.start_program`, which serves if nobody answers here."""
 
     def start(settings: dict[str, Any]) -> Any:
         line = socket.socket(socket.AF_UNIX)

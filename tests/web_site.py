@@ -11,15 +11,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.desk.desk import Desk
-from remit.people.roles import Role
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.identity.models_roles import Role
+from remit.services.services import Desk
 from remit.web.app import build_app
-from remit.web.listening import open_socket, port_of, server_config
-from remit.web.running import Server
-from remit.web.settings import WebSettings
-from remit.workspace import Workspace
+from remit.web.config.settings import WebSettings
+from remit.web.server.run import Server
+from remit.web.server.socket import open_socket, port_of, server_config
+from remit.workspace.workspace import Workspace
 from tests.plan_road.project import Project
 from tests.road.conftest import Hand
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from remit.policy.access import AccessPolicy, AccessQuestion, build_access_policy
+from remit.goals.access.policy import AccessPolicy, AccessQuestion, build_access_policy
 
 TENANTS: Final = {"acme": ("ann", "bob"), "other": ("ann",)}
 ACTIONS: Final = ("look", "refund")

@@ -4,11 +4,11 @@ from typing import Any, get_args
 
 import pytest
 
-from remit.contracts.simulation import Impact
-from remit.policy import access as access_module
-from remit.policy import access_engine
-from remit.policy.access import AccessAnswer
-from remit.policy.access_schema import IMPACTS
+from remit.contracts.goals.simulation import Impact
+from remit.goals.access import cedar_access_engine as access_engine
+from remit.goals.access import policy as access_module
+from remit.goals.access.cedar_schema import IMPACTS
+from remit.goals.access.policy import AccessAnswer
 from tests.access.rules import ALL, POLICIES, TENANTS, access, euros, question
 
 pytestmark = pytest.mark.req("AC-06")

@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from remit.contracts.access import MAX_FILE_BYTES
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.policy.access import find_policy_problems
-from remit.policy.access_engine import MAX_POLICIES
-from remit.policy.access_text import MAX_NESTING, split_policies
+from remit.contracts.goals.access import MAX_FILE_BYTES
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.goals.access.cedar_access_engine import MAX_POLICIES
+from remit.goals.access.policy import find_policy_problems
+from remit.goals.access.policy_text import MAX_NESTING, split_policies
 from tests.access.rules import ACTIONS, ALL, TENANTS, access, question
 
 pytestmark = pytest.mark.req("AC-06")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.access import MAX_FILE_BYTES
-from remit.doors.policy_files import read_policy_files
-from remit.errors import Reason, Refused, RemitError
+from remit.contracts.goals.access import MAX_FILE_BYTES
+from remit.core.errors import Reason, Refused, RemitError
+from remit.goals.access.policy_files import read_policy_files
 from tests.access.rules import ALL, access, question
 
 pytestmark = pytest.mark.req("AC-06")

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from remit.canonical import canonical_bytes, digest
-from remit.contracts.access import AccessSnapshot
-from remit.errors import Refused
-from remit.policy import access_engine
-from remit.policy.access import AccessPolicy, build_access_policy
-from remit.policy.access_schema import SCHEMA_VERSION, schema_tree
+from remit.contracts.goals.access import AccessSnapshot
+from remit.core.canonical import canonical_bytes, digest
+from remit.core.errors import Refused
+from remit.goals.access import cedar_access_engine as access_engine
+from remit.goals.access.cedar_schema import SCHEMA_VERSION, schema_tree
+from remit.goals.access.policy import AccessPolicy, build_access_policy
 from tests.access.rules import ACTIONS, ALL, POLICIES, TENANTS, access, euros, question
 
 pytestmark = pytest.mark.req("AC-06")
@@ -64,7 +64,7 @@ def test_what_a_decision_depends_on_is_in_the_digest_and_what_it_does_not_is_not
 @pytest.mark.req("AC-13")
 def test_another_engine_is_told_and_keeps_the_name_of_the_document(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = access()
-    monkeypatch.setattr("remit.policy.access.engine_version", lambda: "cedarpy 99.0.0")
+    monkeypatch.setattr("remit.goals.access.policy.engine_version", lambda: "cedarpy 99.0.0")
     again = AccessPolicy.from_document(policy.document())
     assert again.engine_changed
     assert again.ref == policy.ref

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from remit.agent.catalogue import Catalogue, build_catalogue, check_files
-from remit.agent.catalogue_files import Finding
-from remit.contracts.simulation import Simulation
-from remit.ledger.simulation_states import PromotedState
+from remit.contracts.goals.simulation import Simulation
+from remit.goals.catalogue.catalogue import Catalogue, build_catalogue, check_files
+from remit.goals.catalogue.files import Finding
+from remit.ledger.goal_queries_simulation_states import PromotedState
 
 TENANT: Final = "acme"
 READ_ONLY: Final = ("replica",)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from remit.agent.binding import BrowserAction, PlanAction, TaskAction, UndoAction, fill
-from remit.contracts.browser import Action
-from remit.contracts.plan import Plan
-from remit.contracts.task import TaskManifest
-from remit.errors import Refused
+from remit.contracts.browser.browser import Action
+from remit.contracts.plans.plan import Plan
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import Refused
+from remit.goals.binding.binding import BrowserAction, PlanAction, TaskAction, UndoAction, fill
 from tests.agent_catalogue.simulations import BUY, MOVE, NOTE, REFUND, UNDO, changed, findings, simulation
 
 EUR: Any = {"value": "12.50", "currency": "EUR"}

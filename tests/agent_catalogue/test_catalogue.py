@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from remit.agent.catalogue import Catalogue, build_catalogue
-from remit.agent.kept import Kept
-from remit.errors import Refused
-from remit.ledger.simulation_states import PromotedState
+from remit.core.errors import Refused
+from remit.core.ttl_cache import Kept
+from remit.goals.catalogue.catalogue import Catalogue, build_catalogue
+from remit.ledger.goal_queries_simulation_states import PromotedState
 from tests.agent_catalogue.simulations import ALL, MOVE, REFUND, catalogue_of, changed, simulation
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from remit.agent.catalogue import check_files, read_definitions
-from remit.agent.catalogue_files import Finding
-from remit.errors import Refused
+from remit.core.errors import Refused
+from remit.goals.catalogue.catalogue import check_files, read_definitions
+from remit.goals.catalogue.files import Finding
 from tests.agent_catalogue.simulations import (
     ALL,
     AMOUNT,

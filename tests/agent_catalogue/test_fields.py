@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from remit.agent.fields import fingerprint, problem_with, read_text, require_fields
-from remit.contracts.simulation import FieldSpec
-from remit.errors import Refused
+from remit.contracts.goals.simulation import FieldSpec
+from remit.core.errors import Refused
+from remit.goals.binding.fields import fingerprint, problem_with, read_text, require_fields
 from tests.agent_catalogue.simulations import REFUND, changed, simulation
 
 SPEC: TypeAdapter[FieldSpec] = TypeAdapter(FieldSpec)

@@ -5,11 +5,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from remit.agent.catalogue_files import Definition, Finding
-from remit.catalogue_checkup import check_queries, check_with_queries
-from remit.contracts.config import SystemConfig
-from remit.doors import sql_checking
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.contracts.config.config import SystemConfig
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.goals.catalogue.deep_check import check_queries, check_with_queries
+from remit.goals.catalogue.files import Definition, Finding
+from remit.plans.engines import sql_lint as sql_checking
 from tests.agent_catalogue.simulations import ALL, LOOKUP, REFUND, changed, simulation
 from tests.goals.office import Office
 

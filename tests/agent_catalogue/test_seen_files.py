@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.doors import seen_files
-from remit.doors.reading import read_below
-from remit.doors.seen_files import SeenFiles
-from remit.errors import Refused, RemitError
+from remit.core.errors import Refused, RemitError
+from remit.goals.binding import file_cache as seen_files
+from remit.goals.binding.file_cache import SeenFiles
+from remit.plans.engines.input_files import read_below
 
 pytestmark = pytest.mark.req("AC-21")
 
@@ -102,7 +102,7 @@ def test_a_folder_that_becomes_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_everything_is_read_again_after_a_few_seconds(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is mapped into memory may change without its times."""
     now = [1_000.0]
-    monkeypatch.setattr("remit.doors.seen_files.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("remit.goals.binding.file_cache.time.monotonic", lambda: now[0])
     for seconds, reads in ((0.0, 1), (seen_files.SEEN_SECONDS - 0.1, 1), (seen_files.SEEN_SECONDS, 2)):
         now[0] = 1_000.0 + seconds
         reader.text()

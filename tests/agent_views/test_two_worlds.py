@@ -10,17 +10,17 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from remit.approval.people import Person
 from remit.authority.results import verify_result
-from remit.canonical import canonical_bytes, digest_bytes
 from remit.cli import main
-from remit.contracts.result import ExecutionResult
-from remit.desk import events as events_module
-from remit.desk.agent_views import agent_report
-from remit.desk.callers import PersonCaller
-from remit.desk.ownership import may_be_told
-from remit.desk.plans import PlanDesk
-from remit.ids import render_time
+from remit.contracts.tasks.result import ExecutionResult
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.ids import render_time
+from remit.identity.callers import PersonCaller
+from remit.identity.person import Person
+from remit.services.base import events as events_module
+from remit.services.base.ownership import may_be_told
+from remit.services.plans.agent_views import agent_report
+from remit.services.plans.service import PlanDesk
 from tests.agent_views.worlds import FIRST, PLANS, SECOND, SECRET, World
 from tests.kept_zygotes import zygotes_are_kept
 from tests.mcp_server.talking import over_http, talking

@@ -6,17 +6,17 @@ answering.py FOLDER URL SCHEMA {approve,deny} ID
 import sys
 from pathlib import Path
 
-from remit.approval.approvals import Approvals
-from remit.approval.bell import Bell
-from remit.approval.people import Person
-from remit.authority.keys import load_keyring, load_signer
-from remit.ids import system_clock
-from remit.ledger.append import Ledger
+from remit.approvals.service import Approvals
+from remit.core.ids import system_clock
+from remit.crypto.keyring import load_keyring, load_signer
+from remit.fs.change_signal import Bell
+from remit.identity.person import Person
 from remit.ledger.heads import Anchors
+from remit.ledger.writer import Ledger
 from remit.store.connection import Store
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
-from remit.testing.children import acknowledge
+from remit.testing.child_process import acknowledge
 
 if __name__ == "__main__":
     folder, url, schema, answer, approval_id = Path(sys.argv[1]), *sys.argv[2:6]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from remit.approval.approvals import Approvals, Question
-from remit.approval.bell import Bell
-from remit.approval.people import Person
-from remit.contracts.browser import Approval, HTTPPreview
-from remit.ledger.append import Batch
+from remit.approvals.service import Approvals, Question
+from remit.contracts.browser.browser import Approval, HTTPPreview
+from remit.fs.change_signal import Bell
+from remit.identity.person import Person
+from remit.ledger.writer import Batch
 from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
 
 __all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 from remit.ledger.clock_acceptance import accept_clock
 from tests.approvals.conftest import ADA, Desk
 

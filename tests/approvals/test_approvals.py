@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import remit
-from remit.approval.approvals import MAX_PENDING_OF_ONE
-from remit.approval.people import Person, person_at_terminal
-from remit.contracts.browser import HTTPPreview
-from remit.contracts.call import CallPreview
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.ledger.append import Batch
+from remit.approvals.service import MAX_PENDING_OF_ONE
+from remit.browser.policy import browser_error, browser_reason
+from remit.contracts.browser.browser import HTTPPreview
+from remit.contracts.calls.call import CallPreview
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.identity.person import Person, person_at_terminal
+from remit.ledger.writer import Batch
 from remit.masking import mask_shown
-from remit.policy.browser import browser_error, browser_reason
-from remit.store.owners import this_process
+from remit.store.process_identity import this_process
 from remit.store.tokens import insert_revocation
 from tests.approvals.conftest import ADA, PREVIEW, Desk, digest_of, question
 
@@ -199,7 +199,7 @@ def test_the_agent_that_asks_cannot_answer_under_any_name(desk: Desk, who: Perso
 
 def test_a_question_whose_host_is_gone_is_void(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("remit.approval.approvals.this_process", _gone_process)
+        patched.setattr("remit.approvals.service.this_process", _gone_process)
         orphan, other = desk.ask(1), desk.ask(2)
         desk.ask(3)
     alive = desk.ask(4)

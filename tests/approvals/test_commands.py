@@ -8,13 +8,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from remit.cli.approval_view import kind_of, render_approval, render_left, render_url
-from remit.cli.approval_watch import ask_until_clear
-from remit.cli.approvals import approvals as approvals_command
-from remit.cli.offering import complete_question
-from remit.contracts.browser import Approval, HTTPPreview
-from remit.errors import Refused
-from remit.workspace import Workspace
+from remit.cli.approvals.commands import approvals as approvals_command
+from remit.cli.approvals.render import kind_of, render_approval, render_left, render_url
+from remit.cli.approvals.watch import ask_until_clear
+from remit.cli.common.completion import complete_question
+from remit.contracts.browser.browser import Approval, HTTPPreview
+from remit.core.errors import Refused
+from remit.workspace.workspace import Workspace
 from tests.approvals.conftest import ADA, PREVIEW, question
 from tests.approvals.terminal import LONGEST, Terminal
 from tests.cli.conftest import Remit, remit

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from remit.contracts.browser import LASTING
-from remit.contracts.call import CallPreview
-from remit.errors import Refused
+from remit.contracts.browser.browser import LASTING
+from remit.contracts.calls.call import CallPreview
+from remit.core.errors import Refused
 from tests.approvals.conftest import ADA, Desk, digest_of
 
 CALL = CallPreview.from_tree(

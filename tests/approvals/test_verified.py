@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.approval.people import Person
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.identity.person import Person
+from remit.identity.tokens import Tokens
 from remit.ledger.findings import Fault
-from remit.tokens import Tokens
 from tests.approvals.conftest import Desk
 from tests.store_fixtures import World
 from tests.tokens.conftest import made_tokens, policy_key

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.approval import bell as bell_module
-from remit.approval.approvals import Approvals
-from remit.approval.bell import Bell
-from remit.approval.waiting import AnswerWatch
+from remit.approvals.service import Approvals
+from remit.approvals.watcher import AnswerWatch
+from remit.fs import change_signal as bell_module
+from remit.fs.change_signal import Bell
 from remit.store.postgresql import PostgresStore
-from remit.testing.children import Fault, run_child
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.approvals.conftest import ADA, Desk, question
 from tests.store_fixtures import World, open_ledger

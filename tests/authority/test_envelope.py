@@ -14,12 +14,12 @@ from remit.authority.envelope import (
     signed_body,
     verify_envelope,
 )
-from remit.authority.signing import Keyring, PublicKey, Signer
-from remit.contracts.envelope import Approvals, ApprovedInput, Envelope
-from remit.contracts.plan import Plan
-from remit.contracts.plan_codes import plan_error
-from remit.errors import Misuse, Reason, Refused
-from remit.ids import render_time
+from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
+from remit.contracts.plans.error_codes import plan_error
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Misuse, Reason, Refused
+from remit.core.ids import render_time
+from remit.crypto.signing import Keyring, PublicKey, Signer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 CREATED = "2026-01-01T00:00:00Z"

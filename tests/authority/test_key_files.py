@@ -14,11 +14,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from remit.authority.keys import create_keys, load_keyring, load_signer, private_key_problems
-from remit.authority.signing import ROLES, encode_base64url
-from remit.errors import EnvironmentFailed, Reason, RemitError
-from remit.ids import system_clock
-from remit.testing.children import run_child
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys, load_keyring, load_signer, private_key_problems
+from remit.crypto.signing import ROLES, encode_base64url
+from remit.testing.child_process import run_child
 
 NOBODY = 65534
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
@@ -205,8 +205,8 @@ def test_a_part_given_to_somebody_else_is_refused(keys: Path, part: str) -> None
 LOAD_AS_NOBODY = f"""
 import os, sys
 from pathlib import Path
-from remit.authority.keys import load_signer
-from remit.errors import EnvironmentFailed
+from remit.crypto.keyring import load_signer
+from remit.core.errors import EnvironmentFailed
 os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
 try:
     print("loaded", load_signer(Path(sys.argv[1]), "executor").role)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.keys import MAX_KEYS, create_keys, load_keyring, load_signer, revoke_key, rotate_key
-from remit.authority.signing import ROLES, Keyring, PublicKey, Role
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.ids import Clock, render_time, system_clock
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.ids import Clock, render_time, system_clock
+from remit.crypto.keyring import MAX_KEYS, create_keys, load_keyring, load_signer, revoke_key, rotate_key
+from remit.crypto.signing import ROLES, Keyring, PublicKey, Role
 
 BODY = b"{}"
 START = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
@@ -113,8 +113,8 @@ def test_rotating_without_a_key_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_a_full_keyring_is_refused_before_anything_is_lost(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.authority.keys.MAX_KEYS", 7)
-    monkeypatch.setattr("remit.authority.keys.KEPT_FOR_REVOKING", 2)
+    monkeypatch.setattr("remit.crypto.keyring.MAX_KEYS", 7)
+    monkeypatch.setattr("remit.crypto.keyring.KEPT_FOR_REVOKING", 2)
     rotate_key(keys, "audit", ticking())
     with pytest.raises(EnvironmentFailed, match="more than 5 keys") as caught:
         rotate_key(keys, "audit", ticking())
@@ -126,8 +126,8 @@ def test_a_full_keyring_is_refused_before_anything_is_lost(keys: Path, monkeypat
 def test_a_key_that_leaked_can_be_revoked_when_no_plain_rotation_has_room(
     keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remit.authority.keys.MAX_KEYS", 7)
-    monkeypatch.setattr("remit.authority.keys.KEPT_FOR_REVOKING", 2)
+    monkeypatch.setattr("remit.crypto.keyring.MAX_KEYS", 7)
+    monkeypatch.setattr("remit.crypto.keyring.KEPT_FOR_REVOKING", 2)
     retired, _ = rotate_key(keys, "audit", ticking())
     for _ in range(2):
         old, new = rotate_key(keys, "audit", ticking(), revoke=True)
@@ -153,7 +153,7 @@ def test_a_rotation_by_somebody_else_between_two_reads_is_no_missing_key(
             rotated[0] = rotate_key(keys, "executor", system_clock)[1].key_id
         return ring
 
-    monkeypatch.setattr("remit.authority.keys.load_keyring", load_then_rotate)
+    monkeypatch.setattr("remit.crypto.keyring.load_keyring", load_then_rotate)
     signer = load_signer(keys, "executor")
     assert [signer.key_id] == rotated
 

@@ -12,16 +12,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from remit.authority.keys import create_keys, load_keyring, load_signer
-from remit.authority.signing import ROLES, Signer
-from remit.errors import EnvironmentFailed, Misuse
-from remit.ids import system_clock
-from remit.testing.children import run_child
+from remit.core.errors import EnvironmentFailed, Misuse
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys, load_keyring, load_signer
+from remit.crypto.signing import ROLES, Signer
+from remit.testing.child_process import run_child
 
 OPENED_FILES = """
 import os, sys
 from pathlib import Path
-from remit.authority.keys import load_keyring, load_signer
+from remit.crypto.keyring import load_keyring, load_signer
 
 def watch(event, arguments):
     if event in {"open", "os.listdir", "os.scandir"} and isinstance(arguments[0], (str, bytes)):
@@ -35,7 +35,7 @@ load_keyring(folder) if sys.argv[2] == "none" else load_signer(folder, sys.argv[
 HOLD_A_KEY = """
 import sys
 from pathlib import Path
-from remit.authority.keys import load_keyring, load_signer
+from remit.crypto.keyring import load_keyring, load_signer
 
 ring, signer = load_keyring(Path(sys.argv[1])), load_signer(Path(sys.argv[1]), sys.argv[2])
 signer.sign("result", b"{}")

@@ -7,13 +7,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from remit.authority.rollback_order import LIFE, issue_rollback, rollback_key, verify_rollback
-from remit.authority.signing import Keyring, PublicKey, Signer
 from remit.authority.statuses import sign_rollback_outcome, sign_status, verify_rollback_outcome, verify_status
-from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.rollback_order import RollbackOrder
-from remit.contracts.status import CompletionStatus
-from remit.errors import Misuse, Reason, Refused
-from remit.ids import render_time
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.contracts.plans.status import CompletionStatus
+from remit.core.errors import Misuse, Reason, Refused
+from remit.core.ids import render_time
+from remit.crypto.signing import Keyring, PublicKey, Signer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 CREATED = "2026-01-01T00:00:00Z"

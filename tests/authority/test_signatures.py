@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.authority import signing
-from remit.authority.keys import (
+from remit.core.errors import Misuse, Reason, Refused
+from remit.crypto import signing
+from remit.crypto.keyring import (
     KeyringEntry,
     KeyringFile,
     load_keyring,
@@ -20,7 +21,7 @@ from remit.authority.keys import (
     parse_public_pem,
     render_public_pem,
 )
-from remit.authority.signing import (
+from remit.crypto.signing import (
     ROLE_OF,
     ROLES,
     Keyring,
@@ -33,7 +34,6 @@ from remit.authority.signing import (
     key_id_of,
     pre_authentication_encoding,
 )
-from remit.errors import Misuse, Reason, Refused
 from tests.authority.rfc8032 import VECTORS, Vector
 
 NOW = "2026-01-31T09:30:00Z"
@@ -58,7 +58,7 @@ def test_what_is_known_to_fit_is_known_of_this_key_these_bytes_and_this_signatur
 ) -> None:
     signature = SIGNER.sign("ledger-head", BODY)
     with monkeypatch.context() as patched:
-        patched.setattr("remit.authority.signing.Ed25519PublicKey", None)  # no arithmetic to be had
+        patched.setattr("remit.crypto.signing.Ed25519PublicKey", None)  # no arithmetic to be had
         fresh = Keyring([PublicKey("audit", signer.public, NOW) for signer in (SIGNER, OTHER)])
         fresh.verify("ledger-head", SIGNER.key_id, BODY, signature, signed_at=NOW)
         revoked = Keyring([PublicKey("audit", SIGNER.public, NOW, revoked_at=NOW)])

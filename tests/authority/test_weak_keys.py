@@ -7,10 +7,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from remit.authority.keys import create_keys, load_keyring, parse_public_pem
-from remit.authority.signing import PublicKey, encode_base64url, key_id_of, pre_authentication_encoding
-from remit.errors import Reason, Refused
-from remit.ids import system_clock
+from remit.core.errors import Reason, Refused
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys, load_keyring, parse_public_pem
+from remit.crypto.signing import PublicKey, encode_base64url, key_id_of, pre_authentication_encoding
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P

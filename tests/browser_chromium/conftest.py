@@ -10,7 +10,7 @@ import pytest
 
 from remit.browser.chromium.process import Chromium
 from remit.browser.chromium.session import Session
-from remit.contracts.browser_config import Browser
+from remit.contracts.config.browser import Browser
 from tests.browser_chromium.site import Site
 
 T = TypeVar("T")

@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from remit.browser.chromium.words import Element
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.browser.chromium.types import Element
+from remit.core.errors import EnvironmentFailed, Reason, Refused
 from tests.browser_chromium.conftest import Stage
 from tests.browser_chromium.tree import ref_of
 

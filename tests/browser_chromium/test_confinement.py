@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.errors import EnvironmentFailed, Misuse, Reason
 from tests.browser_chromium.conftest import Running, Stage
 from tests.browser_chromium.processes import command_of, family_of, status_of
 

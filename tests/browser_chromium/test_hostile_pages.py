@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from playwright.async_api import Mouse
 
-from remit.browser.chromium.words import Element
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.browser.chromium.types import Element
+from remit.core.errors import EnvironmentFailed, Reason, Refused
 from tests.browser_chromium.conftest import Stage, until
 from tests.browser_chromium.tree import names_of, ref_of
 

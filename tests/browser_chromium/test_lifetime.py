@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from remit.browser.chromium.executable import require_version
 from remit.browser.chromium.process import Chromium
-from remit.browser.chromium.program import require_version
-from remit.contracts.browser_config import Browser
-from remit.errors import EnvironmentFailed, Reason
+from remit.contracts.config.browser import Browser
+from remit.core.errors import EnvironmentFailed, Reason
 from tests.browser_chromium.conftest import SPKI, until
 from tests.browser_chromium.processes import are_gone, command_of, family_of
 from tests.browser_chromium.site import Site
@@ -84,7 +84,7 @@ HOST = """
 import asyncio, sys
 from pathlib import Path
 from remit.browser.chromium.process import Chromium
-from remit.contracts.browser_config import Browser
+from remit.contracts.config.browser import Browser
 async def main():
     state = Path(sys.argv[1])
     chromium = await Chromium.launch(Browser(), run_folder=state / "run", hidden=[state], spki="x")
@@ -109,8 +109,8 @@ AS_NOBODY = """
 import asyncio, json, os, sys
 from pathlib import Path
 from remit.browser.chromium.process import Chromium
-from remit.contracts.browser_config import Browser
-from remit.errors import RemitError
+from remit.contracts.config.browser import Browser
+from remit.core.errors import RemitError
 from tests.browser_chromium.site import Site
 async def main(folder, **more):
     state = folder / "state"

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from remit.browser.chromium.words import Element
-from remit.errors import Reason, Refused
+from remit.browser.chromium.types import Element
+from remit.core.errors import Reason, Refused
 from tests.browser_chromium.conftest import Stage
 from tests.browser_chromium.tree import names_of, node_of, nodes_of, ref_of
 

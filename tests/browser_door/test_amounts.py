@@ -6,12 +6,12 @@ from decimal import Decimal
 import pytest
 
 from remit.browser.amounts import Found, amounts_in, judge_amounts, parse_amount
-from remit.browser.fields import Field
-from remit.browser.previewing import Context, Read, preview_request, read_request
-from remit.browser.requests import OutgoingRequest
-from remit.contracts.browser import Amount
-from remit.doors.browser_price import require_price
-from remit.errors import Refused
+from remit.browser.model.form_fields import Field
+from remit.browser.model.requests import OutgoingRequest
+from remit.browser.price_policy import require_price
+from remit.browser.request_preview import Context, Read, preview_request, read_request
+from remit.contracts.browser.browser import Amount
+from remit.core.errors import Refused
 
 pytestmark = pytest.mark.req("VX-04")
 FORM, JSON, TEXT, XML = "application/x-www-form-urlencoded", "application/json", "text/plain", "application/xml"

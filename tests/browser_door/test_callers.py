@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from remit.browser_host.client import HostClient
-from remit.browser_host.frames import receive_frame, send_frame
-from remit.browser_host.place import HostPlace
-from remit.browser_host.sayings import Sayings
-from remit.browser_host.server import MOST_CALLERS, MOST_TALKS, HostServer
-from remit.contracts.browser import ActionResult, Approval
-from remit.doors.browser_flights import BrowseHooks, Flight
-from remit.errors import Reason, Refused
+from remit.browser.inflight import BrowseHooks, Flight
+from remit.browser_daemon.client import HostClient
+from remit.browser_daemon.framing import receive_frame, send_frame
+from remit.browser_daemon.outbox import Sayings
+from remit.browser_daemon.server import MOST_CALLERS, MOST_TALKS, HostServer
+from remit.browser_daemon.socket_path import HostPlace
+from remit.contracts.browser.browser import ActionResult, Approval
+from remit.core.errors import Reason, Refused
 from tests.contracts.door_examples import BROWSER
 
 pytestmark = pytest.mark.req("VX-09")

@@ -2,11 +2,11 @@
 
 import pytest
 
+from remit.browser.policy import browser_error, browser_reason
+from remit.browser.recovery_browser_cut_short import RequestFate, state_of, tell_cut_short
 from remit.cli.browse import exit_code
-from remit.contracts.browser import ActionResult
-from remit.doors.browser_cut_short import RequestFate, state_of, tell_cut_short
-from remit.errors import Reason
-from remit.policy.browser import browser_error, browser_reason
+from remit.contracts.browser.browser import ActionResult
+from remit.core.errors import Reason
 
 PAY = "Sends 1 field at shop.test: POST /pay"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from remit.browser_host import client as clients
-from remit.browser_host.client import Answered, HostClient, Waiting
-from remit.browser_host.frames import receive_frame, send_frame
-from remit.browser_host.place import HostPlace
+from remit.browser_daemon import client as clients
+from remit.browser_daemon.client import Answered, HostClient, Waiting
+from remit.browser_daemon.framing import receive_frame, send_frame
+from remit.browser_daemon.socket_path import HostPlace
 from remit.cli.browse import _tell_waiting, exit_code
-from remit.contracts.browser import ActionResult
-from remit.contracts.browser_errors import EXECUTOR_ERROR, AnyExecutorError
+from remit.contracts.browser.browser import ActionResult
+from remit.contracts.browser.errors import EXECUTOR_ERROR, AnyExecutorError
 from tests.contracts.door_examples import BROWSER
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.browser import Approval
-from remit.doors.browser_flights import BrowseHooks, Flight, Flights
-from remit.errors import Reason, Refused
+from remit.browser.inflight import BrowseHooks, Flight, Flights
+from remit.contracts.browser.browser import Approval
+from remit.core.errors import Reason, Refused
 from tests.contracts.door_examples import BROWSER
 
 

@@ -13,18 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.browser_host.frames import (
-    MAX_FRAME,
-    error_from_frame,
-    error_to_frame,
-    receive_frame,
-    send_frame,
-)
-from remit.browser_host.place import HostPlace, peer_user, require_own_peer
-from remit.browser_host.server import HostServer
-from remit.contracts.browser import ActionResult
-from remit.doors.browser_flights import BrowseHooks
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.browser.inflight import BrowseHooks
+from remit.browser_daemon.framing import MAX_FRAME, error_from_frame, error_to_frame, receive_frame, send_frame
+from remit.browser_daemon.server import HostServer
+from remit.browser_daemon.socket_path import HostPlace, peer_user, require_own_peer
+from remit.contracts.browser.browser import ActionResult
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 
 Pair = tuple[socket.socket, socket.socket]
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 import pytest
 
 from remit.browser.gate import MOST_HELD, MOST_NAVIGATIONS, SessionGate
-from remit.browser.held import Fate, Held, Running, questions_put
-from remit.browser.requests import Answer, Ending, OutgoingRequest, RequestKind
-from remit.contracts.browser import Action
-from remit.masking.names import Kind
+from remit.browser.held_requests import Fate, Held, Running, questions_put
+from remit.browser.model.requests import Answer, Ending, OutgoingRequest, RequestKind
+from remit.contracts.browser.browser import Action
+from remit.masking.field_names import Kind
 
 T = TypeVar("T")
 

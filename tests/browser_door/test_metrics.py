@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from remit.observe.metrics import BUCKETS, SUCCESS, Metrics
+from remit.observability.browser_metrics import BUCKETS, SUCCESS, Metrics
 
 pytestmark = pytest.mark.req("VX-13")
 

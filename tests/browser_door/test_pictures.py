@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.browser.pictures import PRUNED_AFTER, SPARED_SECONDS, Pictures
+from remit.browser.screenshots import PRUNED_AFTER, SPARED_SECONDS, Pictures
 
 NOW = 2_000_000_000.0
 DAY = 86_400

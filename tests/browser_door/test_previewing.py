@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remit.browser.fields import Field, fields_of
-from remit.browser.masked import mask_url
-from remit.browser.previewing import Context, preview_request, preview_typing, read_request, require_showable
-from remit.browser.requests import OutgoingRequest, RequestKind
+from remit.browser.checkpoint import render_summary
+from remit.browser.model.form_fields import Field, fields_of
+from remit.browser.model.masking import mask_url
+from remit.browser.model.requests import OutgoingRequest, RequestKind
+from remit.browser.request_preview import Context, preview_request, preview_typing, read_request, require_showable
 from remit.browser.typed_secrets import TypedSecrets
-from remit.contracts.browser import Action, Amount, HTTPPreview
-from remit.doors.browser_papers import render_summary
-from remit.errors import Reason, Refused
+from remit.contracts.browser.browser import Action, Amount, HTTPPreview
+from remit.core.errors import Reason, Refused
 from remit.masking import mask_shaped
-from remit.masking.names import Kind
+from remit.masking.field_names import Kind
 
 FORM = "application/x-www-form-urlencoded"
 URL = "https://shop.test/pay"

@@ -5,10 +5,10 @@ from decimal import Decimal
 import pytest
 
 from remit.browser.amounts import Found
-from remit.contracts.browser import Amount
-from remit.doors.browser_price import require_price
-from remit.errors import Refused
-from remit.policy.browser import browser_error, browser_reason
+from remit.browser.policy import browser_error, browser_reason
+from remit.browser.price_policy import require_price
+from remit.contracts.browser.browser import Amount
+from remit.core.errors import Refused
 
 pytestmark = pytest.mark.req("VX-04")
 LIMIT = Amount(value=50, currency="EUR")

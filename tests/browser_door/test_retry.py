@@ -2,9 +2,9 @@
 
 import pytest
 
-from remit.browser.chromium.words import NeverFound
-from remit.doors.browser_retry import Retries, is_retryable, pause_before
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.browser.chromium.types import NeverFound
+from remit.browser.retry import Retries, is_retryable, pause_before
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
 
 pytestmark = pytest.mark.req("VX-12")
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.browser.fields import Field
+from remit.browser.model.form_fields import Field
 from remit.browser.typed_secrets import TypedSecrets
-from remit.errors import Reason, Refused
-from remit.masking.names import Kind
+from remit.core.errors import Reason, Refused
+from remit.masking.field_names import Kind
 
 PAGE = "https://shop.test/login"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 for name in ("playwright", "playwright.async_api", "h11", "wsproto", "prometheus_client"):
     sys.modules[name] = None
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.founding import initialise
-from remit.ids import system_clock
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.workspace.create import initialise
+from remit.core.ids import system_clock
 
 folder = Path(sys.argv[1])
 workspace, _ = initialise(folder, {"REMIT_STATE": sys.argv[2]}, system_clock)

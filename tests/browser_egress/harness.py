@@ -10,11 +10,11 @@ from typing import Any
 
 import h11
 
-from remit.browser.egress import Authority, Egress, Serving
-from remit.browser.egress.connection import Patience
-from remit.browser.egress.lookups import Resolve, ask_the_system
 from remit.browser.gate import READING
-from remit.browser.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Answer, Ending, OutgoingRequest
+from remit.browser.proxy import Authority, Egress, Serving
+from remit.browser.proxy.connection import Patience
+from remit.browser.proxy.dns import Resolve, ask_the_system
 from tests.browser_site import LOOPBACK, Site
 
 IMPATIENT = Patience(idle=0.4, head=0.2, body=0.2, linger=0.05)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.requests import Ending
+from remit.browser.model.requests import Ending
 from tests.browser_egress.harness import open_way
 from tests.browser_site import Reply, Site
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 import pytest
 
-from remit.browser.egress.places import Place
-from remit.browser.egress.upstream import Upstream
-from remit.browser.egress.wire import Wire
-from remit.browser.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Answer, Ending, OutgoingRequest
+from remit.browser.proxy.addresses import Place
+from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.upstream import Upstream
 from tests.browser_egress.harness import RecordingGate, open_way
 from tests.browser_site import Reply, Site
 
@@ -101,7 +101,7 @@ def test_reading_that_the_browser_gives_up_is_given_up(site: Site) -> None:
 
 @pytest.mark.req("VX-12")
 def test_server_that_never_answers_may_have_got_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.browser.egress.exchange.ANSWER_SECONDS", 0.1)
+    monkeypatch.setattr("remit.browser.proxy.exchange.ANSWER_SECONDS", 0.1)
     site.routes["/slow"] = Reply(200, b"late", wait_for=threading.Event())
 
     async def scenario() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remit.browser.egress.connection import Patience
-from remit.browser.requests import OutgoingRequest
+from remit.browser.model.requests import OutgoingRequest
+from remit.browser.proxy.connection import Patience
 from tests.browser_egress.harness import RecordingGate, open_way
 from tests.browser_site import Reply, Site
 
@@ -106,7 +106,7 @@ def test_two_hundred_requests_at_once_all_arrive_once(site: Site) -> None:
 
 
 def test_more_connections_than_there_is_room_for_have_to_wait(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.browser.egress.proxy.MOST_CONNECTIONS", 2)
+    monkeypatch.setattr("remit.browser.proxy.server.MOST_CONNECTIONS", 2)
 
     async def scenario() -> None:
         async with open_way(site) as way:

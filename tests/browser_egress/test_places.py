@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.egress.places import PlaceUnreadable, is_reachable, parse_authority
+from remit.browser.proxy.addresses import PlaceUnreadable, is_reachable, parse_authority
 from tests.browser_egress.harness import RecordingGate, open_way
 from tests.browser_site import LOOPBACK, Site
 
@@ -268,7 +268,7 @@ def test_request_goes_to_the_address_that_was_checked_whatever_the_name_says_nex
 
 
 def test_rebound_name_is_refused_when_it_is_looked_up_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.browser.egress.lookups.KEPT_SECONDS", 0.0)
+    monkeypatch.setattr("remit.browser.proxy.dns.KEPT_SECONDS", 0.0)
     answers = [[LOOPBACK], ["127.0.0.2"]]
 
     async def rebinding(_host: str) -> list[str]:
@@ -320,7 +320,7 @@ def test_names_of_this_machine_are_looked_up_and_refused(site: Site) -> None:
 
 
 def test_lookup_that_takes_too_long_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.browser.egress.lookups.LOOKUP_SECONDS", 0.05)
+    monkeypatch.setattr("remit.browser.proxy.dns.LOOKUP_SECONDS", 0.05)
 
     async def endless(_host: str) -> list[str]:
         await asyncio.Event().wait()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Answer, Ending, OutgoingRequest
 from tests.browser_egress.harness import Holding, RecordingGate, open_way
 from tests.browser_site import Reply, Site, redirect
 
@@ -82,7 +82,7 @@ def test_request_that_the_browser_gives_up_while_it_is_held_is_not_sent(
     site: Site, size: int, monkeypatch: pytest.MonkeyPatch, *, tls: bool
 ) -> None:
     # So low that reading pauses: it must go on before the body's end, or the hanging up would not be noticed.
-    monkeypatch.setattr("remit.browser.egress.wire.HIGH_WATER", 1_000)
+    monkeypatch.setattr("remit.browser.proxy.stream.HIGH_WATER", 1_000)
 
     async def scenario() -> None:
         holding = Holding()

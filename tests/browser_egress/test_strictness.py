@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser.egress.heads import MAX_FIELDS, MAX_HEAD, BadRequest, parse_head
+from remit.browser.proxy.request_head import MAX_FIELDS, MAX_HEAD, BadRequest, parse_head
 from tests.browser_egress.harness import IMPATIENT, Holding, RecordingGate, open_way
 from tests.browser_site import Reply, Site
 

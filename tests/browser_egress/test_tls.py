@@ -12,9 +12,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from remit.browser.egress import Authority, Egress
-from remit.contracts.browser_config import Browser
-from remit.errors import Refused
+from remit.browser.proxy import Authority, Egress
+from remit.contracts.config.browser import Browser
+from remit.core.errors import Refused
 from tests.browser_egress.harness import open_way
 from tests.browser_site import Site, make_certificates
 
@@ -47,11 +47,11 @@ def test_context_is_made_once_for_a_host_and_leaves_no_descriptor_behind() -> No
 def test_certificates_are_renewed_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     authority = Authority()
     first = authority.context_for("shop.test")
-    monkeypatch.setattr("remit.browser.egress.certificates.RENEWED_AFTER", timedelta(0))
+    monkeypatch.setattr("remit.browser.proxy.certificates.RENEWED_AFTER", timedelta(0))
     renewed = authority.context_for("shop.test")
     assert renewed is not first
-    monkeypatch.setattr("remit.browser.egress.certificates.RENEWED_AFTER", timedelta(days=1))
-    monkeypatch.setattr("remit.browser.egress.certificates.MOST_HOSTS", 1)
+    monkeypatch.setattr("remit.browser.proxy.certificates.RENEWED_AFTER", timedelta(days=1))
+    monkeypatch.setattr("remit.browser.proxy.certificates.MOST_HOSTS", 1)
     authority.context_for("evil.test")
     assert authority.context_for("shop.test") is not renewed
 

@@ -20,7 +20,7 @@ from wsproto.events import Request as Handshake
 from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import FrameProtocol, Opcode
 
-from remit.browser.requests import Answer, Ending, OutgoingRequest
+from remit.browser.model.requests import Answer, Ending, OutgoingRequest
 from tests.browser_egress.harness import IMPATIENT, Client, Holding, RecordingGate, Way, open_way
 from tests.browser_site import Reply, Site
 

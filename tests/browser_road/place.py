@@ -13,15 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from remit.approval.people import Person
-from remit.authority.tokens import Wish
-from remit.browser.requests import OutgoingRequest, RequestKind
-from remit.contracts.browser import ActionResult, Approval, TokenConstraints
-from remit.contracts.browser_output import ActionOutput
-from remit.errors import Refused
-from remit.founding import initialise
-from remit.policy.browser import CAPABILITY_OF
-from remit.workspace import Workspace
+from remit.authority.capability_token import Wish
+from remit.browser.model.requests import OutgoingRequest, RequestKind
+from remit.browser.policy import CAPABILITY_OF
+from remit.contracts.browser.browser import ActionResult, Approval, TokenConstraints
+from remit.contracts.browser.output import ActionOutput
+from remit.core.errors import Refused
+from remit.identity.person import Person
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests.browser_site import Seen, Site
 
 AGENT = "agent-1"

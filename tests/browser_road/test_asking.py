@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from remit.approval.approvals import Approvals
-from remit.browser.held import Held
+from remit.approvals.service import Approvals
+from remit.browser.held_requests import Held
+from remit.browser.inflight import BrowseHooks
 from remit.cli.browse import exit_code
-from remit.contracts.browser import Approval, HTTPPreview
-from remit.contracts.browser_output import ActionOutput
-from remit.desk.meaning import render_meaning
-from remit.doors.browser_flights import BrowseHooks
-from remit.errors import Reason, Refused
+from remit.contracts.browser.browser import Approval, HTTPPreview
+from remit.contracts.browser.output import ActionOutput
+from remit.core.errors import Reason, Refused
 from remit.ledger.entry import COLUMNS, Entry
+from remit.services.base.entry_text_meaning import render_meaning
 from tests.browser_road.place import SOMEBODY, Place, approve, deny
 from tests.browser_site import Reply, redirect
 
@@ -214,7 +214,7 @@ def test_what_goes_wrong_after_the_request_was_let_go_is_never_told_as_not_sent(
         if name == point:
             raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr("remit.doors.browser_request.reach", reach)
+    monkeypatch.setattr("remit.browser.request_operation.reach", reach)
     place.site.routes["/act"] = "done"
     place.open(FORM)
     result = place.click()

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from remit.authority.tokens import Wish
-from remit.browser.egress.places import Place as UpstreamPlace
-from remit.browser.egress.upstream import Upstream
-from remit.browser.egress.wire import Wire
-from remit.contracts.browser import ActionResult, TokenConstraints
-from remit.policy.browser import CAPABILITY_OF
+from remit.authority.capability_token import Wish
+from remit.browser.policy import CAPABILITY_OF
+from remit.browser.proxy.addresses import Place as UpstreamPlace
+from remit.browser.proxy.stream import Wire
+from remit.browser.proxy.upstream import Upstream
+from remit.contracts.browser.browser import ActionResult, TokenConstraints
 from tests.browser_road.place import Place
 from tests.browser_site import Reply, redirect
 

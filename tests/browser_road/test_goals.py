@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remit.browsing import Browsing
-from remit.doors import browser_time
-from remit.goals import Reply
+from remit.browser import timeout as browser_time
+from remit.browser.service import Browsing
+from remit.goals.service import Reply
 from tests import browser_site
 from tests.browser_road.place import SOMEBODY, Place
 from tests.browser_site import Seen

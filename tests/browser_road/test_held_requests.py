@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.browser import ActionResult, Approval, HTTPPreview
+from remit.contracts.browser.browser import ActionResult, Approval, HTTPPreview
 from tests.browser_road.place import Answer, Place, Question, approve, deny, let_it_expire
 from tests.browser_site import Reply, Seen, redirect
 from tests.sampling import some

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from remit.browser_host import client
-from remit.browser_host.client import HostClient
-from remit.browser_host.place import HostPlace
-from remit.errors import RemitError
+from remit.browser_daemon import client
+from remit.browser_daemon.client import HostClient
+from remit.browser_daemon.socket_path import HostPlace
+from remit.core.errors import RemitError
 from tests import warm
 from tests.browser_road.place import Place, made_place
 

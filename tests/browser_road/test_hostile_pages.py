@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from remit.browser import acting, sessions
+from remit.browser import actions as acting
+from remit.browser import sessions
 from remit.browser.chromium import session
 from remit.browser.gate import MOST_NAVIGATIONS
-from remit.contracts.browser import ActionResult
+from remit.contracts.browser.browser import ActionResult
 from tests.browser_chromium.processes import command_of, family_of
 from tests.browser_road.place import Place, approve, made_place
 from tests.browser_site import Reply

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.browser import ActionResult
-from remit.doors.browser_cut_short import state_of
-from remit.doors.browser_papers import RequestOutcome
-from remit.testing.children import Ended, Fault, run_child
+from remit.browser.checkpoint import RequestOutcome
+from remit.browser.recovery_browser_cut_short import state_of
+from remit.contracts.browser.browser import ActionResult
+from remit.testing.child_process import Ended, Fault, run_child
 from tests import warm
 from tests.browser_road.place import Place, made_place
 from tests.sampling import some
@@ -21,9 +21,9 @@ FORM = '<form method="post" action="/act"><input name="item" value="42"><button 
 
 CHILD = """
 import sys, threading
-from remit.approval.people import Person
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.identity.person import Person
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 
 with Workspace.open(sys.argv[1]) as workspace:
     def approve(approval):

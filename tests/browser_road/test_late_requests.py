@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from remit.cli.browse import exit_code
-from remit.contracts.browser import ActionResult, Approval
+from remit.contracts.browser.browser import ActionResult, Approval
 from tests.browser_road.place import Place, approve, deny, made_place
 from tests.browser_site import Reply
 

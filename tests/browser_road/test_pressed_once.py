@@ -12,8 +12,8 @@ import pytest
 from playwright.async_api import Mouse
 
 from remit.browser.chromium import session
-from remit.browser.chromium.frames import Found, call
-from remit.errors import Reason, Refused
+from remit.browser.chromium.documents import Found, call
+from remit.core.errors import Reason, Refused
 from tests.browser_road.place import Place, approve, deny
 
 pytestmark = [pytest.mark.req("VX-17")]

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import pytest
 
-from remit.contracts.token_rules import CONSTRAINT_RULES
+from remit.contracts.browser.token_rules import CONSTRAINT_RULES
 from tests.browser_road.place import Place
 
 BUY: Final = "fetch('/act', {method: 'POST', body: new URLSearchParams({total: '79.90'})})"

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from remit.browser_host.frames import error_to_frame
-from remit.contracts.browser import ActionResult
-from remit.observe.logs import configure_logging
+from remit.browser_daemon.framing import error_to_frame
+from remit.contracts.browser.browser import ActionResult
+from remit.observability.logs import configure_logging
 from tests.browser_road.place import Place, deny
 from tests.browser_site import Reply
 

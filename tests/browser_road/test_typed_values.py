@@ -14,13 +14,13 @@ from urllib.parse import unquote
 import pytest
 from starlette.testclient import TestClient
 
-from remit.cli.approval_view import render_approval
-from remit.contracts.browser import Approval, HTTPPreview
-from remit.contracts.web_config import Web
-from remit.desk.desk import Desk
-from remit.observe.logs import configure_logging
+from remit.cli.approvals.render import render_approval
+from remit.contracts.browser.browser import Approval, HTTPPreview
+from remit.contracts.config.web import Web
+from remit.observability.logs import configure_logging
+from remit.services.services import Desk
 from remit.web.app import build_app
-from remit.web.settings import WebSettings
+from remit.web.config.settings import WebSettings
 from tests.browser_road.place import Place, approve, deny
 
 PAYMENT = """<form method="post" action="/act/transfer?kept=evening">

@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from remit.checkpoint.backups import Original, take_all
-from remit.checkpoint.manifest import build_manifest, net_changes, write_way_back
-from remit.checkpoint.outputs import ReportFolder, folder_name
-from remit.confine.names import locate_below
-from remit.contracts.config import Limits
-from remit.contracts.rollback_manifest import RollbackManifest
-from remit.effects.plan_steps import Ids, State, Step, StepPlan, ends, make_waves
+from remit.contracts.config.config import Limits
+from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.effects.plans.steps import Ids, State, Step, StepPlan, ends, make_waves
+from remit.fs.paths import locate_below
+from remit.plans.storage.backups import Original, take_all
+from remit.plans.storage.manifest import build_manifest, net_changes, write_way_back
+from remit.plans.storage.run_folder import ReportFolder, folder_name
 
 AT: Final = datetime(2026, 11, 15, 15, 45, 1, 123456, UTC)
 CREATED: Final = "2026-11-15T15:45:01.123456Z"

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from remit.checkpoint import backups
-from remit.checkpoint.backups import backup_name, keep_drifted, open_backups, take_all, verify_backups
-from remit.checkpoint.outputs import ReportFolder
-from remit.confine.names import Located, locate_below
-from remit.contracts.config import Limits
-from remit.contracts.rollback_manifest import Checkpoint
-from remit.effects.plan_steps import State
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.testing.children import Fault, run_child
+from remit.contracts.config.config import Limits
+from remit.contracts.plans.rollback_rollback_manifest import Checkpoint
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.effects.plans.steps import State
+from remit.fs.paths import Located, locate_below
+from remit.plans.storage import backups
+from remit.plans.storage.backups import backup_name, keep_drifted, open_backups, take_all, verify_backups
+from remit.plans.storage.run_folder import ReportFolder
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.checkpoint.project import LIMITS, Done, Project, state_of
 from tests.disks import only_root, sharing_disk, small_disk
@@ -310,7 +310,7 @@ CHILD = """
 import sys
 sys.path.insert(0, sys.argv[3])
 from pathlib import Path
-from remit.testing.children import acknowledge
+from remit.testing.child_process import acknowledge
 from tests.checkpoint.project import Project
 project = Project(Path(sys.argv[1]))
 done = project.carry_out([("modify", f"f{n}", b"new") for n in range(int(sys.argv[2]))])

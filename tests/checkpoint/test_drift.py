@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.checkpoint.drift import Look, look_at, see, select
-from remit.checkpoint.manifest import fold
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.plans.storage.drift import Look, look_at, see, select
+from remit.plans.storage.manifest import fold
 from tests.checkpoint.project import AT, Action, Project, state_of
 
 NOTHING: list[str] = []

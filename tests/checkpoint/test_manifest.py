@@ -9,15 +9,15 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from remit.checkpoint.backups import verify_backups
-from remit.checkpoint.drift import paths_of, see, select
-from remit.checkpoint.manifest import fold, inverse_steps, made_folders, mark_executed, net_changes, read_script
-from remit.checkpoint.outputs import ReportFolder
-from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.rollback_manifest import RollbackManifest
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
 from remit.contracts.schemas import load_schema
-from remit.effects.plan_steps import State, StepPlan, encode_plan, final_states, parse_plan
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.effects.plans.steps import State, StepPlan, encode_plan, final_states, parse_plan
+from remit.plans.storage.backups import verify_backups
+from remit.plans.storage.drift import paths_of, see, select
+from remit.plans.storage.manifest import fold, inverse_steps, made_folders, mark_executed, net_changes, read_script
+from remit.plans.storage.run_folder import ReportFolder
 from tests.checkpoint.project import AT, CREATED, EXPIRES, Action, Done, Project, state_of
 
 LATER = AT + timedelta(hours=1)

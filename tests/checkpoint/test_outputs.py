@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.checkpoint import outputs
-from remit.checkpoint.outputs import ReportFolder, folder_name, list_reports
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.plans.storage import run_folder as outputs
+from remit.plans.storage.run_folder import ReportFolder, folder_name, list_reports
 from tests.disks import only_root, small_disk
 
 AT = datetime(2026, 11, 15, 15, 45, 1, 123456, UTC)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from remit.canonical import canonical_bytes, digest_bytes
-from remit.checkpoint.snapshots import open_snapshot, take
-from remit.confine import beneath
-from remit.confine.names import locate
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.faultpoints import FAULT_POINTS
-from remit.testing.children import Fault, run_child
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.faultpoints import FAULT_POINTS
+from remit.fs import openat as beneath
+from remit.fs.paths import locate
+from remit.tasks.snapshots import open_snapshot, take
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.disks import only_root, small_disk
 
@@ -22,9 +22,9 @@ MIB = 1 << 20
 CHILD = """
 import sys
 from pathlib import Path
-from remit.checkpoint.snapshots import take
-from remit.confine.names import locate
-from remit.testing.children import acknowledge
+from remit.tasks.snapshots import take
+from remit.fs.paths import locate
+from remit.testing.child_process import acknowledge
 path, base, folder = sys.argv[1:]
 acknowledge(take(locate(path, [base]), Path(folder), 1 << 20))
 """
@@ -100,7 +100,7 @@ def test_a_file_of_eight_terabytes_is_refused_before_it_is_copied(file: Path, tm
 
 def test_too_many_attributes_are_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.setxattr(file, "user.comment", b"x" * 100)
-    monkeypatch.setattr("remit.checkpoint.snapshots.MAX_ATTRIBUTE_BYTES", 50)
+    monkeypatch.setattr("remit.tasks.snapshots.MAX_ATTRIBUTE_BYTES", 50)
     with pytest.raises(Refused, match="extended attributes"):
         keep(file, tmp_path / "snapshots")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.envelope import Envelope
+from remit.contracts.plans.envelope import Envelope
 from tests.cli.conftest import Remit
 from tests.cli.terminal import Seen, Typed, at_a_terminal
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from remit.browser_host.frames import receive_frame, send_frame
-from remit.browser_host.place import HostPlace
+from remit.browser_daemon.framing import receive_frame, send_frame
+from remit.browser_daemon.socket_path import HostPlace
 from remit.cli import browse as browsing
-from remit.cli.picture_file import write_picture
-from remit.errors import Reason, Refused
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.workspace import Workspace
+from remit.cli.browse_picture_file import write_picture
+from remit.core.errors import Reason, Refused
+from remit.core.ids import system_clock
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 
 @pytest.fixture(scope="module")

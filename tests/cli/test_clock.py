@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.errors import Refused
-from remit.workspace import Workspace
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.core.errors import Refused
+from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Ran, Remit
 from tests.cli.terminal import Typed, at_a_terminal
 from tests.plan_road.project import plan_of, refused, replace

@@ -13,7 +13,7 @@ __all__ = ["project"]
 
 SLOW_ROLLBACK = """
 import sys, time
-from remit.doors.rollback import RollbackDoor
+from remit.plans.rollback.operation import RollbackDoor
 original = RollbackDoor.effect
 def slowly(self, granted, begun, note):
     print("running", file=sys.stderr, flush=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.cli.demo_stage import require
-from remit.errors import EnvironmentFailed
+from remit.cli.demo.stage import require
+from remit.core.errors import EnvironmentFailed
 from tests.cli.conftest import Remit
 
 PLAN_STEPS = (

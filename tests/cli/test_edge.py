@@ -10,7 +10,7 @@ import click
 import pytest
 
 from remit.cli import COMMANDS, main
-from remit.cli.edge import naming_broken_pipes, run_command
+from remit.cli.common.main_wrapper import naming_broken_pipes, run_command
 from tests import warm
 from tests.cli.conftest import Remit
 from tests.cli.test_help import LEAVES

@@ -120,7 +120,7 @@ def test_recover_ends_with_exit_1_while_something_cannot_be_settled(remit: Remit
 def test_work_over_a_second_shows_how_much_of_it_is_done_on_a_terminal() -> None:
     program = """
 import sys, time
-from remit.cli.shown import counting
+from remit.cli.common.options import counting
 with counting("bytes done") as count:
     count(1, 10)
     time.sleep(1.05)

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from remit.cli import main
-from remit.cli.for_whom import ANYBODY, ITSELF, PERSON, WHOM
-from remit.desk.rights import Right
-from remit.errors import Reason, Refused
+from remit.cli.common.permissions import ANYBODY, ITSELF, PERSON, WHOM
+from remit.core.errors import Reason, Refused
+from remit.services.base.permissions import Right
 from tests.cli.test_help import LEAVES
 
 ASKED_FOR: dict[str, list[str]] = {
@@ -32,7 +32,7 @@ def bare_groups() -> set[str]:
 
 def test_every_command_is_in_the_table_and_nothing_else() -> None:
     commands = {" ".join(path) for path in LEAVES} | bare_groups()
-    assert set(WHOM) == commands, "say in remit.cli.for_whom for whom a new command is"
+    assert set(WHOM) == commands, "say in remit.cli.common.permissions for whom a new command is"
     assert set(WHOM.values()) <= {PERSON, ANYBODY, ITSELF, *Right}
 
 

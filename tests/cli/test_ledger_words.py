@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.approval.people import person_at_terminal
+from remit.identity.person import person_at_terminal
 from remit.ledger.entry import Event
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased, write_manifest
 

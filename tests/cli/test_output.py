@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.cli.output import written_output
-from remit.errors import EnvironmentFailed, Refused
+from remit.cli.common.output_file import written_output
+from remit.core.errors import EnvironmentFailed, Refused
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased, write_manifest
 from tests.disks import only_root, small_disk

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.envelope import Envelope
-from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.plan_preview import PlanPreviewDocument
-from remit.contracts.report import ExecutionReport
-from remit.contracts.status import CompletionStatus
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.contracts.plans.report import ExecutionReport
+from remit.contracts.plans.status import CompletionStatus
 from tests.cli.conftest import Ran, Remit, approve
 from tests.cli.terminal import Typed, at_a_terminal
 
@@ -267,7 +267,7 @@ def test_cancelling_what_is_done_comes_too_late(remit: Remit, project: Path) -> 
 SLOW = """
 import sys, time
 from remit import Workspace
-from remit.cli import plan
+from remit.cli.plans import commands as plan
 original = Workspace.apply
 def slowly(self, envelope, **hooks):
     def tell(update):

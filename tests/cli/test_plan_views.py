@@ -12,15 +12,15 @@ from typing import Any
 import click
 import pytest
 
-from remit.cli.diff_view import render_diff
-from remit.cli.plan_summary import lines_not_shown, render_outcome, render_preview
-from remit.cli.plan_words import quoted, render_size
-from remit.cli.rollback_view import render_rollback
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.contracts.plan_preview import PlanPreviewDocument
-from remit.desk.meaning import render_meaning
+from remit.cli.plans.render import lines_not_shown, render_outcome, render_preview
+from remit.cli.plans.render_diff import render_diff
+from remit.cli.plans.render_rollback import render_rollback
+from remit.cli.plans.text import quoted, render_size
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.ledger.entry import Entry
-from remit.reports.diff_lines import parse_diff
+from remit.plans.reports.diff_lines import parse_diff
+from remit.services.base.entry_text_meaning import render_meaning
 
 DIFF = """--- a/x
 +++ b/x
@@ -379,7 +379,7 @@ def test_the_ledger_says_in_words_what_happened_to_a_plan(kind: str, payload: di
 
 PROGRESS = """
 import sys, time
-from remit.cli.progress import showing_progress
+from remit.cli.common.progress import showing_progress
 with showing_progress(quiet=sys.argv[1] == "quiet") as report:
     report("RUNNING", 1, 10, "early")
     time.sleep(0.35)

@@ -9,9 +9,9 @@ from typing import Any
 import click
 import pytest
 
-from remit.cli.allowing import command_again
-from remit.cli.plan_summary import render_outcome, render_preview
-from remit.contracts.report import SkippedAction
+from remit.cli.plans.allow_options import command_again
+from remit.cli.plans.render import render_outcome, render_preview
+from remit.contracts.plans.report import SkippedAction
 from tests.cli.conftest import Remit, approve
 from tests.cli.test_plan_commands import BEFORE, applied, change_env, create, project, put, update
 from tests.cli.test_plan_views import ended, error, previewed, text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailed
 from remit.store.sqlite import SqliteStore
 from tests.cli.conftest import Remit
 from tests.cli.test_commands import leased

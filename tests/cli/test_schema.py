@@ -5,7 +5,7 @@ import json
 import jsonschema_rs
 import pytest
 
-from remit.contracts.catalog import CONTRACTS, load_schema, schema_name
+from remit.contracts.registry import CONTRACTS, load_schema, schema_name
 from remit.contracts.schemas import generate_schema
 from tests.cli.conftest import Remit
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from remit.cli.table import render_advice, show_table
-from remit.desk.meaning import render_meaning
-from remit.desk.words import counted
+from remit.cli.common.table import render_advice, show_table
+from remit.core.text_words import counted
 from remit.ledger.entry import Entry
+from remit.services.base.entry_text_meaning import render_meaning
 
 COMMAND = "chmod go-rwx /srv/keeper/.local/state/remit/a-project-of-mine-0123456789abcdef/keys"
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.canonical import canonical_bytes
-from remit.confine import beneath
-from remit.confine.beneath import Identity
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.fs import openat as beneath
+from remit.fs.openat import Identity
 from tests.disks import only_root, small_disk
 
 

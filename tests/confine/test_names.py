@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.confine.names import locate, require_bases
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.fs.paths import locate, require_bases
 from tests.disks import only_root, small_disk
 
 BASES = ("/srv/project", "/srv/project/inner", "/data")

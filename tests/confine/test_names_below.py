@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.confine.names import MAX_PATH_BYTES, locate, locate_below
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.fs.paths import MAX_PATH_BYTES, locate, locate_below
 
 ROOT = "/srv/project"
 

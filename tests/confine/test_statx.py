@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.confine import beneath, statx
+from remit.fs import openat as beneath
+from remit.fs import statx
 from tests.disks import only_root
 
 

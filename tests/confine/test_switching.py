@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.confine import beneath
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.testing.children import run_child
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.fs import openat as beneath
+from remit.testing.child_process import run_child
 from tests.disks import only_root, small_disk
 
 
@@ -133,7 +133,7 @@ def test_only_an_empty_folder_is_removed(folder: int, tmp_path: Path) -> None:
 
 MAY_WRITE = """
 import os, sys
-from remit.confine.beneath import may_write, open_base
+from remit.fs.openat import may_write, open_base
 pairs = [(os.open(path, os.O_RDONLY), open_base(path)) for path in sys.argv[1:]]
 os.setgroups([])
 os.setegid(65534)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remit.approval.confirmation import load_lexicon
-from remit.contracts.confirm_lexicon import LanguageEntry
+from remit.contracts.goals.lexicon import LanguageEntry
+from remit.goals.confirmation.parser import load_lexicon
 
 LEXICON = load_lexicon()
 LANGUAGES = LEXICON.languages()

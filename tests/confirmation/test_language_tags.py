@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.approval.confirmation import load_lexicon
+from remit.goals.confirmation.parser import load_lexicon
 
 LEXICON = load_lexicon()
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from remit.approval.confirmation import Lexicon, load_lexicon
-from remit.canonical import digest
-from remit.errors import Reason, Refused
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused
+from remit.goals.confirmation.parser import Lexicon, load_lexicon
 
 LEXICON = load_lexicon()
 LANGUAGES = LEXICON.languages()

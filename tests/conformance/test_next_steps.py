@@ -10,14 +10,14 @@ import pytest
 from playwright.async_api import Error as PlaywrightError
 
 import remit
-from remit.browser.chromium.failures import translated
-from remit.cli.ask_view import NEXT
-from remit.contracts.goal_codes import USER_TEXT
-from remit.desk.goal_answers import running
-from remit.doors.browser_cut_short import RequestFate, tell_cut_short
-from remit.doors.call_words import NEXT_STEPS
-from remit.mcp_server import words
-from remit.mcp_server.tool import _UNEXPECTED
+from remit.browser.chromium.errors import translated
+from remit.browser.recovery_browser_cut_short import RequestFate, tell_cut_short
+from remit.calls.errors import NEXT_STEPS
+from remit.cli.goals.render import NEXT
+from remit.contracts.goals.error_codes import USER_TEXT
+from remit.mcp_server import summaries as words
+from remit.mcp_server.tools.base import _UNEXPECTED
+from remit.services.goals.answers import running
 from remit.web.console import outcomes
 
 SOURCE: Final = Path(remit.__file__).parent

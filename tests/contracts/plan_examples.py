@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from remit.contracts.protected_files import built_in_globs
+from remit.contracts.config.protected_files import built_in_globs
 
 DIGEST = "sha256:" + "ab" * 32
 

@@ -7,10 +7,10 @@ import jsonschema_rs
 import pytest
 from pydantic import ValidationError
 
-from remit.canonical import canonical_bytes
 from remit.contracts.base import Contract, OneOf
 from remit.contracts.schemas import CONTRACTS, load_contract, load_schema
-from remit.errors import Reason, Refused
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import Reason, Refused
 from tests.contracts.examples import EXAMPLES, WITHOUT_EXAMPLE, Example
 from tests.contracts.spoiling import (
     closed_objects,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from remit.contracts.error_response import CATEGORY_BY_THOUSAND
-from remit.contracts.plan_codes import INTERNAL, PLAN_CODES, plan_error
-from remit.errors import Reason
+from remit.contracts.plans.error_codes import INTERNAL, PLAN_CODES, plan_error
+from remit.contracts.plans.error_response import CATEGORY_BY_THOUSAND
+from remit.core.errors import Reason
 
 pytestmark = pytest.mark.req("PX-22")
 

@@ -7,13 +7,13 @@ import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
-from remit.contracts import config as config_module
-from remit.contracts.config import SystemConfig
-from remit.contracts.envelope import Envelope
-from remit.contracts.plan import Plan
+from remit.contracts.config import config as config_module
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.plan import Plan
 from remit.contracts.schemas import load_schema
-from remit.errors import Refused
-from remit.untrusted.yaml_text import parse_yaml
+from remit.core.errors import Refused
+from remit.parsing.yaml import parse_yaml
 from tests.contracts.examples import BY_LABEL
 from tests.contracts.plan_examples import FULL_CONFIG, FULL_PLAN, WORKED_EXAMPLE
 

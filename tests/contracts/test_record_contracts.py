@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.browser import Action, ActionResult, TokenClaims
-from remit.contracts.browser_errors import (
+from remit.contracts.browser.browser import Action, ActionResult, TokenClaims
+from remit.contracts.browser.errors import (
     BACKOFF_INITIAL_MS,
     BACKOFF_MAX_MS,
     BACKOFF_MULTIPLIER,
@@ -13,14 +13,14 @@ from remit.contracts.browser_errors import (
     MAX_RETRIES,
     RETRYABLE_CODES,
 )
-from remit.contracts.change_log import ChangeLog
-from remit.contracts.dispatch import DispatchEnvelope
-from remit.contracts.error_response import ErrorResponse
-from remit.contracts.goal import AgentExecutionPlan, AgentGoalRequest, AgentStep
-from remit.contracts.packets import FINDER_PACKET
-from remit.contracts.report import ExecutionReport
-from remit.contracts.rollback_manifest import RollbackManifest
-from remit.errors import Refused
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.contracts.goals.goal import AgentExecutionPlan, AgentGoalRequest, AgentStep
+from remit.contracts.goals.packets import FINDER_PACKET
+from remit.contracts.plans.change_log import ChangeLog
+from remit.contracts.plans.error_response import ErrorResponse
+from remit.contracts.plans.report import ExecutionReport
+from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.core.errors import Refused
 from tests.contracts.examples import BY_LABEL
 from tests.contracts.values import UUID4, UUID7
 

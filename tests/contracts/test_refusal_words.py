@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.envelope import Envelope
-from remit.contracts.plan import Plan
-from remit.contracts.task import TaskManifest
-from remit.errors import Refused
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.plan import Plan
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import Refused
 
 ACTION: dict[str, Any] = {
     "action_id": "a1",

@@ -11,7 +11,7 @@ import pytest
 
 import remit
 from remit.contracts import schemas
-from remit.errors import Misuse
+from remit.core.errors import Misuse
 
 
 def test_shipped_schemas_are_those_of_the_models() -> None:
@@ -55,16 +55,16 @@ def test_unknown_schema_name_is_the_callers_mistake() -> None:
 @pytest.mark.parametrize(
     "module, stranger",
     [
-        ("remit.contracts.task", "remit.contracts.browser"),
-        ("remit.contracts.task", "remit.contracts.plan"),
-        ("remit.contracts.task", "ruamel.yaml"),
-        ("remit.contracts.result", "remit.contracts.report"),
-        ("remit.contracts.browser", "remit.contracts.plan"),
-        ("remit.contracts.config", "remit.contracts.plan"),
-        ("remit.contracts.config", "ruamel.yaml"),
-        ("remit.contracts.goal", "remit.contracts.task"),
-        ("remit.untrusted", "ruamel.yaml"),
-        ("remit.untrusted", "pydantic"),
+        ("remit.contracts.tasks.task", "remit.contracts.browser.browser"),
+        ("remit.contracts.tasks.task", "remit.contracts.plans.plan"),
+        ("remit.contracts.tasks.task", "ruamel.yaml"),
+        ("remit.contracts.tasks.result", "remit.contracts.plans.report"),
+        ("remit.contracts.browser.browser", "remit.contracts.plans.plan"),
+        ("remit.contracts.config.config", "remit.contracts.plans.plan"),
+        ("remit.contracts.config.config", "ruamel.yaml"),
+        ("remit.contracts.goals.goal", "remit.contracts.tasks.task"),
+        ("remit.parsing", "ruamel.yaml"),
+        ("remit.parsing", "pydantic"),
     ],
 )
 def test_one_contract_is_imported_without_the_others(module: str, stranger: str) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.result import CopyOutput, DeleteOutput, ExecutionResult, MoveOutput, NoEffectOutput
-from remit.contracts.task import DeleteInputs, LeaseToken, NoInputs, TaskManifest, TransferInputs
-from remit.errors import Refused
+from remit.contracts.tasks.result import CopyOutput, DeleteOutput, ExecutionResult, MoveOutput, NoEffectOutput
+from remit.contracts.tasks.task import DeleteInputs, LeaseToken, NoInputs, TaskManifest, TransferInputs
+from remit.core.errors import Refused
 from tests.contracts.examples import BY_LABEL
 
 

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from _pytest.mark import ParameterSet
 
-from remit.faultpoints import FAULT_POINTS
-from remit.testing.children import Ended, Fault, run_child
+from remit.core.faultpoints import FAULT_POINTS
+from remit.testing.child_process import Ended, Fault, run_child
 from tests import warm
 from tests.crash.place import Place
 

@@ -4,16 +4,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from remit.authority.keys import create_keys, load_keyring, load_signer
-from remit.errors import RemitError
-from remit.ids import Clock, system_clock
-from remit.ledger.append import Ledger
+from remit.core.errors import RemitError
+from remit.core.ids import Clock, system_clock
+from remit.crypto.keyring import create_keys, load_keyring, load_signer
 from remit.ledger.entry import COLUMNS, Entry, Event
 from remit.ledger.findings import Verdict
 from remit.ledger.heads import Anchors
-from remit.ledger.verify import verify_store
+from remit.ledger.verify.verifier import verify_store
+from remit.ledger.writer import Ledger
 from remit.store.connection import Store
-from remit.store.migrate import migrate
+from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.keys import create_keys, load_keyring, rotate_key
-from remit.errors import EnvironmentFailed, Reason
-from remit.ids import system_clock
-from remit.ledger.append import Ledger
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys, load_keyring, rotate_key
 from remit.ledger.entry import Entry
+from remit.ledger.writer import Ledger
 from tests.crash.place import Place, event, what_was_lost
 from tests.crash.test_kill_keys import what_is_wrong
 from tests.disks import only_root, small_disk

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.testing.children import Fault
+from remit.testing.child_process import Fault
 from tests.crash.cases import ANCHOR_POINTS, APPEND_POINTS, BOTH, CLAIM_POINTS, MakePlace, faults, run
 from tests.crash.place import what_was_lost
 from tests.sampling import some

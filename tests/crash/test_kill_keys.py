@@ -2,11 +2,11 @@
 
 import pytest
 
-from remit.authority.keys import create_keys, load_keyring, load_signer, private_key_problems, rotate_key
-from remit.authority.signing import ROLES
-from remit.errors import EnvironmentFailed, RemitError
-from remit.ids import render_time, system_clock
-from remit.testing.children import Fault
+from remit.core.errors import EnvironmentFailed, RemitError
+from remit.core.ids import render_time, system_clock
+from remit.crypto.keyring import create_keys, load_keyring, load_signer, private_key_problems, rotate_key
+from remit.crypto.signing import ROLES
+from remit.testing.child_process import Fault
 from tests.crash.cases import KEY_POINTS, ROTATION_POINTS, MakePlace, faults, run
 from tests.crash.place import Place
 from tests.sampling import some

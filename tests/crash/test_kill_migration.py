@@ -2,11 +2,11 @@
 
 import pytest
 
-from remit.authority.keys import create_keys
-from remit.errors import EnvironmentFailed, Reason
-from remit.ids import system_clock
-from remit.store.migrate import migrate, shipped_migrations
-from remit.testing.children import Fault
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys
+from remit.store.migrations_runner import migrate, shipped_migrations
+from remit.testing.child_process import Fault
 from tests.crash.cases import BOTH, MIGRATION_POINTS, MakePlace, faults, run
 from tests.crash.place import Place, what_was_lost
 from tests.sampling import some

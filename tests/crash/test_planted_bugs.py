@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.keys import create_keys
-from remit.ids import system_clock
-from remit.testing.children import Fault
-from remit.testing.system_calls import run_killed_at
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys
+from remit.testing.child_process import Fault
+from remit.testing.strace_kill import run_killed_at
 from tests.crash.cases import MakePlace, run
 from tests.crash.place import what_was_lost
 from tests.crash.test_kill_keys import what_is_wrong

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import remit
-from remit.faultpoints import FAULT_POINTS
+from remit.core.faultpoints import FAULT_POINTS
 from tests.crash.cases import COVERED_ELSEWHERE, TABLES
 
 SOURCE = Path(remit.__file__).parent

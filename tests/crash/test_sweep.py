@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 
-from remit.authority.keys import create_keys
-from remit.ids import system_clock
-from remit.store.migrate import migrate
-from remit.testing.children import Ended, Fault, run_child
-from remit.testing.system_calls import STATE_CHANGING, run_killed_at, sweep
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys
+from remit.store.migrations_runner import migrate
+from remit.testing.child_process import Ended, Fault, run_child
+from remit.testing.strace_kill import STATE_CHANGING, run_killed_at, sweep
 from tests.crash.cases import (
     ANCHOR_POINTS,
     APPEND_POINTS,

@@ -13,19 +13,19 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from remit.authority import keys
-from remit.authority.keys import create_keys, rotate_key
-from remit.authority.signing import PublicKey
-from remit.canonical import digest_bytes
-from remit.errors import RemitError
-from remit.faultpoints import reach
-from remit.ids import render_time, system_clock
-from remit.ledger.append import Batch
+from remit.core.canonical import digest_bytes
+from remit.core.errors import RemitError
+from remit.core.faultpoints import reach
+from remit.core.ids import render_time, system_clock
+from remit.crypto import keyring as keys
+from remit.crypto.keyring import create_keys, rotate_key
+from remit.crypto.signing import PublicKey
 from remit.ledger.clock_acceptance import accept_clock
 from remit.ledger.entry import Entry, Event
+from remit.ledger.writer import Batch
 from remit.store.claims import ClaimKey, Won, claim, finish_claim
-from remit.store.migrate import migrate
-from remit.testing.children import acknowledge
+from remit.store.migrations_runner import migrate
+from remit.testing.child_process import acknowledge
 from tests.crash.place import Place, event
 
 CALLERS = 32

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from remit.testing.goal_scratch import make_scratch
+from remit.testing.goal_workspace import make_scratch
 from tests.crash_goals.checking import check_all
 from tests.crash_goals.driver import drive
 

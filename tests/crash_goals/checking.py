@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remit.agent.replay import replay_goal
-from remit.agent.sources import PastRules
+from remit.goals.replay import replay_goal
+from remit.goals.rules import PastRules
 from remit.ledger.projections import projection_drift, rebuild
 from remit.testing.goal_evidence import find_problems, read_evidence
-from remit.testing.goal_scratch import TENANT, Scratch
-from remit.workspace import Workspace
+from remit.testing.goal_workspace import TENANT, Scratch
+from remit.workspace.workspace import Workspace
 
 WITH_EMPTY_CACHES = 10
 _CURRENT = "SELECT * FROM agent_execution_current ORDER BY tenant_id, plan_id, step_id"

@@ -6,8 +6,8 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from remit.ids import uuid7
-from remit.testing.goal_scratch import Scratch
+from remit.core.ids import uuid7
+from remit.testing.goal_workspace import Scratch
 from tests.crash_goals.worker import AGAIN, READY, Job, Worker, speaking, start
 
 MOST_TRIES = 60

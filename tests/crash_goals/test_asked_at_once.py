@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from remit.agent import core
-from remit.agent.outcomes import outcome_by
+from remit.goals import core
+from remit.goals.outcomes import outcome_by
 from remit.testing.goal_evidence import find_problems, read_evidence
-from remit.testing.goal_scratch import TENANT, USER, carry_through, make_scratch
+from remit.testing.goal_workspace import TENANT, USER, carry_through, make_scratch
 
 
 @pytest.mark.req("AC-08", "AC-22")

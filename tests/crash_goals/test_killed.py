@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from remit.testing.children import Fault, run_child
+from remit.testing.child_process import Fault, run_child
 from remit.testing.goal_evidence import find_problems, read_evidence
-from remit.testing.goal_scratch import Scratch, carry_through, make_scratch
+from remit.testing.goal_workspace import Scratch, carry_through, make_scratch
 from tests import warm
 from tests.crash_goals.checking import check_all
 from tests.postgres_databases import fresh_database
@@ -18,8 +18,8 @@ VARIABLE = "REMIT_TEST_LEDGER_URL"
 CHILD = """
 import sys
 from pathlib import Path
-from remit.testing.goal_scratch import carry_through
-from remit.workspace import Workspace
+from remit.testing.goal_workspace import carry_through
+from remit.workspace.workspace import Workspace
 with Workspace.open(Path(sys.argv[1])) as workspace:
     print(carry_through(workspace.goals, sys.argv[2], sys.argv[3]).reason_code)
 """

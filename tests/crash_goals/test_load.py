@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remit.testing.goal_evidence import GoalEvidence, find_problems
-from remit.testing.goal_scratch import TENANT, carry_through, make_scratch
+from remit.testing.goal_workspace import TENANT, carry_through, make_scratch
 from tests import warm
 from tests.crash_goals.checking import check_all
 

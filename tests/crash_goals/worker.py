@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass
 from typing import NoReturn
 
-from remit.errors import RemitError
-from remit.testing.goal_scratch import Scratch, carry_through
+from remit.core.errors import RemitError
+from remit.testing.goal_workspace import Scratch, carry_through
 
 READY = "ready"
 AGAIN = "again "

@@ -13,15 +13,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from remit.canonical import digest
 from remit.cli import main
-from remit.contracts.outcome import PlanOutcome
-from remit.contracts.status import StatusUpdate
-from remit.founding import initialise
-from remit.ids import DEFAULT_TENANT, system_clock
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.contracts.plans.status import StatusUpdate
+from remit.core.canonical import digest
+from remit.core.ids import DEFAULT_TENANT, system_clock
 from remit.store.claims import ClaimKey, Done, Running, read_claim
-from remit.testing.crash_points import Acknowledge
-from remit.workspace import Workspace
+from remit.testing.crash_injection import Acknowledge
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests.crash_plans.databases import DATABASE_SUFFIX, made_of, make, rows_and_shape
 from tests.crash_tasks.laboratory import Ground
 

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from remit.testing.crash_points import Point
+from remit.testing.crash_injection import Point
 from tests.crash_plans.plan import Case, PlanScenario
 from tests.crash_plans.servers import SETTINGS, STATEMENTS, OnServer
 from tests.crash_plans.taking_back import TakingBack

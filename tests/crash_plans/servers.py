@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from remit.testing.crash_points import Acknowledge
+from remit.testing.crash_injection import Acknowledge
 from tests.crash_plans.plan import Case, PlanScenario
 from tests.crash_tasks.laboratory import Ground
 from tests.postgres_server import shared_server_url, stop_server

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
 
-from remit.testing.crash_points import Acknowledge
+from remit.testing.crash_injection import Acknowledge
 from tests.crash_tasks.laboratory import Ground
 
 BUGS: Final = ("in-place write", "no fsync", "no directory fsync", "synchronous=off", "short write", "doubled effect")

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from remit.testing.crash_points import (
+from remit.testing.crash_injection import (
     PROCEED,
     Acknowledge,
     Action,

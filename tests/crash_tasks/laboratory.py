@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self, runtime_checkable
 
-from remit.testing.crash_points import Acknowledge, Decide, Ended, proceed, run_apart, run_watched
+from remit.testing.crash_injection import Acknowledge, Decide, Ended, proceed, run_apart, run_watched
 from tests.crash_tasks.images import Device, copy_image, enter_namespace, make_image, pretend_reboot, unmount
 
 LAYOUTS: Final[dict[str, dict[str, str]]] = {

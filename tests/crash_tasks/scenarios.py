@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from remit.testing.crash_points import Point
+from remit.testing.crash_injection import Point
 from tests.crash_tasks.counter import BUGS, Counter
 from tests.crash_tasks.laboratory import Ground, Scenario
 from tests.crash_tasks.task import Task

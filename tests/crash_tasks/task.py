@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from remit.cli import main
-from remit.contracts.result import ExecutionResult
-from remit.founding import initialise
-from remit.ids import DEFAULT_TENANT, system_clock
+from remit.contracts.tasks.result import ExecutionResult
+from remit.core.ids import DEFAULT_TENANT, system_clock
 from remit.store.claims import ClaimKey, Done, Running, read_claim
-from remit.testing.crash_points import Acknowledge
-from remit.workspace import Workspace
+from remit.testing.crash_injection import Acknowledge
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests.crash_tasks.laboratory import Ground
 
 TASK_ID: Final = "task-1"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from remit.testing.crash_points import PROCEED, Action, Decide, Ended, Fail, Kill, Point, Pretend, Shorten
+from remit.testing.crash_injection import PROCEED, Action, Decide, Ended, Fail, Kill, Point, Pretend, Shorten
 from remit.testing.short_writes import WRITES
 from tests.crash_tasks.laboratory import ChangesElsewhere, Laboratory
 

@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from remit.approval.people import Person
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.capabilities import DOOR_CAPABILITIES, is_browser
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.desk import Desk
-from remit.people.roles import Role
-from remit.workspace import Workspace
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.browser.capabilities import DOOR_CAPABILITIES, is_browser
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.models_roles import Role
+from remit.identity.person import Person
+from remit.services.services import Desk
+from remit.workspace.workspace import Workspace
 from tests.goals.office import Office
 from tests.road.conftest import Hand, zygotes_are_kept
 

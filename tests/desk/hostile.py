@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
-from remit.contracts.desk import Decision, QuestionKind
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.desk import Desk
+from remit.contracts.services.common import Decision, QuestionKind
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.services.services import Desk
 
 NAMES: Final = (
     *("", "\0", "a\0b", "\ud800", "a\nb", "\u202eabc"),

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.browser_host.client import HostClient
-from remit.browser_host.place import HostPlace
-from remit.contracts.desk import Decision
-from remit.desk.callers import AgentCaller
-from remit.desk.desk import Desk
-from remit.errors import Reason, Refused
-from remit.people.roles import ROLES
+from remit.browser_daemon.client import HostClient
+from remit.browser_daemon.socket_path import HostPlace
+from remit.contracts.services.common import Decision
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import AgentCaller
+from remit.identity.models_roles import ROLES
+from remit.services.services import Desk
 from tests.browser_road.place import EVERYTHING, Place, made_place
 from tests.desk.conftest import CONSOLE, agent, person
 

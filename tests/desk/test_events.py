@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from remit.approval.bell import Bell
-from remit.contracts.desk import Event as EventTold
-from remit.desk import events as events_module
-from remit.desk import subscriptions
-from remit.desk.callers import Caller
-from remit.desk.desk import Desk
-from remit.desk.event_texts import Sent
-from remit.desk.events import Events, Subscription
-from remit.desk.work import Job, Work
-from remit.errors import Reason, Refused
+from remit.contracts.services.common import Event as EventTold
+from remit.core.errors import Reason, Refused
+from remit.fs.change_signal import Bell
+from remit.identity.callers import Caller
+from remit.ledger.cursor import ends_of
 from remit.ledger.entry import Event
-from remit.ledger.positions import ends_of
+from remit.services.base import events as events_module
+from remit.services.base import subscriptions
+from remit.services.base.event_format import Sent
+from remit.services.base.events import Events, Subscription
+from remit.services.base.jobs import Job, Work
+from remit.services.services import Desk
 from tests.approvals.conftest import question
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
@@ -337,7 +337,7 @@ def test_what_other_chains_gain_after_an_ending_is_not_told_to_whoever_it_ended(
     office: Office, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one look at all chains, whatever their names: and only those who may be concerned are asked again."""
-    monkeypatch.setattr("remit.desk.events.ASK_SECONDS", 3600.0)
+    monkeypatch.setattr("remit.services.base.events.ASK_SECONDS", 3600.0)
     alive, asked = [True], []
 
     def counts() -> bool:

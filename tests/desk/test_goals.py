@@ -2,13 +2,13 @@
 
 import pytest
 
-from remit.contracts.desk import Decision
-from remit.desk import goal_questions
-from remit.desk.callers import AgentCaller
-from remit.desk.desk import Desk
-from remit.desk.ownership import owner_of
-from remit.errors import Reason, Refused
-from remit.ledger.searching import Wanted, find_entries
+from remit.contracts.services.common import Decision
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import AgentCaller
+from remit.ledger.search_searching import Wanted, find_entries
+from remit.services.base.ownership import owner_of
+from remit.services.goals import approvals as goal_questions
+from remit.services.services import Desk
 from tests.desk.conftest import CONSOLE, agent, person
 from tests.goals.office import Office
 

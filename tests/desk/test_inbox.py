@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from remit.approval.people import Person
-from remit.contracts.desk import Decision
-from remit.desk.callers import Caller, PersonCaller
-from remit.desk.desk import Desk
-from remit.errors import Reason, Refused
+from remit.contracts.services.common import Decision
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import Caller, PersonCaller
+from remit.identity.person import Person
+from remit.services.services import Desk
 from tests.approvals.conftest import question
 from tests.desk.conftest import CONSOLE, agent, person
 from tests.goals.office import Office

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.desk.desk import Desk
-from remit.errors import Refused
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.testing.children import Fault, run_child
-from remit.workspace import Workspace
+from remit.core.errors import Refused
+from remit.core.ids import system_clock
+from remit.services.services import Desk
+from remit.testing.child_process import Fault, run_child
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
@@ -17,9 +17,9 @@ from tests.goals.office import Office
 CHILD = """
 import sys
 from datetime import timedelta
-from remit.desk.desk import Desk
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.services.services import Desk
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
 from tests.road.conftest import manifest
@@ -58,9 +58,9 @@ def test_a_task_of_a_dead_process_is_settled_by_whoever_looks(tmp_path: Path, po
 
 ASKING = """
 import sys
-from remit.desk.desk import Desk
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.services.services import Desk
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 from tests.desk.conftest import agent
 with Workspace.open(sys.argv[1]) as workspace, Desk(workspace) as desk:
     bot = agent(workspace, "goal.ask", user="mia")

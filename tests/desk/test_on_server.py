@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.desk import Decision
-from remit.contracts.desk_record import EntryFilter
-from remit.desk.desk import Desk
-from remit.errors import Refused
+from remit.contracts.services.common import Decision
+from remit.contracts.services.ledger import EntryFilter
+from remit.core.errors import Refused
 from remit.ledger.entry import Event
+from remit.services.services import Desk
 from tests.desk.conftest import agent, person
 from tests.desk.hostile import answers_to
 from tests.goals.office import Office

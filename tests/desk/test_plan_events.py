@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.approval.bell import Bell
-from remit.desk.callers import Caller
-from remit.desk.events import Events
+from remit.fs.change_signal import Bell
+from remit.identity.callers import Caller
+from remit.services.base.events import Events
 from tests.desk_plans.office import VIEWER, Office
 from tests.plan_road.project import action, plan_of
 

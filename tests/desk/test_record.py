@@ -5,15 +5,15 @@ from typing import Final
 
 import pytest
 
-from remit.authority.keys import load_keyring
-from remit.contracts.desk_admin import TokenWish
-from remit.contracts.desk_record import EntryFilter
-from remit.desk.desk import Desk
-from remit.errors import Reason, Refused
-from remit.ledger import searching
+from remit.contracts.services.admin import TokenWish
+from remit.contracts.services.ledger import EntryFilter
+from remit.core.errors import Reason, Refused
+from remit.crypto.keyring import load_keyring
+from remit.identity.models_roles import Role
+from remit.ledger import search_searching as searching
 from remit.ledger.bundle import verify_bundle
 from remit.ledger.entry import Event
-from remit.people.roles import Role
+from remit.services.services import Desk
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.desk import Decision
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.desk import Desk
-from remit.doors.task import TaskDoor
-from remit.errors import Reason, Refused, RemitError
-from remit.people.people import People
-from remit.people.roles import Role
-from remit.road import Unsettled
+from remit.contracts.services.common import Decision
+from remit.core.errors import Reason, Refused, RemitError
+from remit.execution.engine import Unsettled
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.models_roles import Role
+from remit.identity.people import People
+from remit.services.services import Desk
+from remit.tasks.operation import TaskDoor
 from tests.approvals.conftest import question
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office

@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from remit.approval.people import Person
-from remit.authority.tokens import Token
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
-from remit.desk.callers import AgentCaller, PersonCaller, agent_id
-from remit.desk.rights import RULES, Right, may, require
-from remit.errors import Reason, Refused
-from remit.people.roles import ROLES
+from remit.authority.capability_token import Token
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import AgentCaller, PersonCaller, agent_id
+from remit.identity.models_roles import ROLES
+from remit.identity.person import Person
+from remit.services.base.permissions import RULES, Right, may, require
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

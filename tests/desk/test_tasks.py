@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from remit.authority.results import verify_result
-from remit.contracts.result import ExecutionResult
-from remit.contracts.task import TaskManifest
-from remit.desk.agent_tasks import protected_paths, require_not_protected
-from remit.desk.callers import AgentCaller, Caller
-from remit.desk.desk import Desk
-from remit.errors import Reason, Refused
-from remit.ids import render_time
+from remit.contracts.tasks.result import ExecutionResult
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import Reason, Refused
+from remit.core.ids import render_time
+from remit.identity.callers import AgentCaller, Caller
+from remit.services.agent_tasks import protected_paths, require_not_protected
+from remit.services.services import Desk
 from tests.desk.conftest import agent, person
 from tests.goals.office import Office
 from tests.road.conftest import file_task, made_workspace, manifest

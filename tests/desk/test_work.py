@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from remit.desk import work as work_module
-from remit.desk.work import Job, Work
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.services.base import jobs as work_module
+from remit.services.base.jobs import Job, Work
 
 SOON = 10.0
 

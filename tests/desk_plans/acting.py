@@ -6,11 +6,11 @@ acting.py ROOT {propose FILE KEY, compute ID, approve ID, deny ID, apply ID}
 import sys
 from pathlib import Path
 
-from remit.approval.people import Person
-from remit.desk.callers import PersonCaller
-from remit.desk.plans import PlanDesk
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.identity.callers import PersonCaller
+from remit.identity.person import Person
+from remit.services.plans.service import PlanDesk
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 
 if __name__ == "__main__":
     root, what, *more = sys.argv[1:]

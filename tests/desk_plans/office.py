@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from remit.approval.people import Person
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.desk_plans import ProposalView
-from remit.desk.callers import AgentCaller, Caller, PersonCaller
-from remit.desk.plans import PlanDesk
-from remit.desk.work import Work
-from remit.errors import RemitError
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.services.plans import ProposalView
+from remit.core.errors import RemitError
+from remit.identity.callers import AgentCaller, Caller, PersonCaller
+from remit.identity.person import Person
+from remit.services.base.jobs import Work
+from remit.services.plans.service import PlanDesk
 from tests.plan_road.project import Project, plan_of, replace
 from tests.road.conftest import Hand
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from remit.cli import main
-from remit.errors import Reason, RemitError
+from remit.core.errors import Reason, RemitError
 from tests.desk_plans.office import ADMIN, Office
 
 Said = int | Reason

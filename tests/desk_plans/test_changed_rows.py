@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.desk_plans import ProposalState
-from remit.desk.ownership import owner_of
-from remit.errors import Reason
-from remit.ledger.searching import Wanted, find_entries
+from remit.contracts.services.plans import ProposalState
+from remit.core.errors import Reason
+from remit.ledger.search_searching import Wanted, find_entries
+from remit.services.base.ownership import owner_of
 from tests.desk_plans.office import APPROVER, OPERATOR, VIEWER, Office, refused
 from tests.store_fixtures import Attacker
 

@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from remit.contracts.desk_plans import ProposalState, ProposalView
-from remit.contracts.envelope import Approvals
-from remit.desk.callers import AgentCaller
-from remit.desk.rights import RULES, Right
-from remit.errors import Reason
+from remit.contracts.plans.envelope import Approvals
+from remit.contracts.services.plans import ProposalState, ProposalView
+from remit.core.errors import Reason
+from remit.identity.callers import AgentCaller
+from remit.services.base.permissions import RULES, Right
 from tests.desk_plans.office import ADMIN, APPROVER, CAPS, OPERATOR, VIEWER, Office, refused
 from tests.plan_road.project import create, plan_of, replace
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.testing.children import Ended, Fault, run_child
+from remit.testing.child_process import Ended, Fault, run_child
 from tests import warm
 from tests.desk_plans.office import ADMIN, OPERATOR, Office
 

@@ -1,6 +1,6 @@
 """A plan from its proposal to its undo."""
 
-from remit.errors import Reason
+from remit.core.errors import Reason
 from tests.desk_plans.office import APPROVER, CONSOLE, OPERATOR, VIEWER, Office, refused
 
 

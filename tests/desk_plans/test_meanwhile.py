@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.drift import Standing, look_around
-from remit.desk.people import PeopleDesk
-from remit.desk.room import Room
-from remit.desk.tokens import TokenDesk
-from remit.desk.work import Job
-from remit.errors import Reason
+from remit.core.errors import Reason
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.services.base.context import Room
+from remit.services.base.drift import Standing, look_around
+from remit.services.base.jobs import Job
+from remit.services.people import PeopleDesk
+from remit.services.tokens import TokenDesk
 from tests.desk_plans.office import ADMIN, CONSOLE, OPERATOR, Office, refused
 
 BEFORE = "one\ntwo\nthree\n"
@@ -36,7 +36,7 @@ def test_a_forced_undo_is_of_the_files_as_they_were_looked_at(office: Office, mo
         return found
 
     digest = office.plans.undo_look(OPERATOR, name).drift_digest
-    monkeypatch.setattr("remit.desk.plan_runs.look_around", and_then_somebody_writes)
+    monkeypatch.setattr("remit.services.plans.runs.look_around", and_then_somebody_writes)
     answer = office.plans.undo(OPERATOR, name, force=True, drift_digest=digest)
     assert (answer.status, office.project.read(path)) == ("REFUSED", "hers\n")
     assert answer.refused is not None
@@ -54,7 +54,7 @@ def test_that_nothing_was_changed_since_is_held_to_as_well(office: Office, monke
         office.project.write(path, "mine\n")
         return found
 
-    monkeypatch.setattr("remit.desk.plan_runs.look_around", and_then_somebody_writes)
+    monkeypatch.setattr("remit.services.plans.runs.look_around", and_then_somebody_writes)
     assert office.plans.undo(OPERATOR, made.proposal_id, force=True).status == "REFUSED"
     assert office.project.read(path) == "mine\n"
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.desk.plans import PlanDesk
-from remit.errors import Reason
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.workspace import Workspace
+from remit.core.errors import Reason
+from remit.core.ids import system_clock
+from remit.services.plans.service import PlanDesk
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests.desk_plans.office import ADMIN, refused
 from tests.plan_road.project import create, plan_of
 

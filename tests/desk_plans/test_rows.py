@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from remit.approval import proposals as module
-from remit.approval.bell import Bell
-from remit.approval.people import Person
-from remit.approval.proposal_drafts import Draft
-from remit.approval.proposals import PROPOSAL_LIFE, Proposals
 from remit.authority.envelope import issue_envelope, verify_envelope
-from remit.authority.keys import load_signer
-from remit.contracts.envelope import Approvals, Envelope
-from remit.contracts.plan import Plan
-from remit.errors import Reason, Refused, RemitError
-from remit.ledger.append import Batch
+from remit.contracts.plans.envelope import Approvals, Envelope
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason, Refused, RemitError
+from remit.crypto.keyring import load_signer
+from remit.fs.change_signal import Bell
+from remit.identity.person import Person
 from remit.ledger.clock_acceptance import accept_clock
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
+from remit.ledger.writer import Batch
+from remit.plans.proposals import service as module
+from remit.plans.proposals.draft import Draft
+from remit.plans.proposals.service import PROPOSAL_LIFE, Proposals
 from remit.store.connection import Guarded
 from remit.store.proposals import AFTER_ALL, ProposalRow
 from tests.plan_road.project import create, plan_of

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.desk_plans import ProposalView
-from remit.desk.plans import PlanDesk
-from remit.desk.work import Job, Work
-from remit.errors import Reason, Refused
+from remit.contracts.services.plans import ProposalView
+from remit.core.errors import Reason, Refused
+from remit.services.base.jobs import Job, Work
+from remit.services.plans.service import PlanDesk
 from tests.desk_plans.office import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
 
 

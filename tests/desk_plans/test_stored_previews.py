@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from remit.approval.proposal_drafts import Draft
-from remit.approval.proposal_previews import ComputedPreview, PreviewNotStored
-from remit.cli.plan_approvals import compute_plan, show_plan
-from remit.contracts.plan import Plan
-from remit.doors.hooks import PlanHooks
-from remit.doors.plan_preview import PlanPreview
-from remit.errors import Reason
-from remit.ledger.append import Batch
+from remit.cli.approvals.plans import compute_plan, show_plan
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
+from remit.ledger.writer import Batch
+from remit.plans.model.callbacks import PlanHooks
+from remit.plans.preview.document import PlanPreview
+from remit.plans.proposals.draft import Draft
+from remit.plans.proposals.previews import ComputedPreview, PreviewNotStored
 from remit.store.connection import Guarded
 from tests.desk_plans.office import ADMIN, APPROVER, OPERATOR, VIEWER, Office, refused
 from tests.desk_plans.test_killed import AFTER, BEFORE, killed

@@ -6,10 +6,10 @@ from contextlib import closing
 from pathlib import Path
 
 from remit.cli.doctor import examine_workspace
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.observe.check import Check
-from remit.state import StateDirectory
+from remit.core.ids import system_clock
+from remit.diagnostics.check import Check
+from remit.fs.state_dir import StateDirectory
+from remit.workspace.create import initialise
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECRET = "hunter2-Xq9"

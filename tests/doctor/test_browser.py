@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.observe import browser_checks as browser
-from remit.observe import machine_checks as machine
+from remit.diagnostics import browser, machine
 
 
 def test_the_driver_is_told_or_how_to_get_it() -> None:

@@ -13,10 +13,15 @@ from click.testing import CliRunner
 from remit.cli import doctor as doctor_command
 from remit.cli import main
 from remit.cli.doctor import examine
-from remit.ids import system_clock
-from remit.observe import browser_checks, disk_checks, goal_checks, machine_checks, web_checks, workspace_checks
-from remit.observe.check import Topic
-from remit.observe.checkup import Checkup, check_machine
+from remit.core.ids import system_clock
+from remit.diagnostics import browser as browser_checks
+from remit.diagnostics import disk as disk_checks
+from remit.diagnostics import goals as goal_checks
+from remit.diagnostics import machine as machine_checks
+from remit.diagnostics import web as web_checks
+from remit.diagnostics import workspace as workspace_checks
+from remit.diagnostics.check import Topic
+from remit.diagnostics.checkup import Checkup, check_machine
 from tests.doctor.place import ROOT, Place, by_name, change, key_file
 
 

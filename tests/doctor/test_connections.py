@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remit.observe.check import Check
+from remit.diagnostics.check import Check
 from tests.doctor.place import SECRET, Place
 from tests.plan_sql.shop import held_open, make_database
 

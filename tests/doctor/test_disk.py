@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.observe import disk_checks as disk
+from remit.diagnostics import disk
 
 MOUNTS = r"""
 21 26 0:19 / /proc rw,nosuid - proc proc rw

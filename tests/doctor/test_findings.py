@@ -1,6 +1,6 @@
 """A finding never raises, is masked, and says what to do."""
 
-from remit.observe.check import Check, Topic
+from remit.diagnostics.check import Check, Topic
 from tests.doctor.place import SECRET
 
 TOPIC = Topic("thing", "work")

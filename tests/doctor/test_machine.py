@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.ids import system_clock
-from remit.observe import machine_checks as machine
-from remit.observe.check import Check
-from remit.observe.checkup import check_machine
-from remit.sandbox.kernel import KernelFeatures, Probe, unsupported
+from remit.core.ids import system_clock
+from remit.diagnostics import machine
+from remit.diagnostics.check import Check
+from remit.diagnostics.checkup import check_machine
+from remit.sandbox.support_kernel import KernelFeatures, Probe, unsupported
 from tests.doctor.place import by_name
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

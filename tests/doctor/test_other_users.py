@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from remit.ids import system_clock
-from remit.observe import machine_checks as machine
-from remit.observe.checkup import check_machine
-from remit.sandbox.kernel import probe_kernel
+from remit.core.ids import system_clock
+from remit.diagnostics import machine
+from remit.diagnostics.checkup import check_machine
+from remit.sandbox.support_kernel import probe_kernel
 from tests.doctor.place import ROOT, Place, by_name, make_place
 
 
 def _look_as_nobody(place: Place) -> dict[str, dict[str, str]]:
     """Drops privileges after a first look has loaded all modules: they may lie where an ordinary user cannot read."""
     program = (
-        "import json, os, pathlib, sys; from remit.cli.doctor import examine; from remit.ids import system_clock\n"
+        "import json, os, pathlib, sys; from remit.cli.doctor import examine; from remit.core.ids import system_clock\n"
         "examine(pathlib.Path(sys.argv[1]), os.environ, system_clock)\n"
         "os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
         "print(json.dumps(examine(pathlib.Path(sys.argv[1]), os.environ, system_clock).as_json()))"

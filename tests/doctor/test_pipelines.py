@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remit.observe.check import Check
+from remit.diagnostics.check import Check
 from tests.doctor.place import Place
 
 pytestmark = pytest.mark.req("PX-21")

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from remit.ids import system_clock
-from remit.observe import workspace_checks as workspace
-from remit.observe.check import Check
-from remit.observe.checkup import check_workspace
-from remit.store.migrate import migrate
+from remit.core.ids import system_clock
+from remit.diagnostics import workspace
+from remit.diagnostics.check import Check
+from remit.diagnostics.checkup import check_workspace
+from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
 from tests.doctor.place import SECRET, Place, by_name
 

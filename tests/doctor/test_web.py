@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
-from remit.observe.check import Check
+from remit.diagnostics.check import Check
 from tests.doctor.place import Place
 
 Look = Callable[..., dict[str, Check]]

@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from remit.authority.keys import create_keys, rotate_key
-from remit.authority.tokens import Wish
+from remit.authority.capability_token import Wish
 from remit.cli.doctor import examine_workspace
-from remit.contracts.browser import TokenConstraints
-from remit.ids import render_time, system_clock
+from remit.contracts.browser.browser import TokenConstraints
+from remit.core.ids import render_time, system_clock
+from remit.crypto.keyring import create_keys, rotate_key
+from remit.diagnostics import workspace
 from remit.ledger.clock_acceptance import ChainClock
-from remit.observe import workspace_checks as workspace
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 from tests.doctor.place import ROOT, Place, change, key_file
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -63,7 +63,7 @@ def test_looking_changes_nothing_in_the_state_directory(place: Place) -> None:
 def test_a_private_key_is_never_opened(place: Place) -> None:
     """The check-up is run where opening one would be seen."""
     program = (
-        "import os, sys, pathlib; from remit.cli.doctor import examine; from remit.ids import system_clock\n"
+        "import os, sys, pathlib; from remit.cli.doctor import examine; from remit.core.ids import system_clock\n"
         "sys.addaudithook(lambda event, args: event == 'open' and str(args[0]).endswith('.pem') and os._exit(99))\n"
         "examine(pathlib.Path(sys.argv[1]), os.environ, system_clock)\n"
     )

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from remit.effects.edits.rich import RICH
+from remit.core.errors import Reason, Refused
+from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.splice import Edited
-from remit.errors import Reason, Refused
 
 
 def edit(kind: str, before: str | bytes, **parameters: Any) -> Edited:

@@ -5,12 +5,12 @@ import sys
 
 PROGRAM = """
 import os, sys
-import remit.effects.content, remit.effects.diff
-from remit.effects.edits.rich import RICH
-from remit.effects.edits.schema import require_valid_schema
+import remit.effects.plans.content_scan, remit.effects.plans.diff
+from remit.effects.edits.registry_full import RICH
+from remit.effects.edits.json_schema import require_valid_schema
 from remit.effects.edits.splice import Edited
-from remit.effects.yaml_files import RICH_CHECKS
-from remit.errors import Refused
+from remit.effects.plans.yaml_files import RICH_CHECKS
+from remit.core.errors import Refused
 
 touched = []
 def watch(event, arguments):
@@ -38,12 +38,12 @@ for kind, before, parameters in edits:
         edited = RICH[kind](before, {"type": kind, **parameters})
     except Refused:
         continue
-    remit.effects.diff.diff_edit("f", before, edited)
+    remit.effects.plans.diff.diff_edit("f", before, edited)
     for name in ("f.json", "f.yaml", "f.toml", "f.csv", "f.py"):
-        remit.effects.content.find_in_result(name, edited, 0o644, RICH_CHECKS)
-remit.effects.diff.diff_whole("f", b"a\\nb\\nc\\n", b"b\\nx\\nd\\n")
+        remit.effects.plans.content_scan.find_in_result(name, edited, 0o644, RICH_CHECKS)
+remit.effects.plans.diff.diff_whole("f", b"a\\nb\\nc\\n", b"b\\nx\\nd\\n")
 everything = b'token = "abcdefgh1"\\nhttps://a:b@c/?code=1234567890123456 -u a:b bearer abc123456 "kty" "d": "x"\\n'
-remit.effects.content.find_in_result("f.py", Edited(everything, None, ""), 0o644)
+remit.effects.plans.content_scan.find_in_result("f.py", Edited(everything, None, ""), 0o644)
 require_valid_schema(b'{"type": "object"}', "json_update_value")
 try:
     require_valid_schema(b'{"$schema": "https://example.invalid/x"}', "json_update_value")

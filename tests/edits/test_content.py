@@ -5,12 +5,12 @@ import time
 
 import pytest
 
-from remit.effects.content import MAX_FINDINGS, find_in_added, find_in_final, find_in_result
 from remit.effects.edits.lines import insert_lines
-from remit.effects.edits.rich import RICH
+from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.splice import Edited, Splice, spliced
 from remit.effects.edits.text import replace_text
-from remit.effects.yaml_files import RICH_CHECKS
+from remit.effects.plans.content_scan import MAX_FINDINGS, find_in_added, find_in_final, find_in_result
+from remit.effects.plans.yaml_files import RICH_CHECKS
 
 pytestmark = pytest.mark.req("PX-24")
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from remit.effects.content import find_in_final
-from remit.effects.data_files import check_csv, check_json, check_toml, remarks
+from remit.effects.edits.data_files import check_csv, check_json, check_toml, remarks
 from remit.effects.edits.splice import Edited
 from remit.effects.edits.text import replace_text
-from remit.effects.yaml_files import RICH_CHECKS, check_yaml
+from remit.effects.plans.content_scan import find_in_final
+from remit.effects.plans.yaml_files import RICH_CHECKS, check_yaml
 
 pytestmark = pytest.mark.req("PX-24")
 

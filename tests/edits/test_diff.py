@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remit.effects.diff import MAX_PREVIEW, MAX_TEXT, Diff, diff_edit, diff_rename, diff_whole
 from remit.effects.edits.lines import insert_lines
 from remit.effects.edits.splice import Edited, Splice, spliced
 from remit.effects.edits.text import replace_text
+from remit.effects.plans.diff import MAX_PREVIEW, MAX_TEXT, Diff, diff_edit, diff_rename, diff_whole
 
 HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 

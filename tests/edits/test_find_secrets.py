@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remit.masking import find_secrets, mask_text
-from remit.masking.shapes import _KEY, mask_shapes  # one list of patterns for both
+from remit.masking.credentials import _KEY, mask_shapes  # one list of patterns for both
 
 pytestmark = pytest.mark.req("PX-24")
 

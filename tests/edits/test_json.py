@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from remit.effects.edits import json_edit
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.effects.edits import json as json_edit
 from remit.effects.edits.splice import Edited
-from remit.errors import EnvironmentFailed, Reason
 from tests.edits.editing import edit, reason_of, refusal_of, text_after
 
 pytestmark = pytest.mark.req("PX-04")

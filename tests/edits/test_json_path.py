@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from remit.core.errors import Reason, Refused
 from remit.effects.edits.json_path import select_one
-from remit.errors import Reason, Refused
 
 DOCUMENT: dict[str, Any] = {
     "store": {"books": [{"t": "a", "n": 1}, {"t": "b", "n": 2}], "open": True},

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remit.core.errors import Reason
 from remit.effects.edits.lines import count_lines, line_start
-from remit.errors import Reason
 from tests.edits.editing import edit, reason_of, refusal_of, text_after
 
 pytestmark = pytest.mark.req("PX-04")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from remit.errors import Reason
+from remit.core.errors import Reason
 from tests.edits.editing import edit, reason_of, refusal_of, text_after
 
 pytestmark = pytest.mark.req("PX-04")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from remit.effects.edits.schema import require_valid_schema
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.effects.edits.json_schema import require_valid_schema
 
 pytestmark = pytest.mark.req("PX-30")
 

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from remit.effects.edits.plain import PLAIN
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.effects.edits.registry_plain import PLAIN
 from remit.effects.edits.splice import Splice, apply_splices
 from remit.effects.edits.text import MAX_SPLICES
-from remit.errors import EnvironmentFailed, Reason, Refused
 from tests.edits.editing import edit, reason_of, text_after
 
 pytestmark = pytest.mark.req("PX-04")
@@ -99,7 +99,7 @@ def test_splices_that_overlap_are_a_bug_and_not_an_edit() -> None:
 def test_the_plain_editors_load_no_parser() -> None:
     """Each fork of the sandbox pays for what is loaded before it."""
     heavy = "dataclasses", "inspect", "ruamel", "jsonpath", "re2", "jsonschema_rs", "pydantic", "remit.masking"
-    code = f"import sys, remit.effects.edits.plain; print([name for name in {heavy!r} if name in sys.modules])"
+    code = f"import sys, remit.effects.edits.registry_plain; print([name for name in {heavy!r} if name in sys.modules])"
     ran = subprocess.run(
         [sys.executable, "-X", "remit-sandbox", "-c", code], capture_output=True, text=True, check=True, timeout=60
     )

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from remit.effects.diff import diff_edit, diff_whole
-from remit.effects.edits.rich import RICH
+from remit.core.errors import Refused
+from remit.effects.edits.registry_full import RICH
 from remit.effects.edits.splice import Edited
-from remit.errors import Refused
+from remit.effects.plans.diff import diff_edit, diff_whole
 from tests.edits.editing import assert_rest_is_untouched
 
 pytestmark = pytest.mark.req("PX-04")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from remit.effects.edits import yaml_edit
-from remit.errors import Reason
+from remit.core.errors import Reason
+from remit.effects.edits import yaml as yaml_edit
 from tests.edits.editing import edit, reason_of, refusal_of, text_after
 
 pytestmark = pytest.mark.req("PX-04")

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from remit.effects.work import Work
-from remit.errors import RemitError
-from remit.testing.children import Ended, Fault, acknowledge, run_child
+from remit.core.errors import RemitError
+from remit.effects.context import Work
+from remit.testing.child_process import Ended, Fault, acknowledge, run_child
 from tests import warm
 from tests.effects.place import EFFECTS, Place
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from remit.effects.work import Work
-from remit.testing.children import Fault
+from remit.effects.context import Work
+from remit.testing.child_process import Fault
 from tests.effects.cut_short import notes_of, run_task
 from tests.effects.place import Place
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from remit.checkpoint.snapshots import open_snapshot, take
-from remit.confine import beneath
-from remit.confine.names import locate
-from remit.effects.file_capabilities import CAPABILITIES
-from remit.effects.files import COPY, DELETE, MOVE
+from remit.effects.context import Effect, Spot, Work
 from remit.effects.registry import PathUse
-from remit.effects.restore import RESTORE
-from remit.effects.work import Effect, Spot, Work
+from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES
+from remit.effects.tasks.files import COPY, DELETE, MOVE
+from remit.effects.tasks.restore import RESTORE
+from remit.fs import openat as beneath
+from remit.fs.paths import locate
+from remit.tasks.snapshots import open_snapshot, take
 
 EFFECTS: Final[dict[str, Effect]] = {
     "FILE_MOVE": MOVE,

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from remit.confine import beneath
-from remit.durable import write_all
-from remit.effects.plain import CARRY_OUT, SIMULATE
-from remit.effects.plan_files import old_name, state_of
-from remit.effects.plan_steps import (
+from remit.effects.context import Effect, Spot, Work
+from remit.effects.plans.entry_plain import CARRY_OUT, SIMULATE
+from remit.effects.plans.files import old_name, state_of
+from remit.effects.plans.steps import (
     Move,
     Progress,
     State,
@@ -25,7 +24,8 @@ from remit.effects.plan_steps import (
     note_wave,
     read_progress,
 )
-from remit.effects.work import Effect, Spot, Work
+from remit.fs import openat as beneath
+from remit.fs.atomic_write import write_all
 
 PREFIX: Final = "0123456789abcdef0123"
 KILLED: Final = 9

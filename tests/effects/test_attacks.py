@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from remit.effects.files import COPY, MOVE
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.effects.tasks.files import COPY, MOVE
 from tests.disks import only_root
 from tests.effects.place import Place, world
 

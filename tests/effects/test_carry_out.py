@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from remit.confine import beneath
-from remit.effects import carry_out
-from remit.effects.plain import CARRY_OUT
-from remit.effects.plan_files import old_name
+from remit.effects.plans import apply as carry_out
+from remit.effects.plans.entry_plain import CARRY_OUT
+from remit.effects.plans.files import old_name
+from remit.fs import openat as beneath
 from tests.effects.plan_place import (
     PlanPlace,
     contents,

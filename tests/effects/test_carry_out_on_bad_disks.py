@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remit.effects import carry_out
-from remit.effects.plan_files import old_name
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.effects.plans import apply as carry_out
+from remit.effects.plans.files import old_name
 from tests.disks import only_root, small_disk
 from tests.effects.plan_place import PlanPlace, create, is_own, replace, tree
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from remit.effects import plain, rich
-from remit.effects.json_values import is_equal
-from remit.effects.plan_steps import StepPlan
-from remit.effects.work import Effect
-from remit.errors import Misuse, Reason, Refused
+from remit.core.errors import Misuse, Reason, Refused
+from remit.effects.context import Effect
+from remit.effects.json_equal import is_equal
+from remit.effects.plans import entry_full as rich
+from remit.effects.plans import entry_plain as plain
+from remit.effects.plans.steps import StepPlan
 from tests.effects.plan_place import PREFIX, PlanPlace, state, tree
 
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remit.effects import duplicate, steps
-from remit.effects.duplicate import copy_content
-from remit.effects.files import COPY
-from remit.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailed, Refused
+from remit.effects import file_copy as duplicate
+from remit.effects.file_copy import copy_content
+from remit.effects.tasks import file_steps as steps
+from remit.effects.tasks.files import COPY
 from tests.disks import only_root
 from tests.effects.place import Place, world
 
@@ -101,7 +102,7 @@ def test_a_copy_that_reads_back_otherwise_is_removed_and_reported(
     def lie(source: int, target: int, size: int, _progress: object) -> None:
         os.pwrite(target, b"x" * (size - 1) + b"y", 0)
 
-    monkeypatch.setattr("remit.effects.steps.copy_content", lie)
+    monkeypatch.setattr("remit.effects.tasks.file_steps.copy_content", lie)
     with pytest.raises(EnvironmentFailed, match="does not have the bytes of its source"):
         place.run("FILE_COPY", source_path=source, destination_path=target)
     assert [*world(place.here, place.there)] == [str(source)]

@@ -10,10 +10,10 @@ from typing import Final
 
 import pytest
 
-from remit.effects.work import Work
-from remit.errors import EnvironmentFailed
-from remit.faultpoints import FAULT_POINTS
-from remit.testing.children import Fault
+from remit.core.errors import EnvironmentFailed
+from remit.core.faultpoints import FAULT_POINTS
+from remit.effects.context import Work
+from remit.testing.child_process import Fault
 from tests.disks import only_root
 from tests.effects.cut_short import notes_of, run_task
 from tests.effects.place import Place, world

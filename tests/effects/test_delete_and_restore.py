@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from remit.confine.beneath import Identity
 from remit.contracts.base import Contract
-from remit.effects.file_capabilities import CAPABILITIES, FILE_EXECUTOR, RESTORE_EXECUTOR
-from remit.effects.files import DELETE
-from remit.effects.restore import RESTORE
-from remit.effects.steps import require_ready
-from remit.effects.work import Work
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.effects.context import Work
+from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES, FILE_EXECUTOR, RESTORE_EXECUTOR
+from remit.effects.tasks.file_steps import require_ready
+from remit.effects.tasks.files import DELETE
+from remit.effects.tasks.restore import RESTORE
+from remit.fs.openat import Identity
 from tests.disks import only_root
 from tests.effects.place import DECLARED, Place, world
 
@@ -121,7 +121,7 @@ def test_what_an_editor_saves_in_the_instant_of_the_delete_is_not_lost(
         _save_anew(source, b"saved")
         return before
 
-    monkeypatch.setattr("remit.effects.files.require_ready", then_save)
+    monkeypatch.setattr("remit.effects.tasks.files.require_ready", then_save)
     with pytest.raises(Refused, match="changed or replaced"):
         DELETE.run(work)
     assert source.read_bytes() == b"saved"

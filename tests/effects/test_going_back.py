@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from remit.confine import beneath
-from remit.effects import going_back
-from remit.effects.plan_steps import StepPlan, aside_name, part_name
-from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.effects.plans import undo as going_back
+from remit.effects.plans.steps import StepPlan, aside_name, part_name
+from remit.fs import openat as beneath
 from tests.effects.plan_place import (
     PREFIX,
     PlanPlace,

@@ -5,12 +5,12 @@ from typing import Any, get_args
 
 import pytest
 
-from remit.contracts.plan import ActionType
-from remit.effects.edits.plain import PLAIN
-from remit.effects.edits.rich import RICH
-from remit.effects.edits.schema import require_valid_schema
-from remit.effects.handlers import HANDLERS, handlers
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.contracts.plans.plan import ActionType
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.effects.edits.json_schema import require_valid_schema
+from remit.effects.edits.registry_full import RICH
+from remit.effects.edits.registry_plain import PLAIN
+from remit.effects.plans.handlers import HANDLERS, handlers
 
 
 @pytest.mark.req("PX-03")

@@ -8,12 +8,12 @@ from typing import Final
 
 import pytest
 
-from remit.confine.names import locate_below
-from remit.doors.running import PLAIN, Carried, Runner, Times
-from remit.effects.plan_steps import State, Step, StepPlan, make_waves
-from remit.ids import system_clock
-from remit.sandbox.fleet import import_paths
+from remit.core.ids import system_clock
+from remit.effects.plans.steps import State, Step, StepPlan, make_waves
+from remit.fs.paths import locate_below
+from remit.plans.runtime.runner import PLAIN, Carried, Runner, Times
 from remit.sandbox.host import SandboxHost
+from remit.sandbox.manager import import_paths
 from remit.sandbox.orders import Build, Quotas
 
 MIB: Final = 1 << 20

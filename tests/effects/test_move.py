@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.confine.beneath import look
-from remit.effects.files import MOVE
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.effects.tasks.files import MOVE
+from remit.fs.openat import look
 from tests.disks import only_root
 from tests.effects.place import Place, world
 
@@ -98,7 +98,7 @@ def test_a_destination_that_appears_between_the_check_and_the_rename_stays(
     def look_away(_spot: object) -> None:
         target.write_bytes(b"theirs")  # after the check that nothing is there
 
-    monkeypatch.setattr("remit.effects.steps.require_free", look_away)
+    monkeypatch.setattr("remit.effects.tasks.file_steps.require_free", look_away)
     with pytest.raises(Refused, match="never overwritten"):
         MOVE.run(work)
     assert (source.read_bytes(), target.read_bytes()) == (b"mine", b"theirs")
@@ -130,7 +130,7 @@ def test_a_file_that_is_exchanged_in_the_instant_of_the_rename_gets_its_name_bac
         _make(kind, source, place)
         return seen
 
-    monkeypatch.setattr("remit.effects.steps.look", exchange)
+    monkeypatch.setattr("remit.effects.tasks.file_steps.look", exchange)
     with pytest.raises(Refused, match="changed or replaced"):
         MOVE.run(work)
     assert not os.path.lexists(target)

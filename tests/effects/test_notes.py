@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.confine import beneath
-from remit.effects.files import MOVE
-from remit.effects.noted import mark_of
-from remit.masking.tree import mask_json
+from remit.effects.tasks.files import MOVE
+from remit.effects.tasks.notes import mark_of
+from remit.fs import openat as beneath
+from remit.masking.json import mask_json
 from tests.disks import only_root
 from tests.effects.meanwhile import CONTENT, transfer
 from tests.effects.place import Place

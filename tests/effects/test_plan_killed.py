@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remit.effects.plan_steps import Progress, StepPlan, note_undone
+from remit.effects.plans.steps import Progress, StepPlan, note_undone
 from tests.effects.plan_place import (
     PlanPlace,
     contents,

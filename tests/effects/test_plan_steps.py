@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.effects.plan_steps import (
+from remit.effects.plans.steps import (
     MAX_WAVE_BYTES,
     MAX_WAVE_STEPS,
     Move,
@@ -29,7 +29,7 @@ from remit.effects.plan_steps import (
     read_progress,
     step_of,
 )
-from remit.policy.protected import PART_NAME
+from remit.execution.protected_paths import PART_NAME
 
 OLD = State("sha256:" + "0" * 64, 3, 0o644)
 NEW = State("sha256:" + "1" * 64, 5, 0o755)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from remit.confine import beneath
-from remit.effects import duplicate
-from remit.effects.files import DELETE
-from remit.effects.work import Work
-from remit.errors import EnvironmentFailed, Refused
-from remit.testing.children import Fault
+from remit.core.errors import EnvironmentFailed, Refused
+from remit.effects import file_copy as duplicate
+from remit.effects.context import Work
+from remit.effects.tasks.files import DELETE
+from remit.fs import openat as beneath
+from remit.testing.child_process import Fault
 from tests.disks import only_root
 from tests.effects.cut_short import notes_of, run_task
 from tests.effects.meanwhile import BOTH, CONTENT, killed_at, recreate, save, transfer

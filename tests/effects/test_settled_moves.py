@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from remit.confine import beneath
-from remit.effects import duplicate
-from remit.effects.files import DELETE, MOVE
-from remit.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailed
+from remit.effects import file_copy as duplicate
+from remit.effects.tasks.files import DELETE, MOVE
+from remit.fs import openat as beneath
 from tests.disks import only_root
 from tests.effects.meanwhile import BOTH, CONTENT, killed_at, save, transfer
 from tests.effects.place import Place, world

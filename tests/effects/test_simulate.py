@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from remit.effects import rich, simulate
-from remit.effects.plan_steps import final_states
+from remit.effects.plans import entry_full as rich
+from remit.effects.plans import simulate
+from remit.effects.plans.steps import final_states
 from tests.effects.plan_place import (
     PlanPlace,
     contents,

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from remit.effects import duplicate, large_files
-from remit.effects.plan_files import old_name
-from remit.effects.plan_steps import StepPlan
+from remit.effects import file_copy as duplicate
+from remit.effects.plans import large_files
+from remit.effects.plans.files import old_name
+from remit.effects.plans.steps import StepPlan
 from tests.access_lists import give_default_acl
 from tests.disks import only_root, small_disk
 from tests.effects.plan_place import PlanPlace, Prepared, contents, in_child, is_own, replace, tree

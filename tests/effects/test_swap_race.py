@@ -18,9 +18,9 @@ from typing import Final
 
 import pytest
 
-from remit.checkpoint.snapshots import open_snapshot, take
-from remit.confine.names import locate
-from remit.errors import RemitError
+from remit.core.errors import RemitError
+from remit.fs.paths import locate
+from remit.tasks.snapshots import open_snapshot, take
 from tests.effects.place import MAX_BYTES, Place
 
 SECONDS: Final = 60.0 if os.environ.get("REMIT_LONG") else 5.0

@@ -3,9 +3,9 @@
 import os
 from typing import Any
 
-from remit.confine.beneath import rename_noreplace
-from remit.effects.work import Work
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.effects.context import Work
+from remit.fs.openat import rename_noreplace
 
 
 class _Half:

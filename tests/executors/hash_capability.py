@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from remit.contracts.base import AbsolutePath, Contract, Identifier
-from remit.contracts.result import Nothing
+from remit.contracts.tasks.result import Nothing
 from remit.effects.registry import Capability, PathUse
 
 

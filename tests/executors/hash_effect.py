@@ -4,8 +4,8 @@ import hashlib
 import os
 from typing import Any, Final
 
-from remit.confine.beneath import open_file
-from remit.effects.work import Work
+from remit.effects.context import Work
+from remit.fs.openat import open_file
 
 __all__ = ["HASH"]
 

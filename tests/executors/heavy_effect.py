@@ -3,7 +3,7 @@
 from typing import Any
 
 import remit.store.claims  # noqa: F401 - the fault
-from remit.effects.work import Work
+from remit.effects.context import Work
 
 
 class _Heavy:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from remit.contracts.base import AbsolutePath, Contract, Identifier
-from remit.contracts.result import Nothing
-from remit.effects.file_capabilities import CAPABILITIES
+from remit.contracts.tasks.result import Nothing
 from remit.effects.registry import Capability, PathUse
-from remit.testing.executors import check_capability
+from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES
+from remit.testing.executor_contract import check_capability
 from tests.executors.hash_capability import FILE_HASH
 
 FILE_TASKS = {capability.capability_id: capability for capability in CAPABILITIES}

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from remit.agent.catalogue import Catalogue
-from remit.agent.finder import Asked, EmbeddedFinder, ThreadState
-from remit.canonical import digest
+from remit.core.canonical import digest
+from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.finder.finder import Asked, EmbeddedFinder, ThreadState
 from tests.agent_catalogue.simulations import TENANT, catalogue_of
 
 EUR = {"value": "12.50", "currency": "EUR"}

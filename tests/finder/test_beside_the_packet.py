@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from remit.agent.catalogue import build_catalogue
-from remit.agent.finder import EmbeddedFinder
-from remit.agent.finder_nearest import MOST
-from remit.agent.finder_unfit import NEGATED, SEVERAL, unfit
-from remit.agent.words import confirmation_prompt
-from remit.approval.confirmation import load_lexicon
-from remit.errors import Refused
+from remit.core.errors import Refused
+from remit.goals.catalogue.catalogue import build_catalogue
+from remit.goals.confirmation.parser import load_lexicon
+from remit.goals.finder.finder import EmbeddedFinder
+from remit.goals.finder.suggestions import MOST
+from remit.goals.finder.value_errors import NEGATED, SEVERAL, unfit
+from remit.goals.user_messages import confirmation_prompt
 from tests.agent_catalogue.simulations import ALL, AMOUNT, LOOKUP, MOVE, REFUND, catalogue_of, changed, simulation
 from tests.finder.asking import FINDER, asked, found
 

@@ -2,8 +2,8 @@
 
 import random
 
-from remit.agent.fields import require_fields
-from remit.contracts.packets import FINDER_PACKET
+from remit.contracts.goals.packets import FINDER_PACKET
+from remit.goals.binding.fields import require_fields
 from tests.agent_catalogue.simulations import LOOKUP, NOTE, catalogue_of, changed
 from tests.finder.asking import THREAD, found
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from remit.agent.finder import EmbeddedFinder, FinderCache, ThreadState, after_clarify
-from remit.canonical import digest
-from remit.contracts.finder_proof import FinderProof
-from remit.contracts.packets import FINDER_PACKET, ClarifyPacket
-from remit.errors import Refused
+from remit.contracts.goals.finder_proof import FinderProof
+from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket
+from remit.core.canonical import digest
+from remit.core.errors import Refused
+from remit.goals.finder.finder import EmbeddedFinder, FinderCache, ThreadState, after_clarify
 from tests.agent_catalogue.simulations import ALL, AMOUNT, LOOKUP, MOVE, ORDER, REFUND, catalogue_of, changed
 from tests.finder.asking import EUR, FINDER, THREAD, asked, found
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.agent.finder import EmbeddedFinder
-from remit.agent.finder_scores import best_possible, longest_common, score_of
-from remit.agent.finder_words import read, words
-from remit.canonical import digest
+from remit.core.canonical import digest
+from remit.goals.binding.tokenizer import read, words
+from remit.goals.finder.finder import EmbeddedFinder
+from remit.goals.finder.scoring import best_possible, longest_common, score_of
 from tests.agent_catalogue.simulations import ALL, catalogue_of
 from tests.finder.asking import QUESTIONS, digests, found
 

@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from remit.approval.people import Person
-from remit.contracts.goal import AgentGoalRequest
-from remit.contracts.goal_codes import goal_code
-from remit.errors import Refused, RemitError
-from remit.founding import initialise
-from remit.goals import Goals, Reply
-from remit.ids import Clock, system_clock
-from remit.promotion import Promotion
-from remit.workspace import Workspace
+from remit.contracts.goals.error_codes import goal_code
+from remit.contracts.goals.goal import AgentGoalRequest
+from remit.core.errors import Refused, RemitError
+from remit.core.ids import Clock, system_clock
+from remit.goals.promotion import Promotion
+from remit.goals.service import Goals, Reply
+from remit.identity.person import Person
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 ANN: Final = Person("os:ann")
 TENANT, USER = "acme", "mia"

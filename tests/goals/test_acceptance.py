@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from remit.agent import core, gates, planner
-from remit.agent.core import AgentCore
-from remit.agent.gates import Evidence, GateVerdict
-from remit.agent.simulation import SimulationExecutor
-from remit.approval.confirmation import Lexicon, ParsedConfirmation
-from remit.canonical import digest
-from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
-from remit.contracts.goal import KEY_RECIPE
-from remit.errors import RemitError
+from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
+from remit.contracts.goals.goal import KEY_RECIPE
+from remit.core.canonical import digest
+from remit.core.errors import RemitError
+from remit.goals import core, gates, planner
+from remit.goals.confirmation.parser import Lexicon, ParsedConfirmation
+from remit.goals.core import AgentCore
+from remit.goals.gates import Evidence, GateVerdict
+from remit.goals.simulation_executor import SimulationExecutor
 from remit.ledger import projections
-from remit.ledger.agent_rows import append_agent_row
 from remit.ledger.entry import Entry
+from remit.ledger.goal_tables import append_agent_row
 from remit.ledger.projections import projection_drift, rebuild
 from remit.store.connection import Guarded
 from tests.goals.office import TENANT, Office, goal_bytes
@@ -247,7 +247,7 @@ def test_at_agent_06_clarify_one_question_rule(office: Office) -> None:
 
 @pytest.mark.req("AC-15", "AC-03")
 def test_at_agent_06_twin_another_question_is_noticed(desk: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    from remit.agent import outcomes  # noqa: PLC0415 - patched here only
+    from remit.goals import outcomes  # noqa: PLC0415 - patched here only
 
     real = outcomes._text  # noqa: SLF001 - the rule is broken where it stands
     monkeypatch.setattr(outcomes, "_text", lambda *given: real(*given) + " And when?")
@@ -365,7 +365,7 @@ def test_at_agent_08_audit_chain_complete(office: Office) -> None:
 def test_at_agent_08_twin_a_row_without_a_link_is_noticed(
     desk: Office, monkeypatch: pytest.MonkeyPatch, link: str
 ) -> None:
-    from remit.agent import recording  # noqa: PLC0415 - patched here only
+    from remit.goals import recording  # noqa: PLC0415 - patched here only
 
     real = recording.step_row
     monkeypatch.setattr(recording, "step_row", lambda *given: changed(real(*given), link))

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from remit.agent.gates import Waited
-from remit.approval.people import Person
-from remit.desk.goal_questions import all_waiting
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.goals.gates import Waited
+from remit.identity.person import Person
+from remit.services.goals.approvals import all_waiting
 from tests.goals.office import ANN, POLICY, TENANT, Office
 from tests.road.conftest import Hand
 

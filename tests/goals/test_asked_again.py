@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from remit.agent.hands import Ended
-from remit.errors import EnvironmentFailed, Reason
-from remit.road import Unsettled
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.execution.engine import Unsettled
+from remit.goals.ports import Ended
 from tests.goals.office import SIMULATIONS, Office
 
 

@@ -13,27 +13,27 @@ from typing import Any
 
 import pytest
 
-from remit.agent import gates
-from remit.agent.dispatching import BegunByOthers
-from remit.agent.hands import MAX_PAYLOAD, Ended
-from remit.agent.history import load_decision
-from remit.agent.planner import build_envelope, build_step, idempotency_key
-from remit.agent.replay import evidence_of, replay_decision
-from remit.agent.simulation import SimulationDoor
-from remit.agent.sources import PastRules
-from remit.agent.trace import trace_goal
-from remit.agent.words import confirmation_prompt
-from remit.approval.people import Person
-from remit.contracts.dispatch import DispatchEnvelope
-from remit.contracts.packets import FINDER_PACKET, Packet, SimulationMatchPacket
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.goal_hands import GoalHands
-from remit.goals import Reply
-from remit.ids import render_time
-from remit.ledger.agent_reading import step_events
-from remit.ledger.agent_rows import row_values
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.contracts.goals.packets import FINDER_PACKET, Packet, SimulationMatchPacket
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.ids import render_time
+from remit.execution.engine import Unsettled
+from remit.goals import gates
+from remit.goals.actions.runner import GoalHands
+from remit.goals.dispatch import BegunByOthers
+from remit.goals.history import load_decision
+from remit.goals.planner import build_envelope, build_step, idempotency_key
+from remit.goals.ports import MAX_PAYLOAD, Ended
+from remit.goals.replay import evidence_of, replay_decision
+from remit.goals.rules import PastRules
+from remit.goals.service import Reply
+from remit.goals.simulation_executor import SimulationDoor
+from remit.goals.trace.tree import trace_goal
+from remit.goals.user_messages import confirmation_prompt
+from remit.identity.person import Person
 from remit.ledger.documents import Document, Shelf
-from remit.road import Unsettled
+from remit.ledger.goal_queries_agent_reading import step_events
+from remit.ledger.goal_tables import row_values
 from tests.goals.office import ANN, PING, POLICY, SIMULATIONS, TENANT, TOUCH, UNDO_ARCHIVE, Office, goal_bytes
 from tests.goals.test_final_gate import NOBODY, decided
 from tests.road.conftest import Hand

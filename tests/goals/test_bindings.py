@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.errors import Refused
+from remit.core.errors import Refused
 from tests.goals.office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 TITLE = "x'); DROP TABLE todo; --"

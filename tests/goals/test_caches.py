@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from remit.agent import finder, finder_words
-from remit.agent.kept import Kept
-from remit.errors import Refused, RemitError
-from remit.goals import Goals
-from remit.policy.access import AccessPolicy
+from remit.core.errors import Refused, RemitError
+from remit.core.ttl_cache import Kept
+from remit.goals.access.policy import AccessPolicy
+from remit.goals.binding import tokenizer as finder_words
+from remit.goals.finder import finder
+from remit.goals.service import Goals
 from tests.goals.office import POLICY, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import pytest
 
-from remit import goal_hands
-from remit.agent.simulation import SimulationExecutor
-from remit.contracts.goal import AgentExecutionOutcome
-from remit.errors import Refused
-from remit.goal_hands import GoalHands
-from remit.goals import Reply
-from remit.plans import Plans
+from remit.contracts.goals.goal import AgentExecutionOutcome
+from remit.core.errors import Refused
+from remit.goals.actions import runner as goal_hands
+from remit.goals.actions.runner import GoalHands
+from remit.goals.service import Reply
+from remit.goals.simulation_executor import SimulationExecutor
+from remit.plans.service import Plans
 from tests.goals.office import ARCHIVE, PING, SIMULATIONS, TENANT, Office, goal_bytes
 from tests.road.conftest import Hand
 
@@ -157,7 +157,7 @@ def test_access_denied_unapproved_or_inactive_has_its_code(cell: Cell) -> None:
 @pytest.mark.req("AC-12", "AC-14")
 def test_an_impactful_one_without_a_way_back_has_its_code(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loader refuses such a catalogue. Were it to let one through, the gate would not."""
-    monkeypatch.setattr("remit.agent.catalogue.check_definitions", lambda *_: ())
+    monkeypatch.setattr("remit.goals.catalogue.catalogue.check_definitions", lambda *_: ())
     office.write_catalogue({**ARCHIVE, "rollback": None}, *SIMULATIONS[1:])
     office.promote("archive-note")
     reply = office.ask("archive the note one")

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 import pytest
 
-from remit.agent.core import AgentCore
-from remit.contracts.dispatch import DispatchEnvelope
-from remit.ledger.agent_reading import step_events
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.goals.core import AgentCore
 from remit.ledger.documents import load_document
+from remit.ledger.goal_queries_agent_reading import step_events
 from tests.goals.office import ARCHIVE, POLICY, SIMULATIONS, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'

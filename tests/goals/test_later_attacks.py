@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from remit.agent.simulation import SimulationDoor
-from remit.policy import access, access_engine
+from remit.goals.access import cedar_access_engine as access_engine
+from remit.goals.access import policy as access
+from remit.goals.simulation_executor import SimulationDoor
 from tests.goals.office import POLICY, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remit.agent.replay import REPLAY_CODE
-from remit.agent.simulation import SimulationExecutor
-from remit.canonical import digest
+from remit.core.canonical import digest
+from remit.goals.replay import REPLAY_CODE
+from remit.goals.simulation_executor import SimulationExecutor
 from remit.store.connection import Guarded
 from tests.goals.office import POLICY, TENANT, Office
 

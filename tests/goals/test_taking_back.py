@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.goal import AgentGoalRequest
-from remit.errors import Reason, Refused
+from remit.contracts.goals.goal import AgentGoalRequest
+from remit.core.errors import Reason, Refused
 from tests.goals.office import TENANT, Office
 
 

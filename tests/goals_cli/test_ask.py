@@ -6,14 +6,14 @@ from typing import get_args
 
 import pytest
 
-from remit.authority.tokens import Wish
-from remit.cli.ask import language_of
-from remit.cli.ask_view import NEXT
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.goal_codes import AgentCode
-from remit.desk.callers import AgentCaller
-from remit.desk.desk import Desk
-from remit.errors import Refused
+from remit.authority.capability_token import Wish
+from remit.cli.goals.ask import language_of
+from remit.cli.goals.render import NEXT
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.goals.error_codes import AgentCode
+from remit.core.errors import Refused
+from remit.identity.callers import AgentCaller
+from remit.services.services import Desk
 from tests.goals_cli.conftest import Shell
 
 KEYS = {"correlation_id", "tenant_id", "thread_id", "outcome", "waiting_for", "next"} | {

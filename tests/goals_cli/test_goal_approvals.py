@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from remit.approval.people import Person
-from remit.authority.tokens import Wish
-from remit.cli.goal_approvals import goal_named
-from remit.contracts.browser import TokenConstraints
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.plans import PlanDesk
-from remit.errors import Refused
-from remit.workspace import Workspace
+from remit.authority.capability_token import Wish
+from remit.cli.approvals.goals import goal_named
+from remit.contracts.browser.browser import TokenConstraints
+from remit.core.errors import Refused
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.person import Person
+from remit.services.plans.service import PlanDesk
+from remit.workspace.workspace import Workspace
 from tests.approvals.terminal import Terminal
 from tests.cli.terminal import Typed, at_a_terminal
 from tests.goals.office import POLICY, Office

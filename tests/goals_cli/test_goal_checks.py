@@ -6,10 +6,10 @@ from typing import NoReturn
 import pytest
 
 from remit.cli.doctor import look_at_goals
-from remit.contracts.config import SystemConfig
-from remit.ids import system_clock
-from remit.observe.check import Check
-from remit.observe.goal_checks import Found, check_goals
+from remit.contracts.config.config import SystemConfig
+from remit.core.ids import system_clock
+from remit.diagnostics.check import Check
+from remit.diagnostics.goals import Found, check_goals
 from tests.goals.office import ARCHIVE, PING, UNDO_ARCHIVE, Office
 
 

@@ -10,14 +10,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from remit.agent.core import AgentCore
 from remit.cli import main
-from remit.cli.ask import Talk, ask
-from remit.cli.ask_view import NEXT, Cycle, filled
-from remit.cli.asker import Asker
-from remit.cli.goal_approvals import render_goal
-from remit.cli.suggested import Wheres
-from remit.desk.goal_questions import all_waiting
+from remit.cli.approvals.goals import render_goal
+from remit.cli.common.identity_asker import Asker
+from remit.cli.common.suggest import Wheres
+from remit.cli.goals.ask import Talk, ask
+from remit.cli.goals.render import NEXT, Cycle, filled
+from remit.goals.core import AgentCore
+from remit.services.goals.approvals import all_waiting
 from tests.goals.office import ANN, POLICY, SIMULATIONS, Office
 
 COUNT: dict[str, Any] = {
@@ -174,7 +174,7 @@ def test_at_a_terminal_the_reason_stands_above_the_question(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed = iter(["12", None])
-    monkeypatch.setattr("remit.cli.ask._typed", lambda: next(typed))
+    monkeypatch.setattr("remit.cli.goals.ask._typed", lambda: next(typed))
     workspace = desk.office.workspace
     talk = Talk(workspace, Asker(workspace, "mia", "acme"), "acme", Wheres(), None, can_ask=True, is_told=True)
     talk.carry_on(desk.office.ask("count the boxes on shelf 7b"))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from remit.cli.direction import isolated, shown_words
+from remit.cli.common.bidi import isolated, shown_words
 from tests.goals_cli.conftest import Shell
 
 

@@ -4,8 +4,8 @@ import sqlite3
 
 import pytest
 
-from remit.agent.trace import trace_goal
-from remit.agent.trace_entries import Node
+from remit.goals.history_nodes import Node
+from remit.goals.trace.tree import trace_goal
 from tests.goals.office import ANN, Office
 from tests.goals_cli.conftest import Shell
 

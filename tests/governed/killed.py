@@ -3,17 +3,17 @@
 import json
 from pathlib import Path
 
-from remit.contracts.call import CallAnswer
-from remit.testing.children import Ended, Fault, run_child
-from remit.workspace import Workspace
+from remit.contracts.calls.call import CallAnswer
+from remit.testing.child_process import Ended, Fault, run_child
+from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.governed.place import Place
 from tests.governed.register import declare
 
 CHILD = """
 import sys
-from remit.workspace import Workspace
-from remit.testing.children import acknowledge
+from remit.workspace.workspace import Workspace
+from remit.testing.child_process import acknowledge
 from tests.governed.register import declare
 
 with Workspace.open(sys.argv[1]) as workspace:

@@ -6,12 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from remit.approval.people import Person
-from remit.authority.tokens import Wish
-from remit.contracts.browser import Approval, TokenConstraints
-from remit.contracts.call import CallAnswer, CallResult
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import Approval, TokenConstraints
+from remit.contracts.calls.call import CallAnswer, CallResult
 from remit.governed import governed
-from remit.workspace import Workspace
+from remit.identity.person import Person
+from remit.workspace.workspace import Workspace
 from tests.road.conftest import Hand, made_workspace
 
 AGENT = "agent-1"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from remit.governed import governed
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 
 
 def declare(workspace: Workspace, file: str) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.call import CallAnswer
-from remit.doors.call_function import Invoker
-from remit.errors import Misuse
+from remit.calls.function import Invoker
+from remit.contracts.calls.call import CallAnswer
+from remit.core.errors import Misuse
 from remit.governed import acting, governed, value_of
 from tests.governed.place import ADA, Place, result_of
 
@@ -133,7 +133,7 @@ def test_a_loop_that_ends_first_leaves_nobody_waiting(place: Place) -> None:
 
 
 def test_a_loop_that_was_closed_before_it_looked_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.doors.call_function._LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("remit.calls.function._LOOK_SECONDS", 0.01)
 
     async def seven() -> int:
         return 7

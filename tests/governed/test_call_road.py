@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from remit.authority.call_results import verify_call
-from remit.doors.call_papers import render_call
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.calls.checkpoint import render_call
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.ids import render_time
+from remit.execution.engine import Preview
 from remit.governed import acting, governed, tool_of, tools_of
-from remit.ids import render_time
-from remit.road import Preview
 from tests.governed.place import AGENT, Place, code_of, declared, result_of
 
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from remit.approval.people import Person
-from remit.calls import Functions
-from remit.contracts.call import CallPreview
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.calls.service import Functions
+from remit.contracts.calls.call import CallPreview
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.governed import acting, governed
-from remit.workspace import Workspace
+from remit.identity.person import Person
+from remit.workspace.workspace import Workspace
 from tests.governed.place import ADA, AGENT, Place, code_of, declared, result_of
 
 
@@ -225,9 +225,9 @@ def test_a_call_that_waits_is_gone_on_with_by_whichever_process_is_asked(
         waiting = outer.call(**given)
         assert waiting.state == "waiting"
         # Another process knows nothing of what this one has given up; it may settle what was left, before it is asked.
-        monkeypatch.setattr("remit.journal._given_up", set())
+        monkeypatch.setattr("remit.execution.journal._given_up", set())
         assert place.workspace.recover() == []
-        monkeypatch.setattr("remit.journal._given_up", set())
+        monkeypatch.setattr("remit.execution.journal._given_up", set())
         place.yes(waiting)
         assert result_of(outer.call(**given)).status == "SUCCESS"
     assert begun == ["acme"] * 2

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Reason, Refused
 from remit.governed import NotDone, acting, governed
 from tests.governed.place import Place, code_of, result_of
 

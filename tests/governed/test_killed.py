@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 from tests.governed.killed import Killed, again
 from tests.governed.place import ADA, Place, code_of, result_of
 from tests.governed.register import declare

@@ -13,8 +13,8 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel
 
-from remit.contracts.call import CallEffect, CallResult
-from remit.doors.call_words import NEXT_STEPS
+from remit.calls.errors import NEXT_STEPS
+from remit.contracts.calls.call import CallEffect, CallResult
 from remit.governed import governed
 from tests.governed.place import Place, result_of
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from tests.governed.place import Place, declared, result_of
 
 

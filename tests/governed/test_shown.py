@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.call import CallPreview
+from remit.contracts.calls.call import CallPreview
 from remit.governed import governed
 from tests.governed.place import Place
 

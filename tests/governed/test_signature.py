@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field
 
+from remit.calls.signature import model_of
 from remit.contracts.base import Contract
-from remit.doors.call_signature import model_of
-from remit.errors import Misuse, Refused
+from remit.core.errors import Misuse, Refused
 
 
 class Address(Contract):

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from remit.cli.approvals import approvals
+from remit.cli.approvals.commands import approvals
 from remit.cli.recover import recover
-from remit.errors import Refused
-from remit.testing.children import Fault
+from remit.core.errors import Refused
+from remit.testing.child_process import Fault
 from tests.governed.killed import Killed
 from tests.governed.place import Place, declared
 

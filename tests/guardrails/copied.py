@@ -13,13 +13,12 @@ from scripts.agent_guardrails_sources import Violation
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 NEEDED: Final = (
-    "agent",
+    "goals",
     "contracts",
-    "goal*.py",
-    "rooms.py",
-    "workspace.py",
+    "workspace/container.py",
+    "workspace/workspace.py",
     "ledger/projections.py",
-    "ledger/agent_rows.py",
+    "ledger/goal_tables.py",
 )
 CHECKS: Final = {
     "bypass": (check_reach,),

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pytest
 
-from remit.agent import gates, recording
-from remit.contracts.packets import FINDER_PACKET, ClarifyPacket, MissingSimulationPacket
-from remit.contracts.simulation import Simulation
+from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket, MissingSimulationPacket
+from remit.contracts.goals.simulation import Simulation
+from remit.goals import gates, recording
 from scripts.agent_guardrails import main
 from scripts.agent_guardrails_alive import check_alive
 from scripts.agent_guardrails_sources import Violation
@@ -108,11 +108,11 @@ simulations:
 @pytest.mark.req("AC-16")
 def test_the_script_fails_on_a_seed(tmp_path: Path) -> None:
     root = Copied(tmp_path / "project").root
-    gate = root / "src" / "remit" / "agent" / "gates.py"
+    gate = root / "src" / "remit" / "goals" / "gates.py"
     gate.write_text(gate.read_text().replace('"ESCALATED", "SIMULATION_MISSING"', '"ACCESS_ALLOWED", "ACCESS_ALLOWED"'))
     failed = subprocess.run(["sh", SCRIPT, root], capture_output=True, text=True, check=False)
     assert failed.returncode == 1
-    assert "missing-dispatch: src/remit/agent/gates.py:" in failed.stderr
+    assert "missing-dispatch: src/remit/goals/gates.py:" in failed.stderr
 
 
 @pytest.mark.req("AC-16")

@@ -51,11 +51,11 @@ class Project:
 def test_a_release_is_refused_while_a_guardrail_is_broken(tmp_path: Path) -> None:
     project = Project(Copied(tmp_path / "project").root)
     shutil.copytree(ROOT / "scripts", project.root / "scripts", ignore=shutil.ignore_patterns("__pycache__"))
-    core = project.root / "src" / "remit" / "agent" / "core.py"
+    core = project.root / "src" / "remit" / "goals" / "core.py"
     core.write_text(core.read_text() + "import subprocess\n")
     done = project.release()
     assert done.returncode == 2
-    assert "bypass: src/remit/agent/core.py:" in done.stderr
+    assert "bypass: src/remit/goals/core.py:" in done.stderr
     assert "release: refused: the agent core breaks a guardrail" in done.stderr
     assert not project.built
 

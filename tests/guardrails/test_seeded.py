@@ -18,133 +18,149 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Copied:
 
 
 BYPASS: Final[dict[str, Edit]] = {
-    "imports a door": ("agent/core.py", END, "from remit.tasks import Tasks\n"),
-    "imports an effect": ("agent/planner.py", END, "import remit.effects.files as harmless\n"),
-    "imports in a function": ("agent/gates.py", END, "def f():\n    from remit.plans import Plans\n"),
-    "imports relatively": ("agent/gates.py", END, "from ..kernel import kernel\n"),
-    "imports a whole room": ("agent/core.py", END, "from remit import browsing\n"),
-    "imports everything": ("agent/core.py", END, "from remit.doors.reading import *\n"),
-    "imports the executor": ("agent/planner.py", END, "from remit.agent.simulation import SimulationDoor\n"),
-    "imports the hands": ("agent/core.py", END, "from remit.agent.hands import Hands\n"),
-    "imports the road": ("agent/core.py", END, "from remit.road import travel\n"),
-    "imports promotion": ("agent/core.py", END, "from remit.promotion import Promotion\n"),
-    "starts a process": ("agent/core.py", END, "import subprocess\n"),
-    "opens a socket": ("agent/finder.py", END, "from socket import create_connection\n"),
-    "loads by name": ("agent/core.py", END, "import importlib\n"),
-    "asks for an operator": ("agent/core.py", END, "from operator import methodcaller\n"),
-    "takes a module out of another": ("agent/catalogue.py", END, "from pathlib import os as paths\n"),
-    "takes one by a dot": ("agent/catalogue.py", END, "import pathlib\npathlib.os.system('x')\n"),
-    "takes one by getattr": ("agent/kept.py", END, "getattr(threading, '_' + 'sys')\n"),
-    "sets itself off": ("goals.py", END, "threading.Timer(60, print).start()\n"),
-    "uses __import__": ("agent/core.py", END, "t = __import__('remit.tasks')\n"),
-    "evaluates": ("agent/core.py", END, "eval('1')\n"),
-    "moves the hands": ("agent/core.py", END, "def f(x):\n    return x.hands.run({}, 1.0)\n"),
-    "runs what was made ready": ("agent/planner.py", END, "def f(x):\n    return x.prepare(1, 2, 3)\n"),
-    "moves them by a written name": ("agent/core.py", END, "def f(x):\n    return getattr(x, 'ru' + 'n')()\n"),
-    "moves them by a made-up name": ("agent/core.py", END, "def f(x, n):\n    return getattr(x, n)()\n"),
-    "gets at them by __dict__": ("agent/core.py", END, "def f(x):\n    return x.__dict__['door']\n"),
-    "renames getattr": ("agent/core.py", END, "look = getattr\n"),
-    "dispatches twice": ("agent/core.py", END, "def f(x, e):\n    x.executor.dispatch(e)\n"),
-    "dispatches elsewhere": ("agent/recording.py", END, "def f(x, e):\n    x.dispatch(e)\n"),
-    "dispatches by its caller": ("goals.py", END, "def f(x, e):\n    send = x.executor.dispatch\n    send(e)\n"),
-    "dispatches in another room": ("workspace.py", END, "def f(goals, e):\n    goals.executor.dispatch(e)\n"),
+    "imports a door": ("goals/core.py", END, "from remit.tasks.service import Tasks\n"),
+    "imports an effect": ("goals/planner.py", END, "import remit.effects.tasks.files as harmless\n"),
+    "imports in a function": ("goals/gates.py", END, "def f():\n    from remit.plans.service import Plans\n"),
+    "imports relatively": ("goals/gates.py", END, "from ..kernel import kernel\n"),
+    "imports a whole room": ("goals/core.py", END, "from remit import browsing\n"),
+    "imports everything": ("goals/core.py", END, "from remit.plans.engines.input_files import *\n"),
+    "imports the executor": ("goals/planner.py", END, "from remit.goals.simulation_executor import SimulationDoor\n"),
+    "imports the hands": ("goals/core.py", END, "from remit.goals.ports import Hands\n"),
+    "imports the road": ("goals/core.py", END, "from remit.execution.engine import travel\n"),
+    "imports promotion": ("goals/core.py", END, "from remit.goals.promotion import Promotion\n"),
+    "starts a process": ("goals/core.py", END, "import subprocess\n"),
+    "opens a socket": ("goals/finder/finder.py", END, "from socket import create_connection\n"),
+    "loads by name": ("goals/core.py", END, "import importlib\n"),
+    "asks for an operator": ("goals/core.py", END, "from operator import methodcaller\n"),
+    "takes a module out of another": ("goals/catalogue/catalogue.py", END, "from pathlib import os as paths\n"),
+    "takes one by a dot": ("goals/catalogue/catalogue.py", END, "import pathlib\npathlib.os.system('x')\n"),
+    "takes one by getattr": ("goals/history.py", END, "import threading\ngetattr(threading, '_' + 'sys')\n"),
+    "sets itself off": ("goals/service.py", END, "threading.Timer(60, print).start()\n"),
+    "uses __import__": ("goals/core.py", END, "t = __import__('remit.tasks.service')\n"),
+    "evaluates": ("goals/core.py", END, "eval('1')\n"),
+    "moves the hands": ("goals/core.py", END, "def f(x):\n    return x.hands.run({}, 1.0)\n"),
+    "runs what was made ready": ("goals/planner.py", END, "def f(x):\n    return x.prepare(1, 2, 3)\n"),
+    "moves them by a written name": ("goals/core.py", END, "def f(x):\n    return getattr(x, 'ru' + 'n')()\n"),
+    "moves them by a made-up name": ("goals/core.py", END, "def f(x, n):\n    return getattr(x, n)()\n"),
+    "gets at them by __dict__": ("goals/core.py", END, "def f(x):\n    return x.__dict__['door']\n"),
+    "renames getattr": ("goals/core.py", END, "look = getattr\n"),
+    "dispatches twice": ("goals/core.py", END, "def f(x, e):\n    x.executor.dispatch(e)\n"),
+    "dispatches elsewhere": ("goals/recording.py", END, "def f(x, e):\n    x.dispatch(e)\n"),
+    "dispatches by its caller": (
+        "goals/service.py",
+        END,
+        "def f(x, e):\n    send = x.executor.dispatch\n    send(e)\n",
+    ),
+    "dispatches in another room": ("workspace/workspace.py", END, "def f(goals, e):\n    goals.executor.dispatch(e)\n"),
     "makes a second executor": (
-        "workspace.py",
+        "workspace/workspace.py",
         END,
         "def f(SimulationExecutor):\n    return SimulationExecutor(1, 2)\n",
     ),
-    "makes other hands": ("goals.py", END, "def f(GoalHands):\n    return GoalHands(1)\n"),
-    "lets the rules reach a task": ("goal_rules.py", END, "from remit.tasks import Tasks\n"),
+    "makes other hands": ("goals/service.py", END, "def f(GoalHands):\n    return GoalHands(1)\n"),
+    "lets the rules reach a task": ("goals/rules_loader.py", END, "from remit.tasks.service import Tasks\n"),
 }
 
 DIRECT_WRITE: Final[dict[str, Edit]] = {
-    "inserts": ("agent/core.py", END, "S = 'INSERT INTO orders VALUES (1)'\n"),
-    "inserts in small letters": ("agent/core.py", END, "S = 'insert  into orders values (1)'\n"),
-    "updates by an f-string": ("agent/core.py", END, "def f(t):\n    return f'UPDATE {t} SET paid = 1'\n"),
-    "deletes in two pieces": ("agent/core.py", END, "S = 'DELETE ' + 'FROM orders'\n"),
-    "drops by a template": ("agent/core.py", END, "S = 'DROP TABLE %s' % 'orders'\n"),
-    "alters by a join": ("agent/core.py", END, "S = ' '.join(['ALTER', 'TABLE', 'orders'])\n"),
-    "grants": ("agent/core.py", END, "S = 'GRANT ALL ON orders TO mia'\n"),
-    "writes in the goals": ("goals.py", END, "S = 'TRUNCATE orders'\n"),
-    "executes": ("agent/core.py", END, "def f(c, s):\n    c.execute(s)\n"),
-    "executes by its name": ("agent/core.py", END, "def f(c, s):\n    getattr(c, 'execute')(s)\n"),
-    "asks out of sight": ("agent/core.py", END, "def f(c, verb):\n    list(c.rows(f'{verb} FROM orders'))\n"),
-    "runs a script": ("goal_hands.py", END, "def f(c, s):\n    c.script(s)\n"),
-    "inserts a row": ("agent/core.py", END, "def f(batch, s):\n    batch.insert(s, ())\n"),
-    "appends a row past its table": ("agent/core.py", END, "def f(batch, e):\n    batch.append_for_row(e)\n"),
-    "connects": ("agent/core.py", END, "def f(x):\n    return x.store.connect()\n"),
-    "imports a database": ("agent/core.py", END, "import sqlite3\n"),
-    "imports a table of the store": ("agent/core.py", END, "from remit.store.approvals import *\n"),
-    "imports grants": ("goals.py", END, "import remit.store.grants\n"),
-    "imports another writer": ("agent/core.py", END, "from remit.ledger.projections import rebuild\n"),
+    "inserts": ("goals/core.py", END, "S = 'INSERT INTO orders VALUES (1)'\n"),
+    "inserts in small letters": ("goals/core.py", END, "S = 'insert  into orders values (1)'\n"),
+    "updates by an f-string": ("goals/core.py", END, "def f(t):\n    return f'UPDATE {t} SET paid = 1'\n"),
+    "deletes in two pieces": ("goals/core.py", END, "S = 'DELETE ' + 'FROM orders'\n"),
+    "drops by a template": ("goals/core.py", END, "S = 'DROP TABLE %s' % 'orders'\n"),
+    "alters by a join": ("goals/core.py", END, "S = ' '.join(['ALTER', 'TABLE', 'orders'])\n"),
+    "grants": ("goals/core.py", END, "S = 'GRANT ALL ON orders TO mia'\n"),
+    "writes in the goals": ("goals/service.py", END, "S = 'TRUNCATE orders'\n"),
+    "executes": ("goals/core.py", END, "def f(c, s):\n    c.execute(s)\n"),
+    "executes by its name": ("goals/core.py", END, "def f(c, s):\n    getattr(c, 'execute')(s)\n"),
+    "asks out of sight": ("goals/core.py", END, "def f(c, verb):\n    list(c.rows(f'{verb} FROM orders'))\n"),
+    "runs a script": ("goals/actions/runner.py", END, "def f(c, s):\n    c.script(s)\n"),
+    "inserts a row": ("goals/core.py", END, "def f(batch, s):\n    batch.insert(s, ())\n"),
+    "appends a row past its table": ("goals/core.py", END, "def f(batch, e):\n    batch.append_for_row(e)\n"),
+    "connects": ("goals/core.py", END, "def f(x):\n    return x.store.connect()\n"),
+    "imports a database": ("goals/core.py", END, "import sqlite3\n"),
+    "imports a table of the store": ("goals/core.py", END, "from remit.store.approvals import *\n"),
+    "imports grants": ("goals/service.py", END, "import remit.store.grants\n"),
+    "imports another writer": ("goals/core.py", END, "from remit.ledger.projections import rebuild\n"),
     "moves a step elsewhere": (
-        "agent/core.py",
+        "goals/core.py",
         END,
         "from remit.ledger.projections import append_step as note\nnote(1)\n",
     ),
-    "appends an event of its own": ("agent/core.py", END, "E = Event('t', 'task.done', 'c', {})\n"),
+    "appends an event of its own": ("goals/core.py", END, "E = Event('t', 'task.done', 'c', {})\n"),
     "appends one elsewhere": (
-        "agent/planner.py",
+        "goals/planner.py",
         END,
         "from remit.ledger.entry import Event as E\nE(1, 'agent.refused')\n",
     ),
-    "opens a file": ("agent/core.py", END, "def f(p):\n    open(p, 'w')\n"),
-    "writes a file": ("agent/catalogue.py", END, "def f(p: Path):\n    p.write_text('x')\n"),
-    "replaces a path": ("agent/catalogue.py", END, "def f(a: Path, b: Path):\n    a.replace(b)\n"),
-    "replaces a file": ("agent/core.py", END, "from os import replace\n"),
-    "removes a folder": ("goals.py", END, "import shutil as files\n"),
-    "writes a transcript": ("agent/outcomes.py", END, "def f(x):\n    x.transcript.add('done')\n"),
-    "names a transcript's table": ("agent/core.py", END, "T = 'conversation_ledger'\n"),
+    "opens a file": ("goals/core.py", END, "def f(p):\n    open(p, 'w')\n"),
+    "writes a file": ("goals/catalogue/catalogue.py", END, "def f(p: Path):\n    p.write_text('x')\n"),
+    "replaces a path": ("goals/catalogue/catalogue.py", END, "def f(a: Path, b: Path):\n    a.replace(b)\n"),
+    "replaces a file": ("goals/core.py", END, "from os import replace\n"),
+    "removes a folder": ("goals/service.py", END, "import shutil as files\n"),
+    "writes a transcript": ("goals/outcomes.py", END, "def f(x):\n    x.transcript.add('done')\n"),
+    "names a transcript's table": ("goals/core.py", END, "T = 'conversation_ledger'\n"),
 }
 
 TOOL_DISPATCH: Final[dict[str, Edit]] = {
-    "makes an envelope": ("agent/core.py", END, "def f():\n    return DispatchEnvelope(simulation_id='send-mail')\n"),
+    "makes an envelope": ("goals/core.py", END, "def f():\n    return DispatchEnvelope(simulation_id='send-mail')\n"),
     "under another name": (
-        "goals.py",
+        "goals/service.py",
         END,
-        "from remit.contracts.dispatch import DispatchEnvelope as Note\ndef f():\n    return Note(simulation_id='x')\n",
+        "from remit.contracts.goals.dispatch import DispatchEnvelope as N\ndef f():\n    return N(simulation_id='x')\n",
     ),
-    "by an assignment": ("agent/core.py", END, "Note = DispatchEnvelope\ndef f():\n    return Note()\n"),
-    "by its module": ("agent/gates.py", END, "import remit.contracts.dispatch as d\ne = d.DispatchEnvelope()\n"),
+    "by an assignment": ("goals/core.py", END, "Note = DispatchEnvelope\ndef f():\n    return Note()\n"),
+    "by its module": ("goals/gates.py", END, "import remit.contracts.goals.dispatch as d\ne = d.DispatchEnvelope()\n"),
     "by getattr": (
-        "agent/gates.py",
+        "goals/gates.py",
         END,
-        "import remit.contracts.dispatch as d\ne = getattr(d, 'Dispatch' + 'Envelope')()\n",
+        "import remit.contracts.goals.dispatch as d\ne = getattr(d, 'Dispatch' + 'Envelope')()\n",
     ),
-    "past its checks": ("agent/core.py", END, "def f(e):\n    return e.model_copy(update={'simulation_id': 'x'})\n"),
-    "without any": ("agent/core.py", END, "def f():\n    return DispatchEnvelope.model_construct(simulation_id='x')\n"),
+    "past its checks": ("goals/core.py", END, "def f(e):\n    return e.model_copy(update={'simulation_id': 'x'})\n"),
+    "without any": ("goals/core.py", END, "def f():\n    return DispatchEnvelope.model_construct(simulation_id='x')\n"),
     "read from a tree of its own": (
-        "agent/core.py",
+        "goals/core.py",
         "DispatchEnvelope.from_tree(tree,",
         "DispatchEnvelope.from_tree({**tree, 'simulation_id': 'send-mail'},",
     ),
     "read after a change": (
-        "agent/core.py",
+        "goals/core.py",
         "        outcome = self.executor.dispatch(",
         "        tree = dict(tree, simulation_id='send-mail')\n        outcome = self.executor.dispatch(",
     ),
-    "read elsewhere": ("goals.py", END, "from remit.contracts.dispatch import DispatchEnvelope as D\nD.parse(b'{}')\n"),
+    "read elsewhere": (
+        "goals/service.py",
+        END,
+        "from remit.contracts.goals.dispatch import DispatchEnvelope as D\nD.parse(b'{}')\n",
+    ),
     "another id": (
-        "agent/planner.py",
+        "goals/planner.py",
         "simulation_id=_packet(evidence).candidates[0].simulation_id",
         "simulation_id=step.access_action",
     ),
-    "the second candidate": ("agent/planner.py", "candidates[0].simulation_id", "candidates[-1].simulation_id"),
+    "the second candidate": ("goals/planner.py", "candidates[0].simulation_id", "candidates[-1].simulation_id"),
     "ranked again": (
-        "agent/gates.py",
+        "goals/gates.py",
         "first, *others = packet.candidates",
         "first, *others = sorted(packet.candidates, key=lambda one: one.score)",
     ),
     "a candidate of its own": (
-        "agent/core.py",
+        "goals/core.py",
         END,
-        "from remit.contracts.packets import Candidate\nC = Candidate(simulation_id='x')\n",
+        "from remit.contracts.goals.packets import Candidate\nC = Candidate(simulation_id='x')\n",
     ),
-    "a binding to a tool": ("contracts/simulation.py", "| UndoBinding, Field(", "| UndoBinding | ToolBinding, Field("),
-    "a binding by another word": ("contracts/simulation.py", 'type: Literal["task"]', 'type: Literal["task", "tool"]'),
-    "a binding by any word": ("contracts/simulation.py", 'type: Literal["undo"]', "type: str"),
+    "a binding to a tool": (
+        "contracts/goals/simulation.py",
+        "| UndoBinding, Field(",
+        "| UndoBinding | ToolBinding, Field(",
+    ),
+    "a binding by another word": (
+        "contracts/goals/simulation.py",
+        'type: Literal["task"]',
+        'type: Literal["task", "tool"]',
+    ),
+    "a binding by any word": ("contracts/goals/simulation.py", 'type: Literal["undo"]', "type: str"),
     "an action without a door": (
-        "agent/binding.py",
+        "goals/binding/binding.py",
         "BoundAction = TaskAction | PlanAction",
         "BoundAction = ToolAction | TaskAction | PlanAction",
     ),
@@ -152,71 +168,71 @@ TOOL_DISPATCH: Final[dict[str, Edit]] = {
 
 ROLLBACK: Final[dict[str, Edit]] = {
     "the gate is gone": (
-        "agent/gates.py",
+        "goals/gates.py",
         'return GateVerdict("REFUSED", "ROLLBACK_PLAN_MISSING", entry)',
         "pass",
     ),
     "the gate asks less": (
-        "agent/gates.py",
+        "goals/gates.py",
         "if needs_confirmation(entry.simulation) and not _way_back(",
         "if entry.simulation.risk == 'HIGH' and not _way_back(",
     ),
     "fewer are impactful": (
-        "agent/gates.py",
+        "goals/gates.py",
         'return simulation.impact != "read_only"',
         'return simulation.impact == "irreversible"',
     ),
     "a simulation in the code": (
-        "workspace.py",
+        "workspace/workspace.py",
         END,
         "DEMO = {'id': 'pay', 'impact': 'irreversible', 'access_action': 'pay', 'binding': {'type': 'task'}}\n",
     ),
 }
 
 MISSING_DISPATCH: Final[dict[str, Edit]] = {
-    "it is let through": ("agent/gates.py", '"ESCALATED", "SIMULATION_MISSING"', '"ACCESS_ALLOWED", "ACCESS_ALLOWED"'),
-    "it is matched": ("agent/gates.py", 'return GateVerdict("ESCALATED", "SIMULATION_MISSING")', "pass"),
+    "it is let through": ("goals/gates.py", '"ESCALATED", "SIMULATION_MISSING"', '"ACCESS_ALLOWED", "ACCESS_ALLOWED"'),
+    "it is matched": ("goals/gates.py", 'return GateVerdict("ESCALATED", "SIMULATION_MISSING")', "pass"),
     "it is matched sometimes": (
-        "agent/gates.py",
+        "goals/gates.py",
         "if isinstance(packet, MissingSimulationPacket):",
         "if isinstance(packet, MissingSimulationPacket) and evidence.planned is None:",
     ),
     "its branch is gone": (
-        "agent/gates.py",
+        "goals/gates.py",
         "    if isinstance(packet, MissingSimulationPacket):\n        return GateVerdict(",
         "    if False:\n        return GateVerdict(",
     ),
     "escalated counts as on its way": (
-        "agent/core.py",
+        "goals/core.py",
         'frozenset({"ACCESS_ALLOWED",',
         'frozenset({"ESCALATED", "ACCESS_ALLOWED",',
     ),
     "any event dispatches": (
-        "agent/gates.py",
+        "goals/gates.py",
         'return self.event == "ACCESS_ALLOWED"',
         'return self.event != "REFUSED"',
     ),
     "the core does not look": (
-        "agent/core.py",
+        "goals/core.py",
         "            if history.event in ON_ITS_WAY:\n                return self._dispatched",
         "            if history.last is not None:\n                return self._dispatched",
     ),
     "the core does not look at its verdict": (
-        "agent/core.py",
+        "goals/core.py",
         "if made.verdict.dispatches:",
         "if made.ref:",
     ),
     "the core hands over another decision": (
-        "agent/core.py",
+        "goals/core.py",
         "return self._dispatched(goal, made.ref)",
         "return self._dispatched(goal, history.decision_ref)",
     ),
     "a verdict of its own": (
-        "agent/planner.py",
+        "goals/planner.py",
         END,
         "def f(GateVerdict):\n    return GateVerdict('ACCESS_ALLOWED', 'x')\n",
     ),
-    "an envelope without a verdict": ("agent/decisions.py", "if verdict.dispatches and step", "if step"),
+    "an envelope without a verdict": ("goals/decisions.py", "if verdict.dispatches and step", "if step"),
     "a step goes on after it": (
         "ledger/projections.py",
         '"ESCALATED": frozenset(),',
@@ -226,7 +242,7 @@ MISSING_DISPATCH: Final[dict[str, Edit]] = {
 
 PACKET_PROOF: Final[dict[str, Edit]] = {
     **{
-        f"{name} {how}": ("contracts/packets.py", f"    {name}: Identifier\n", line)
+        f"{name} {how}": ("contracts/goals/packets.py", f"    {name}: Identifier\n", line)
         for name in (
             "packet_id",
             "correlation_id",
@@ -241,14 +257,18 @@ PACKET_PROOF: Final[dict[str, Edit]] = {
             ("is gone", ""),
         )
     },
-    "a kind that is no packet": ("contracts/packets.py", "class RefusePacket(Packet)", "class RefusePacket(Contract)"),
+    "a kind that is no packet": (
+        "contracts/goals/packets.py",
+        "class RefusePacket(Packet)",
+        "class RefusePacket(Contract)",
+    ),
     "a kind that knows better": (
-        "contracts/packets.py",
+        "contracts/goals/packets.py",
         '    packet_type: Literal["missing"]\n',
         '    packet_type: Literal["missing"]\n    proof_ref: str = ""\n',
     ),
     "a fifth kind": (
-        "contracts/packets.py",
+        "contracts/goals/packets.py",
         "    SimulationMatchPacket | ClarifyPacket",
         "    Hint | SimulationMatchPacket | ClarifyPacket",
     ),
@@ -256,38 +276,42 @@ PACKET_PROOF: Final[dict[str, Edit]] = {
 
 STEP_REFS: Final[dict[str, Edit]] = {
     "an envelope without a policy": (
-        "contracts/dispatch.py",
+        "contracts/goals/dispatch.py",
         "policy_snapshot_ref: Identifier\n",
         "policy_snapshot_ref: Identifier | None = None\n",
     ),
-    "an envelope without artifacts": ("contracts/dispatch.py", "    artifact_fingerprint_bundle_ref: Identifier\n", ""),
+    "an envelope without artifacts": (
+        "contracts/goals/dispatch.py",
+        "    artifact_fingerprint_bundle_ref: Identifier\n",
+        "",
+    ),
     "a step without a policy": (
-        "contracts/goal.py",
+        "contracts/goals/goal.py",
         "policy_snapshot_version: Identifier\n",
         'policy_snapshot_version: Identifier = "latest"\n',
     ),
     "a decision without a policy": (
-        "agent/decisions.py",
+        "goals/decisions.py",
         "policy_snapshot_ref: str\n",
         "policy_snapshot_ref: str | None = None\n",
     ),
     "a row that is not told": (
-        "agent/recording.py",
+        "goals/recording.py",
         "        artifact_fingerprint_bundle_ref=record.artifact_fingerprint_bundle_ref,\n",
         "",
     ),
     "a row that is told nothing": (
-        "agent/recording.py",
+        "goals/recording.py",
         "policy_snapshot_ref=record.policy_snapshot_ref",
         "policy_snapshot_ref=None",
     ),
     "a fixed policy": (
-        "agent/planner.py",
+        "goals/planner.py",
         "policy_snapshot_version=evidence.policy.ref",
         'policy_snapshot_version="1"',
     ),
     "a table without the column": (
-        "ledger/agent_rows.py",
+        "ledger/goal_tables.py",
         "    policy_snapshot_ref: str | None = None\n",
         "",
     ),
@@ -327,13 +351,13 @@ def test_a_seeded_violation_of_each_kind_is_found(copied: Copied, rule: str) -> 
 
 @pytest.mark.req("AC-16")
 def test_a_violation_says_rule_file_line_and_next_step(copied: Copied) -> None:
-    text = (copied.root / "src/remit/agent/core.py").read_text()
-    found = copied.with_edit("agent/core.py", END, "import subprocess\n")
+    text = (copied.root / "src/remit/goals/core.py").read_text()
+    found = copied.with_edit("goals/core.py", END, "import subprocess\n")
     assert [(one.rule, one.file, one.line) for one in found] == [
-        ("bypass", "src/remit/agent/core.py", text.count("\n") + 1)
+        ("bypass", "src/remit/goals/core.py", text.count("\n") + 1)
     ]
     shown = str(found[0])
-    assert shown.startswith("bypass: src/remit/agent/core.py:")
+    assert shown.startswith("bypass: src/remit/goals/core.py:")
     assert "subprocess" in shown
     assert found[0].next_step in shown
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from remit.authority.keys import create_keys, load_keyring, load_signer, rotate_key
 from remit.authority.lease import verify_lease
 from remit.authority.results import UNKNOWN_EXECUTOR, sign_failure, sign_success
-from remit.contracts.result import ExecutionError, ExecutionResult, NoEffectOutput
-from remit.contracts.task import TaskManifest
-from remit.errors import Reason, Refused
-from remit.ids import render_time, system_clock
-from remit.kernel.kernel import Kernel
+from remit.contracts.tasks.result import ExecutionError, ExecutionResult, NoEffectOutput
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import Reason, Refused
+from remit.core.ids import render_time, system_clock
+from remit.crypto.keyring import create_keys, load_keyring, load_signer, rotate_key
+from remit.tasks.kernel import Kernel
 
 ASKED = {"task_id": "t", "capability_id": "NO_EFFECT", "inputs": {}, "constraints": {"reversible": True}}
 MANIFEST = json.dumps(ASKED).encode()

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
-from remit.ids import parse_time, render_time
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.ids import parse_time, render_time
 from remit.ledger import clock_watch
-from remit.ledger.append import Batch, Ledger
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.clock import ABOUT_CLOCK, ACCEPTED, JUMPED, clock_entries
 from remit.ledger.clock_acceptance import accept_clock, chain_clocks, require_server_agrees
@@ -23,9 +22,10 @@ from remit.ledger.clock_watch import ClockWatch
 from remit.ledger.entry import Entry, Event
 from remit.ledger.findings import Fault
 from remit.ledger.heads import Anchors, sign_head
-from remit.ledger.key_changes import rotate_and_record
-from remit.ledger.searching import Wanted, find_entries
-from remit.ledger.seeking import first_seq_since, last_seq_before
+from remit.ledger.search_searching import Wanted, find_entries
+from remit.ledger.search_seeking import first_seq_since, last_seq_before
+from remit.ledger.verify.key_events import rotate_and_record
+from remit.ledger.writer import Batch, Ledger
 from tests.store_fixtures import Ticking, World
 
 AHEAD = timedelta(days=366)

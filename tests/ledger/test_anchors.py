@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.ledger import anchor_file
 from remit.ledger.anchor_file import SLOT
 from remit.ledger.entry import Event

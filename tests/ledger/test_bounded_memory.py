@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from remit.ledger.append import Batch
 from remit.ledger.entry import Event
+from remit.ledger.writer import Batch
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import World
 
 MEASURE = """
 import json, re, sys
 from pathlib import Path
-from remit.authority.keys import load_keyring
-from remit.ids import system_clock
+from remit.crypto.keyring import load_keyring
+from remit.core.ids import system_clock
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.heads import Anchors
-from remit.ledger.verify import verify_store
+from remit.ledger.verify.verifier import verify_store
 from remit.store.sqlite import SqliteStore
 
 def peak():

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remit.authority.keys import parse_public_pem, render_public_pem, rotate_key
-from remit.authority.signing import Keyring
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.crypto.keyring import parse_public_pem, render_public_pem, rotate_key
+from remit.crypto.signing import Keyring
 from remit.ledger.bundle import newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from remit.authority.signing import Keyring
-from remit.canonical import digest
 from remit.contracts.ledger import LedgerEntry
-from remit.errors import Reason, Refused
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused
+from remit.crypto.signing import Keyring
 from remit.ledger.bundle import MAX_LINE, verify_bundle
 from remit.ledger.entry import GENESIS, entry_hash
 from remit.ledger.findings import Fault

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
 from remit.ledger.heads import Anchors

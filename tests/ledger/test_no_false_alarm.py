@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.keys import rotate_key
+from remit.crypto.keyring import rotate_key
 from remit.ledger.anchor_file import BLANK
-from remit.ledger.append import MAX_PAYLOAD, Batch
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
+from remit.ledger.writer import MAX_PAYLOAD, Batch
 from tests.store_fixtures import World
 
 ODD_TEXTS = [

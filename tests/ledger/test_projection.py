@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remit.errors import Reason, Refused
-from remit.ledger.agent_rows import StepRow
-from remit.ledger.append import Batch
+from remit.core.errors import Reason, Refused
 from remit.ledger.findings import Fault
+from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import TRANSITIONS, append_step, projection_drift, rebuild
+from remit.ledger.writer import Batch
 from tests.store_fixtures import World, open_ledger
 
 EVENTS = sorted({event for allowed in TRANSITIONS.values() for event in allowed})

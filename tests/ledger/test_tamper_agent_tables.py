@@ -2,10 +2,10 @@
 
 import pytest
 
-from remit.errors import Misuse, Reason, Refused
-from remit.ledger.agent_rows import AccessRow, AgentRow, ConfirmationRow, StepRow, append_agent_row
+from remit.core.errors import Misuse, Reason, Refused
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
+from remit.ledger.goal_tables import AccessRow, AgentRow, ConfirmationRow, StepRow, append_agent_row
 from remit.ledger.projections import append_step
 from tests.store_fixtures import World
 

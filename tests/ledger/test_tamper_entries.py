@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.keys import create_keys, load_signer
+from remit.crypto.keyring import create_keys, load_signer
 from remit.ledger.entry import COLUMNS, GENESIS, Entry
 from remit.ledger.findings import Fault
 from remit.ledger.heads import sign_head

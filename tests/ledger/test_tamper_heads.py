@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from remit.authority.keys import rotate_key
 from remit.contracts.ledger import LedgerHead
+from remit.crypto.keyring import rotate_key
 from remit.ledger.anchor_file import BLANK, SLOT
-from remit.ledger.append import Ledger
 from remit.ledger.bundle import newest_head
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
 from remit.ledger.heads import Anchors
 from remit.ledger.heads_check import HeadsCheck
+from remit.ledger.writer import Ledger
 from tests.store_fixtures import World
 
 

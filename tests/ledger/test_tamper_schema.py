@@ -2,11 +2,11 @@
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
-from remit.store.migrate import migrate
-from remit.store.shape import present_shape, schema_changes, shipped_shape, tables
+from remit.store.migrations_runner import migrate
+from remit.store.schema_check import present_shape, schema_changes, shipped_shape, tables
 from scripts.generate_shape import PLACE, render_shape
 from tests.store_fixtures import World
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.ledger.entry import Event
 from remit.ledger.findings import Fault
-from remit.ledger.guards import foreign_triggers, missing_guards
 from remit.ledger.heads import Anchors
-from remit.ledger.verify import verify_store
+from remit.ledger.verify.triggers import foreign_triggers, missing_guards
+from remit.ledger.verify.verifier import verify_store
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import World
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from remit.contracts.ledger import MAX_PAYLOAD_DEPTH, MAX_PAYLOAD_VALUES
-from remit.errors import Reason, Refused
-from remit.ledger.append import MAX_PAYLOAD
+from remit.core.errors import Reason, Refused
 from remit.ledger.bundle import verify_bundle, write_bundle
 from remit.ledger.entry import Event
+from remit.ledger.writer import MAX_PAYLOAD
 from tests.sampling import some
 from tests.store_fixtures import World
 

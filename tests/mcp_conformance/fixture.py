@@ -16,14 +16,14 @@ from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetad
 from mcp.types import Completion, CompletionArgument
 from starlette.types import Receive, Scope, Send
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.desk.desk import Desk
-from remit.founding import initialise
-from remit.ids import system_clock
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.core.ids import system_clock
+from remit.mcp_server.auth import by_token
 from remit.mcp_server.http import LOOPBACK_HOSTS, MAX_BODY, session_manager
-from remit.mcp_server.identity import by_token
 from remit.mcp_server.server import build_server
+from remit.services.services import Desk
+from remit.workspace.create import initialise
 from tests.mcp_conformance.fixture_content import add_content
 from tests.mcp_conformance.fixture_input import add_input
 from tests.mcp_server.serving import serving

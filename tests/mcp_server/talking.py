@@ -19,12 +19,12 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, ReadResourceResult, TextContent
 
-from remit.approval.people import Person
-from remit.approval.proposal_previews import PreviewNotStored
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.desk import Desk
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.person import Person
+from remit.plans.proposals.previews import PreviewNotStored
+from remit.services.services import Desk
 from tests.goals.office import Office
 from tests.plan_road.project import plan_of, replace
 

@@ -13,8 +13,8 @@ from datetime import timedelta
 
 import pytest
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
 from tests.mcp_server.talking import over_http, talking
 from tests.mcp_server.test_authority import LIST, MODERN
 from tests.plan_road.project import Project

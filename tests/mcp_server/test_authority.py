@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from remit.contracts.desk_plans import ProposalView
+from remit.contracts.services.plans import ProposalView
 from remit.mcp_server.server import TOOLS
 from tests.mcp_server.talking import APPROVER, CAPS, CONSOLE, PLAIN, Desked, Talk, over_http, talking
 

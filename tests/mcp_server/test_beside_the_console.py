@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from remit.web.app import build_app
-from remit.web.settings import WebSettings
+from remit.web.config.settings import WebSettings
 from tests.mcp_server.serving import serving_site
 from tests.mcp_server.talking import PLAIN, Desked, over_http, talking
 from tests.mcp_server.test_authority import HEADERS, INITIALIZE, LIST, MODERN, TOOL_NAMES

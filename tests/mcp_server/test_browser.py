@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from remit.browser_host.client import HostClient
-from remit.browser_host.place import HostPlace
-from remit.contracts.desk import Decision
-from remit.desk.desk import Desk
+from remit.browser_daemon.client import HostClient
+from remit.browser_daemon.socket_path import HostPlace
+from remit.contracts.services.common import Decision
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
+from remit.services.services import Desk
 from tests.browser_road.place import EVERYTHING, made_place
 from tests.desk.conftest import agent
 from tests.mcp_server.serving import serving

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp.types import ElicitRequestParams, ElicitResult
 
-from remit.mcp_server.clarifying import _sounds_secret
+from remit.mcp_server.elicitation import _sounds_secret
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
 from tests.mcp_server.serving import serving
 from tests.mcp_server.talking import Desked, over_http, talking

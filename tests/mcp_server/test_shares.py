@@ -9,10 +9,10 @@ from typing import Any, Final
 import httpx2
 import pytest
 
-from remit.contracts.desk import TaskAnswer
-from remit.errors import Refused
+from remit.contracts.services.common import TaskAnswer
+from remit.core.errors import Refused
+from remit.mcp_server.auth import verified
 from remit.mcp_server.http import LOOPBACK_HOSTS, mcp_app
-from remit.mcp_server.identity import verified
 from remit.mcp_server.server import THREADS_EACH
 from remit.mcp_server.sessions import SESSIONS_EACH, Sessions
 from tests.mcp_server.serving import serving

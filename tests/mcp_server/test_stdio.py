@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from remit.desk.served import announced
-from remit.mcp_server.identity import token_from_file
+from remit.mcp_server.auth import token_from_file
+from remit.services.base.server_lock import announced
 from tests import warm
 from tests.mcp_server.talking import CONSOLE, Desked, over_http, talking
 
@@ -24,7 +24,7 @@ META = {
 }
 PRINTING = """
 import os, sys
-from remit.desk import plans
+from remit.services.plans import service as plans
 get = plans.PlanDesk.get
 def printing(self, *arguments):
     print("stray words")

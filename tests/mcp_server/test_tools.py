@@ -10,13 +10,13 @@ import jsonschema_rs
 import pytest
 from mcp.types import CallToolResult
 
-from remit.contracts.task import TaskManifest
-from remit.desk.callers import PersonCaller
-from remit.ids import parse_time
-from remit.mcp_server import tool as tool_module
-from remit.mcp_server.identity import by_bearer
-from remit.mcp_server.plan_tools import TOOLS as PLAN_TOOLS
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.ids import parse_time
+from remit.identity.callers import PersonCaller
+from remit.mcp_server.auth import by_bearer
 from remit.mcp_server.server import build_server
+from remit.mcp_server.tools import base as tool_module
+from remit.mcp_server.tools.plans import TOOLS as PLAN_TOOLS
 from tests.mcp_server.talking import APPROVER, MIA, Desked, Talk, words_of
 
 ADMIN = PersonCaller(APPROVER.person, "admin")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 from tests.kept_zygotes import zygotes_are_kept
 from tests.road.acting_capabilities import register
 from tests.road.conftest import made_workspace

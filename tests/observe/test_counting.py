@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from remit import tally
-from remit.errors import Reason, Refused
-from remit.ids import DEFAULT_TENANT
-from remit.ledger.append import Batch
+from remit.core import metrics as tally
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT
+from remit.core.metrics import COUNTERS, DISTRIBUTIONS
+from remit.execution.recovery import Recovered
 from remit.ledger.entry import Event
-from remit.recovery import Recovered
-from remit.tally import COUNTERS, DISTRIBUTIONS
-from remit.workspace import Workspace
+from remit.ledger.writer import Batch
+from remit.workspace.workspace import Workspace
 from tests.road.conftest import file_task, manifest, run
 
 Grown = dict[tuple[str, ...], int]
@@ -101,7 +101,7 @@ def test_what_one_of_a_group_had_counted_before_it_failed_does_not_count(workspa
 
 
 def test_what_a_crash_had_left_is_counted_by_what_came_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from remit import recovery  # noqa: PLC0415 - beside the words that it counts by
+    from remit.execution import recovery  # noqa: PLC0415 - beside the words that it counts by
 
     reports: list[tuple[Recovered[Any], str]] = [
         (Recovered("k", "t", took_effect=True), "finished"),

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from remit.observe import executor_text
-from remit.observe.executor_text import MAX_TEXT, ask_for_text
-from remit.observe.exposition import PROCESS, known_metrics, render
-from remit.observe.gauges import GAUGES, QUESTIONS, look_at_chains
-from remit.observe.metrics import BUCKETS, DURATION, PENDING, REQUESTS, SUCCESS, Metrics
-from remit.tally import HTTP_SECONDS, ROAD_REQUESTS
-from remit.workspace import Workspace
+from remit.core.metrics import HTTP_SECONDS, ROAD_REQUESTS
+from remit.observability import prometheus_executor_text as executor_text
+from remit.observability.browser_metrics import BUCKETS, DURATION, PENDING, REQUESTS, SUCCESS, Metrics
+from remit.observability.gauges import GAUGES, QUESTIONS, look_at_chains
+from remit.observability.prometheus_executor_text import MAX_TEXT, ask_for_text
+from remit.observability.prometheus_exposition import PROCESS, known_metrics, render
+from remit.workspace.workspace import Workspace
 from tests.road.conftest import manifest, run
 
 Read = dict[tuple[Any, ...], float]

@@ -15,16 +15,16 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.requests import HTTPConnection
 
-from remit.browser_host.place import HostPlace
-from remit.contracts.web_config import Web
-from remit.errors import EnvironmentFailed
-from remit.observe import tracing
-from remit.observe.logs import configure_logging
-from remit.observe.metrics import SUCCESS, Metrics
-from remit.web import metrics_route
+from remit.browser_daemon.socket_path import HostPlace
+from remit.contracts.config.web import Web
+from remit.core.errors import EnvironmentFailed
+from remit.observability import tracing
+from remit.observability.browser_metrics import SUCCESS, Metrics
+from remit.observability.logs import configure_logging
+from remit.web import metrics_metrics_route as metrics_route
 from remit.web.app import NO_TELEMETRY
-from remit.web.scrapers import comes_from_here, read_secret
-from remit.web.settings import WebSettings
+from remit.web.config.settings import WebSettings
+from remit.web.security.scrapers import comes_from_here, read_secret
 from tests.mcp_server.talking import over_http, talking
 from tests.road.conftest import file_task, manifest
 from tests.web_site import NOBODY, Answer, WebSite, Who

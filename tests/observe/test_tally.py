@@ -2,7 +2,7 @@
 
 import threading
 
-from remit.tally import COUNTERS, DISTRIBUTIONS, MOST_SERIES, Counter, Distribution
+from remit.core.metrics import COUNTERS, DISTRIBUTIONS, MOST_SERIES, Counter, Distribution
 
 
 def test_no_count_is_lost_between_threads() -> None:

@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from remit import road
-from remit.errors import EnvironmentFailed
-from remit.journal import Journal
-from remit.observe import tracing
-from remit.workspace import Workspace
+from remit.core.errors import EnvironmentFailed
+from remit.execution import engine as road
+from remit.execution.journal import Journal
+from remit.observability import tracing
+from remit.workspace.workspace import Workspace
 from tests.road.conftest import file_task, manifest, run
 
 MAIN_STEPS = [
@@ -104,7 +104,7 @@ def test_no_path_value_or_text_of_an_error_gets_into_a_span(workspace: Workspace
 
 def test_without_it_nothing_of_opentelemetry_is_loaded(tmp_path: Path) -> None:
     code = (
-        "import sys, remit.road, remit.workspace, remit.observe.tracing as t\n"
+        "import sys, remit.execution.engine, remit.workspace.workspace, remit.observability.tracing as t\n"
         "with t.tracing({}) as on: assert not on and t.tracer is None\n"
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )

@@ -14,10 +14,10 @@ import uvicorn
 from fastapi import FastAPI, Request
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from remit.observe import tracing
-from remit.observe.logs import configure_logging, current_ids
-from remit.tally import HTTP_REQUESTS, HTTP_SECONDS
-from remit.web.watching import Watching
+from remit.core.metrics import HTTP_REQUESTS, HTTP_SECONDS
+from remit.observability import tracing
+from remit.observability.logs import configure_logging, current_ids
+from remit.web.http.access_log import Watching
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SECRET = "s3cret-l0gin-c0de"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from remit.doors.pipeline_engine import BUILD, EFFECT, DbtCall, PipelineEngine, PipelineRan, Program
+from remit.plans.engines.pipeline import BUILD, EFFECT, DbtCall, PipelineEngine, PipelineRan, Program
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Quotas
 

@@ -5,13 +5,13 @@ from typing import Final
 
 import pytest
 
+from remit.core.syscalls import number_of
 from remit.sandbox import landlock, seccomp
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.landlock import LIBRARY, decide_rights
 from remit.sandbox.orders import Build, Quotas, Usage
 from remit.sandbox.quotas import decide_breach
 from remit.sandbox.seccomp import allow_list, take_away
-from remit.syscalls import number_of
 from tests.sandbox import system_call_numbers
 from tests.sandbox.arena import Arena, a_host, attempt, make_arena
 from tests.sandbox.system_call_numbers import ENDS_OR_STOPS, HARMLESS

@@ -8,8 +8,8 @@ from typing import Final
 import duckdb
 import pytest
 
-from remit.doors.pipeline_engine import DbtCall, require_dbt
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.plans.engines.pipeline import DbtCall, require_dbt
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Quotas
 from tests.pipelines_engine.place import MIB, SECRET, Bench, dbt_packages, make_host

@@ -10,9 +10,9 @@ from typing import Final
 
 import pytest
 
-from remit.doors import pipeline_engine
-from remit.doors.pipeline_engine import clear_scratch
-from remit.errors import Reason
+from remit.core.errors import Reason
+from remit.plans.engines import pipeline as pipeline_engine
+from remit.plans.engines.pipeline import clear_scratch
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Quotas
 from tests.pipelines_engine.place import MIB, Bench, make_host
@@ -29,7 +29,7 @@ ENDINGS: Final = {
     "an interrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     "the end of a generator": ("raise GeneratorExit", "GeneratorExit"),
     "an error of ours": (
-        "from remit.errors import Refused, Reason; raise Refused(Reason.EXPIRED, 'the lease')",
+        "from remit.core.errors import Refused, Reason; raise Refused(Reason.EXPIRED, 'the lease')",
         "Refused",
     ),
     "an error without words": (

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from remit.doors.pipeline_words import LONGEST_LINE, MAX_LOG_LINES
+from remit.plans.engines.pipeline_log import LONGEST_LINE, MAX_LOG_LINES
 from tests.pipelines_engine.place import Bench
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join(["MIIEpAIBAAKCAQEA7" + "x" * 47] * 20)

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from remit.effects.pipelines.hints import FILES, IMPORTS, NETWORK, REFUSED
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.effects.pipelines.errors_hints import FILES, IMPORTS, NETWORK, REFUSED
 from remit.sandbox.host import Cancelled
 from tests.pipelines_engine.place import Bench
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 from tests.plan_pipelines.works import Works, pipeline, problem_of, with_code
 from tests.plan_road.project import plan_of, ran
 
@@ -186,7 +186,7 @@ def test_no_line_and_no_parameter_of_it_is_kept(open_works: Callable[..., Works]
 
 @pytest.mark.req("PX-22")
 def test_it_is_given_so_many_files_and_no_more(works: Works, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.doors.pipeline_scratch.MAX_FILES", 4)
+    monkeypatch.setattr("remit.plans.preparation.pipeline_scratch.MAX_FILES", 4)
     preview = works.workspace.preview(PLAN).document
     assert "at most 4 files" in preview.problems[0].message
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.doors.clearing import remove_all
-from remit.doors.databases import WorkFolder, sweep
+from remit.plans.engines.database_files import WorkFolder, sweep
+from remit.plans.model.folders_cleanup import remove_all
 
 DEEP = """
 import os

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from remit.doors.pipeline_engine import require_dbt
-from remit.errors import Refused
+from remit.core.errors import Refused
+from remit.plans.engines.pipeline import require_dbt
 from tests.pipelines_engine.place import ROOT, dbt_packages
 from tests.plan_pipelines.works import Works, pipeline
 from tests.plan_road.project import create, plan_of
@@ -40,7 +40,7 @@ FILES: Final = {
 APPROVE: Final = """
 import json, sys
 from pathlib import Path
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     plans, looks = workspace.plans, []
     look = plans.preview

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.testing.children import Fault, run_child
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_pipelines.works import Works, nightly, pipeline
 from tests.plan_road.project import plan_of, ran, replace

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.cli.plan_summary import render_preview
-from remit.errors import Refused
+from remit.cli.plans.render import render_preview
+from remit.core.errors import Refused
 from tests.plan_pipelines.works import pipeline
 from tests.plan_postgres.place import Store
 from tests.plan_road.project import plan_of, ran, replace

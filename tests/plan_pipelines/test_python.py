@@ -7,9 +7,9 @@ from collections.abc import Callable
 import click
 import pytest
 
-from remit.cli.plan_summary import render_outcome, render_preview
-from remit.contracts.status import StatusUpdate
-from remit.errors import Refused
+from remit.cli.plans.render import render_outcome, render_preview
+from remit.contracts.plans.status import StatusUpdate
+from remit.core.errors import Refused
 from tests.plan_pipelines.works import FILES, Works, nightly, pipeline, problem_of, with_code
 from tests.plan_road.project import create, plan_of, ran, refused
 from tests.plan_sql.shop import DATABASE, held_open, sql

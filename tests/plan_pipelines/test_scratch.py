@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.plan import Plan
-from remit.doors.databases import WorkFolder
-from remit.doors.lineages import Bench, Ground
-from remit.doors.pipeline_scratch import Scratch
-from remit.doors.prepared import PreparedAll
-from remit.doors.running import Times
-from remit.effects.plan_steps import StepPlan
-from remit.errors import Reason, RemitError
-from remit.opening import read_config
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason, RemitError
+from remit.effects.plans.steps import StepPlan
+from remit.plans.engines.database_files import WorkFolder
+from remit.plans.preparation.database_versions import Bench, Ground
+from remit.plans.preparation.pipeline_scratch import Scratch
+from remit.plans.preparation.prepared import PreparedAll
+from remit.plans.runtime.runner import Times
+from remit.workspace.open import read_config
 from tests.plan_road.project import Project, create, plan_of
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.status import StatusUpdate
-from remit.errors import Refused
+from remit.contracts.plans.status import StatusUpdate
+from remit.core.errors import Refused
 from tests.plan_pipelines.works import FILES, Works, nightly, pipeline
 from tests.plan_road.project import create, plan_of, ran, refused, replace
 from tests.plan_sql.shop import DATABASE, held_open, sql

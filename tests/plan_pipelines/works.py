@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from remit.contracts.envelope import Envelope
-from remit.ids import Clock, system_clock
+from remit.contracts.plans.envelope import Envelope
+from remit.core.ids import Clock, system_clock
 from tests.plan_road.project import Project, plan_of
 from tests.plan_sql.shop import DATABASE, make_database, rows
 

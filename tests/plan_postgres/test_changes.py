@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from remit.errors import RemitError
+from remit.core.errors import RemitError
 from tests.plan_postgres.place import DELETE, UPDATE, Store, mixed, on_shop
 from tests.plan_road.project import at_phase, plan_of, ran, refused, replace
 

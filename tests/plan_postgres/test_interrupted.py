@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.testing.children import Fault, run_child
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_postgres.place import Store, mixed, on_shop
 from tests.plan_road.project import create, plan_of, ran, replace
@@ -139,7 +139,7 @@ def test_killed_between_two_files_all_of_it_is_taken_back(store: Store, tmp_path
 @pytest.mark.req("PX-28")
 def test_a_recovery_that_is_killed_itself_can_be_repeated(store: Store, tmp_path: Path) -> None:
     killed(store, tmp_path, Fault("elsewhere.noted"))
-    script = "import sys\nfrom remit.workspace import Workspace\nWorkspace.open(sys.argv[1]).recover()"
+    script = "import sys\nfrom remit.workspace.workspace import Workspace\nWorkspace.open(sys.argv[1]).recover()"
     for point in ("road.noted", "road.settled"):
         ended = run_child([warm.python(), "-c", script, str(store.root)], fault=Fault(point), environment=store.environ)
         assert ended.killed, ended

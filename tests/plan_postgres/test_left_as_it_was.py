@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from remit.errors import RemitError
+from remit.core.errors import RemitError
 from tests.plan_postgres.place import UPDATE, Store, on_shop
 from tests.plan_postgres.test_secrets import said
 from tests.plan_road.project import plan_of, ran, refused

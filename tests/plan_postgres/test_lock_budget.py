@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from remit.errors import Reason, RemitError
+from remit.core.errors import Reason, RemitError
 from tests.plan_postgres.place import UPDATE, Store, on_shop
 from tests.plan_postgres.test_secrets import said
 from tests.plan_road.project import plan_of, ran, refused

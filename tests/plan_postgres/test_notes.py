@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.canonical import digest
-from remit.contracts.rollback_manifest import RollbackManifest
-from remit.contracts.sql_told import SqlTold
-from remit.doors.elsewhere import Commit, KeptRows, note_commit, read_commit
-from remit.effects.plan_steps import note_back, note_wave
-from remit.errors import EnvironmentFailed
+from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.sql_report import SqlTold
+from remit.core.canonical import digest
+from remit.core.errors import EnvironmentFailed
+from remit.effects.plans.steps import note_back, note_wave
 from remit.masking import mask_json
+from remit.plans.model.remote_part import Commit, KeptRows, note_commit, read_commit
 
 ROWS = KeptRows((("public.orders", 1, 2, 3),), "agent_outputs/reports/r/backups/rows.bak", "sha256:" + "ab" * 32, 7)
 

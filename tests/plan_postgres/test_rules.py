@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import RemitError
+from remit.core.errors import RemitError
 from tests.plan_postgres.place import UPDATE, VARIABLE, Store, mixed, on_shop
 from tests.plan_road.project import plan_of, replace
 

@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.doors.postgres_engine import PostgresEngine
-from remit.errors import EnvironmentFailed
-from remit.road import Unsettled
-from remit.testing.children import Fault
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import EnvironmentFailed
+from remit.execution.engine import Unsettled
+from remit.plans.engines.postgres import PostgresEngine
+from remit.testing.child_process import Fault
 from tests.plan_postgres.place import Store, mixed
 from tests.plan_postgres.test_interrupted import killed, recovered
 from tests.plan_road.project import at_phase, ran, refused
@@ -89,7 +89,7 @@ def stops_when_noted(server: OwnServer, monkeypatch: pytest.MonkeyPatch) -> Iter
         if point == "elsewhere.noted":
             server.stop()
 
-    monkeypatch.setattr("remit.doors.elsewhere_held.reach", reach)
+    monkeypatch.setattr("remit.plans.apply.open_transactions.reach", reach)
     # The server does not come back meanwhile.
     monkeypatch.setattr(PostgresEngine, "fate", functools.partialmethod(PostgresEngine.fate, patience=1.0))
     yield

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from remit.checkpoint.drift import drift_digest
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.errors import RemitError
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.core.errors import RemitError
+from remit.plans.storage.drift import drift_digest
 from tests.plan_postgres.place import UPDATE, VARIABLE, Store, mixed, on_shop
 from tests.plan_road.project import plan_of, replace
 
@@ -201,7 +201,7 @@ def test_a_rollback_that_the_server_does_not_commit_leaves_all_as_the_plan_left_
         ended.append(True)
         store.end_connections()
 
-    monkeypatch.setattr("remit.doors.rollback.require_untouched_aside", lose_connections)
+    monkeypatch.setattr("remit.plans.rollback.operation.require_untouched_aside", lose_connections)
     told = store.workspace.rollback("last")
     assert ended
     assert told.status == "FAILED"

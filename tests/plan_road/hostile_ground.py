@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from remit.authority.envelope import issue_envelope
-from remit.authority.keys import load_signer
-from remit.contracts.envelope import Approvals, ApprovedInput, Envelope
-from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.contracts.plan import Plan
-from remit.errors import Refused
-from remit.founding import initialise
-from remit.ids import Clock, system_clock
-from remit.workspace import Workspace
+from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Refused
+from remit.core.ids import Clock, system_clock
+from remit.crypto.keyring import load_signer
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 SECRET = b"the secret of somebody else\n"
 NO_APPROVALS: dict[str, tuple[str, ...]] = {"protected": (), "executable": (), "content": (), "irreversible": ()}

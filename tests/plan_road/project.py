@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remit.contracts.envelope import Envelope
-from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.contracts.status import StatusUpdate
-from remit.founding import initialise
-from remit.ids import Clock, system_clock
-from remit.workspace import Workspace
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.contracts.plans.status import StatusUpdate
+from remit.core.ids import Clock, system_clock
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 REMITS_OWN = ("agent_outputs", "agent_logs", "remit.yaml")
 OLD = 1_500_000_000_987_654_321

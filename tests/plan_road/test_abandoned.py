@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.doors.abandoned import is_of_unknown_effect
-from remit.errors import Refused
-from remit.recovery import Recovered
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import Refused
+from remit.execution.recovery import Recovered
+from remit.plans.apply.abandoned import is_of_unknown_effect
 from tests.plan_road.project import Project, plan_of, replace
 from tests.plan_road.test_errors import stuck
 from tests.road.conftest import Hand

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.reports import papers
-from remit.testing.children import Fault, run_child
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.plans.reports import publish as papers
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import Project, create, delete, plan_of, ran, replace
 from tests.plan_road.test_recovery import CLEARING, CLEARING_BACK, ROLL_BACK, killed
@@ -76,7 +76,7 @@ def test_an_edit_after_a_crash_is_kept_and_the_rollback_stands(project: Project,
 
 APPLY = """
 import sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     workspace.apply(open(sys.argv[2], "rb").read())
 """

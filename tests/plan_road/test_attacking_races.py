@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.errors import RemitError
-from remit.ids import Clock
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import RemitError
+from remit.core.ids import Clock
 from tests.effects.test_swap_race import SECONDS, SWAPPER
 from tests.plan_road.hostile_ground import SECRET, Ground, action, plan_of
 from tests.road.conftest import Hand

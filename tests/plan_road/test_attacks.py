@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 import click
 import pytest
 
-from remit.cli.plan_summary import render_outcome, render_preview
-from remit.errors import Refused
+from remit.cli.plans.render import render_outcome, render_preview
+from remit.core.errors import Refused
 from tests.disks import only_root
 from tests.plan_road.hostile_ground import SECRET, Ground, action, plan_of
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from remit.cli.plan_summary import render_preview
-from remit.contracts.outcome import PlanRefusal
-from remit.errors import Refused, RemitError
+from remit.cli.plans.render import render_preview
+from remit.contracts.plans.outcome import PlanRefusal
+from remit.core.errors import Refused, RemitError
 from tests.plan_road.hostile_ground import Ground, action, plan_of
 
 UPDATE_A: Final = {"path": "$.a", "value": 5}

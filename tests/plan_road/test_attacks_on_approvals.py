@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from remit.authority.keys import load_signer
-from remit.authority.signing import Signer, pre_authentication_encoding
-from remit.canonical import canonical_bytes
-from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.contracts.plan import Plan
-from remit.errors import Refused
-from remit.ids import render_time
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.contracts.plans.plan import Plan
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import Refused
+from remit.core.ids import render_time
+from remit.crypto.keyring import load_signer
+from remit.crypto.signing import Signer, pre_authentication_encoding
 from tests.plan_road.hostile_ground import Ground, action, plan_of
 
 pytestmark = pytest.mark.req("PX-01", "PX-02")

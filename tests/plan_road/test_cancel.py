@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from remit.authority.envelope import ApprovedPlan
-from remit.contracts.outcome import PlanRefusal
-from remit.doors.plan import PlanDoor
-from remit.errors import Refused
-from remit.road import Preview
+from remit.contracts.plans.outcome import PlanRefusal
+from remit.core.errors import Refused
+from remit.execution.engine import Preview
+from remit.plans.operation import PlanDoor
 from tests.plan_road.project import Project, at_phase, create, plan_of, ran, refused, replace
 
 pytestmark = pytest.mark.req("PX-13")
@@ -161,7 +161,7 @@ def test_from_another_process(project: Project) -> None:
 
 INTERRUPTED = """
 import os, signal, sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 def interrupt(done, total):
     if done == 2:
         os.kill(os.getpid(), signal.SIGINT)

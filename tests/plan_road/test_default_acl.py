@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remit.confine import beneath
-from remit.contracts.outcome import PlanOutcome
-from remit.errors import EnvironmentFailed, Refused
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import EnvironmentFailed, Refused
+from remit.fs import openat as beneath
 from tests.access_lists import ACCESS_ACL, DEFAULT_ACL, give_default_acl
 from tests.plan_road.project import Project, at_phase, create, delete, plan_of, ran, rename, replace
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from remit.errors import Reason
+from remit.core.errors import Reason
 from tests.plan_road.project import Project, create, delete, plan_of, rename, replace
 from tests.sampling import some
 
@@ -34,9 +34,9 @@ TEXT = "one\ntwo\nthree\n"
 HELP = "Check who owns"
 DRIVER = """
 import json, os, sys
-from remit.contracts.outcome import PlanOutcome
-from remit.errors import RemitError
-from remit.workspace import Workspace
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import RemitError
+from remit.workspace.workspace import Workspace
 what, root, plan, kept, close = sys.argv[1:]
 closing = [close] if close else []
 def listen(update):
@@ -93,7 +93,7 @@ for line in sys.stdin:
 def python_of_nobody(code: Path) -> str:
     """This interpreter, if others may run it; else the system's, if it is of the same version."""
     for candidate in (sys.executable, "/usr/bin/python3"):
-        program = "import sys, pydantic_core, remit.workspace; print(sys.version_info[:2])"
+        program = "import sys, pydantic_core, remit.workspace.workspace; print(sys.version_info[:2])"
         done = subprocess.run(_as_nobody(code, candidate, program), capture_output=True, text=True, check=False)
         if done.stdout.strip() == str(sys.version_info[:2]):
             return candidate

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.envelope import Envelope
-from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.errors import Refused
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.core.errors import Refused
 from tests import warm
 from tests.plan_road.project import Project, action, create, delete, plan_of, ran, refused, rename, replace
 from tests.road.conftest import Hand
@@ -150,7 +150,7 @@ def test_it_is_used_once_and_gives_its_outcome_for_ever(project: Project) -> Non
 
 APPLIER = """
 import sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     print(workspace.apply(open(sys.argv[2], "rb").read()).status.signature)
 """

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.errors import Reason
-from remit.road import Unsettled
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import Reason
+from remit.execution.engine import Unsettled
 from tests.plan_road.project import Project, action, at_phase, create, delete, plan_of, ran, rename, replace
 
 Spoil = Callable[[Project], object]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
+from remit.contracts.plans.outcome import PlanOutcome
 from tests.plan_road.project import Project, at_phase, create, delete, plan_of, ran, rename, replace
 
 Break = Callable[[Project], object]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 from tests.plan_road.project import Project, action, create, plan_of, ran, refused, replace
 
 SLOW = "(x+x+)+y"
@@ -78,7 +78,7 @@ def test_a_plan_whose_time_is_over_is_taken_back(project: Project, monkeypatch: 
     before = project.tree()
     moved = [0.0]
     real = __import__("time").monotonic
-    monkeypatch.setattr("remit.doors.reaching.time.monotonic", lambda: real() + moved[0])
+    monkeypatch.setattr("remit.plans.runtime.progress.time.monotonic", lambda: real() + moved[0])
 
     def on_progress(_done: int, _total: int) -> None:
         moved[0] = 61.0

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import pytest
 
+from remit.authority.capability_token import Wish
 from remit.authority.envelope import issue_envelope
-from remit.authority.keys import load_signer
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.catalog import load_schema
-from remit.contracts.plan import Plan
-from remit.doors.drafting import times_of
-from remit.errors import Reason, Refused
-from remit.policy.findings import NO_APPROVALS
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.plans.plan import Plan
+from remit.contracts.registry import load_schema
+from remit.core.errors import Reason, Refused
+from remit.crypto.keyring import load_signer
+from remit.plans.policy.required_approvals import NO_APPROVALS
+from remit.plans.runtime.steps import times_of
 from tests.cli.conftest import Remit, remit
 from tests.plan_road.project import Project, action, create, plan_of, refused
 

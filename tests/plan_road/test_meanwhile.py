@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.founding import initialise
-from remit.workspace import Workspace
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests.plan_road.project import Project, create, delete, plan_of, ran, replace
 from tests.road.conftest import Hand
 

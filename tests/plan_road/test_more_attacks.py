@@ -20,10 +20,10 @@ from typing import Any, Final, NamedTuple
 import click
 import pytest
 
-from remit.cli.plan_summary import render_preview
-from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.errors import RemitError
-from remit.store.owners import is_childless
+from remit.cli.plans.render import render_preview
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.core.errors import RemitError
+from remit.store.process_identity import is_childless
 from tests.disks import only_root
 from tests.plan_road.hostile_ground import SECRET, Ground, action, plan_of
 from tests.road.conftest import Hand
@@ -355,7 +355,7 @@ def test_an_approver_whose_key_was_taken_after_the_preview_approves_nothing(fres
 
 SLEEPER: Final = """
 import os, signal, sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 pending = [sys.argv[3]]
 def sleep(update):
     if update.phase in pending:

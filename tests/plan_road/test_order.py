@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 from remit.sandbox.host import SandboxHost
 from tests.plan_road.project import Project, at_phase, create, delete, plan_of, ran, rename, replace
 

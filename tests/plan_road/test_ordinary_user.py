@@ -26,7 +26,7 @@ pytestmark = [
 ]
 SCRIPT = """
 import json, sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     plan = open(sys.argv[2], "rb").read()
     preview = workspace.preview(plan).document

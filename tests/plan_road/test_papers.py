@@ -6,8 +6,8 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from remit.contracts.plans.status import StatusUpdate
 from remit.contracts.schemas import load_schema
-from remit.contracts.status import StatusUpdate
 from tests.plan_road.project import Project, action, at_phase, create, delete, plan_of, ran, rename, replace
 
 PAPERS = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 from tests.plan_road.project import Project, action, create, delete, digest_of, plan_of, ran, rename, replace
 
 pytestmark = pytest.mark.req("PX-29")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from remit.authority.envelope import issue_envelope
-from remit.authority.keys import load_signer
-from remit.contracts.plan import Plan
-from remit.errors import Reason, Refused
-from remit.policy.findings import NO_APPROVALS
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason, Refused
+from remit.crypto.keyring import load_signer
+from remit.plans.policy.required_approvals import NO_APPROVALS
 from tests.plan_road.project import Project, action, create, delete, plan_of, ran, refused, rename, replace
 
 PROTECTED = [".env", "pyproject.toml", "deep/.env.local", "agent/agent_rules.md", ".git/config", "secrets.yaml", ".ENV"]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.founding import initialise
-from remit.testing.children import Fault
-from remit.workspace import Workspace
+from remit.testing.child_process import Fault
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests.plan_road.project import Project, plan_of, replace
 from tests.plan_road.test_recovery import edits, killed, seed
 from tests.road.conftest import Hand

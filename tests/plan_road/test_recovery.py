@@ -5,31 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.testing.children import Fault, run_child
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import Project, create, delete, plan_of, ran, rename, replace
 from tests.sampling import some
 
 APPLY = """
 import sys
-from remit.errors import Reason
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.core.errors import Reason
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     acknowledge(workspace.apply(open(sys.argv[2], "rb").read()).status.signature)
 """
 ROLL_BACK = """
 import sys
-from remit.errors import Reason
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.core.errors import Reason
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     acknowledge(workspace.rollback("last").signature)
 """
 KILL_AT_STEP = """
 import os, signal, sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 def die(done, total):
     if done == int(sys.argv[3]):
         os.kill(os.getpid(), signal.SIGKILL)

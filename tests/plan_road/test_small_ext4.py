@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from remit.checkpoint import backups
-from remit.contracts.error_response import ErrorResponse
-from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.errors import EnvironmentFailed
-from remit.road import Unsettled
+from remit.contracts.plans.error_response import ErrorResponse
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.core.errors import EnvironmentFailed
+from remit.execution.engine import Unsettled
+from remit.plans.storage import backups
 from tests import warm
 from tests.disks import Ballast, only_root, small_ext4
 from tests.plan_road.project import Project, create, delete, plan_of, ran, refused, rename, replace
@@ -39,7 +39,7 @@ KEPT_BACK = 40 * PAGE
 PAPERS = ("execution_report.json", "change_log.json", "rollback_manifest.json", "status.json")
 APPLY = """
 import sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     workspace.apply(open(sys.argv[2], "rb").read())
 """

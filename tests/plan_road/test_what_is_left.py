@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.cli.plan_summary import left_as
-from remit.errors import Reason
-from remit.testing.children import Fault
+from remit.cli.plans.render import left_as
+from remit.core.errors import Reason
+from remit.testing.child_process import Fault
 from tests.plan_road.project import Project, at_phase, create, plan_of, ran, replace
 from tests.plan_road.test_recovery import killed
 

@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
-from remit.contracts.outcome import PlanOutcome, PlanRefusal
-from remit.errors import Refused
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.core.errors import Refused
 from tests.plan_road.project import plan_of
 from tests.plan_sql.shop import Shop, make_database
 from tests.sql.place import TABLES

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import duckdb
 
-from remit.ids import Clock, system_clock
+from remit.core.ids import Clock, system_clock
 from tests.plan_road.project import Project
 
 DATABASE: Final = "data/shop.duckdb"

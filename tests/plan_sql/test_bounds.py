@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.outcome import PlanRefusal
-from remit.contracts.plan import Plan
-from remit.errors import Reason, Refused
+from remit.contracts.plans.outcome import PlanRefusal
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason, Refused
 from tests.plan_road.project import create, plan_of
 from tests.plan_sql.shop import Shop, sql
 from tests.plan_sql.test_changes import UPDATE

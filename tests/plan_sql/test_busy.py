@@ -5,9 +5,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.contracts.status import StatusUpdate
-from remit.road import Unsettled
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.contracts.plans.status import StatusUpdate
+from remit.execution.engine import Unsettled
 from tests.plan_road.project import at_phase, plan_of, ran, refused, replace
 from tests.plan_sql.shop import DATABASE, Shop, held_open, rows, sql
 from tests.plan_sql.test_changes import UPDATE

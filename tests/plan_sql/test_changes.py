@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from remit.errors import Refused
+from remit.core.errors import Refused
 from tests.plan_road.project import plan_of, ran, refused, replace
 from tests.plan_sql.shop import DATABASE, Shop, make_database, sql
 

@@ -11,10 +11,10 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.contracts.status import StatusUpdate
-from remit.errors import Reason, Refused
-from remit.testing.children import Fault, run_child
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.contracts.plans.status import StatusUpdate
+from remit.core.errors import Reason, Refused
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import at_phase, create, plan_of, ran, refused, replace
 from tests.plan_road.test_recovery import APPLY

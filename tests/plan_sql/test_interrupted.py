@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.doors.databases import WorkFolder, sweep
-from remit.testing.children import Fault, run_child
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.plans.engines.database_files import WorkFolder, sweep
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.plan_road.project import plan_of, ran, replace
 from tests.plan_road.test_recovery import APPLY, KILL_AT_STEP

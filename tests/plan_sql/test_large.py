@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from remit.contracts.outcome import RollbackOutcome
+from remit.contracts.plans.outcome import RollbackOutcome
 from tests.plan_road.project import plan_of
 from tests.plan_sql.shop import Shop, make_database, sql
 

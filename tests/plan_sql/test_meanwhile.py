@@ -7,8 +7,8 @@ from typing import Final
 import duckdb
 import pytest
 
-from remit.contracts.envelope import Envelope
-from remit.road import Unsettled
+from remit.contracts.plans.envelope import Envelope
+from remit.execution.engine import Unsettled
 from tests.plan_road.project import at_phase, plan_of, replace
 from tests.plan_sql.hostile_ground import Ground, World, ended_as
 from tests.plan_sql.shop import sql

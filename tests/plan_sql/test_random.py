@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 
-from remit.contracts.envelope import Envelope
-from remit.contracts.outcome import PlanOutcome
-from remit.errors import Refused
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import Refused
 from tests.plan_road.project import plan_of, ran
 from tests.plan_sql.shop import DATABASE, Shop, make_database, sql
 from tests.plan_sql.warehouse import WAREHOUSE, dump, run_by_hand, sequences

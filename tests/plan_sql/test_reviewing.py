@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from remit.cli.plan_summary import render_preview
-from remit.contracts.sql_told import MAX_SQL_SHOWN, MAX_STATEMENTS_TOLD, ToldStatement
-from remit.doors.pipeline_sql import merged
-from remit.doors.sql_engine import Answer, within_list
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.cli.plans.render import render_preview
+from remit.contracts.plans.sql_report import MAX_SQL_SHOWN, MAX_STATEMENTS_TOLD, ToldStatement
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.plans.engines.duckdb import Answer, within_list
+from remit.plans.preparation.pipeline_queries import merged
 from tests.plan_road.project import create, plan_of, ran, replace
 from tests.plan_sql.shop import CONNECTIONS, DATABASE, Shop, make_database, rows, sql
 from tests.plan_sql.test_changes import UPDATE

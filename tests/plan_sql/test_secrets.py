@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remit.doors.sql_engine import without_text
+from remit.plans.engines.duckdb import without_text
 from tests.plan_road.project import plan_of, ran
 from tests.plan_sql.shop import Shop, sql
 

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from remit.contracts.config import SystemConfig
-from remit.contracts.plan import Plan
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.plan import Plan
 
 ROOT: Final = "/srv/project"
 HASH: Final = "sha256:" + "0" * 64

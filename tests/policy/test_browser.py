@@ -5,11 +5,8 @@ from typing import Any, get_args
 
 import pytest
 
-from remit.authority.tokens import Token
-from remit.contracts.browser import Action, ActionType, Amount, TokenConstraints
-from remit.contracts.browser_errors import EXECUTOR_ERROR, RETRYABLE_CODES, Capability
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.policy.browser import (
+from remit.authority.capability_token import Token
+from remit.browser.policy import (
     CAPABILITY_OF,
     browser_error,
     browser_reason,
@@ -17,6 +14,9 @@ from remit.policy.browser import (
     require_host,
     require_within_limit,
 )
+from remit.contracts.browser.browser import Action, ActionType, Amount, TokenConstraints
+from remit.contracts.browser.errors import EXECUTOR_ERROR, RETRYABLE_CODES, Capability
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
 
 NINE = {
     "TOKEN_INVALID",

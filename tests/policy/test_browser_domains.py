@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remit.browser.domains import matches, parse_target
 from remit.contracts.domain_patterns import normal_host, require_pattern
-from remit.errors import Reason, Refused
-from remit.policy.domains import matches, parse_target
+from remit.core.errors import Reason, Refused
 
 pytestmark = pytest.mark.req("VX-04")
 ALLOWED = ("example.com", "*.api.example.com")

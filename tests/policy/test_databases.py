@@ -4,13 +4,13 @@ from typing import Any, Final
 
 import pytest
 
-from remit.contracts.plan import Plan
-from remit.errors import Reason
-from remit.policy.databases import MAX_SQL_ACTIONS, MAX_SQL_RULES, changed_paths, format_of, named_paths, touched_by
-from remit.policy.decision import Denial
-from remit.policy.findings import NO_APPROVALS
-from remit.policy.graph import needs_of
-from remit.policy.plan import decide_plan, needed_approvals
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason
+from remit.execution.decision import Denial
+from remit.plans.policy.dependencies import needs_of
+from remit.plans.policy.plan import decide_plan, needed_approvals
+from remit.plans.policy.required_approvals import NO_APPROVALS
+from remit.plans.policy.sql import MAX_SQL_ACTIONS, MAX_SQL_RULES, changed_paths, format_of, named_paths, touched_by
 from tests.policy.plans import ROOT, config, create, delete, modify, plan, rename
 
 CONFIG: Final = config(

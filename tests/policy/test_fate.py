@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from remit.contracts.plan import ExecutionInstructions
-from remit.contracts.plan_codes import plan_error
-from remit.errors import Reason
-from remit.policy.fate import Judged, PlanFate, StepFate, decide_fate, fate_of, recovery_action
+from remit.contracts.plans.error_codes import plan_error
+from remit.contracts.plans.plan import ExecutionInstructions
+from remit.core.errors import Reason
+from remit.plans.policy.failure_handling import Judged, PlanFate, StepFate, decide_fate, fate_of, recovery_action
 
 KEEP = ExecutionInstructions(rollback_on_failure=False)
 BACK = ExecutionInstructions()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.errors import Reason, Refused
-from remit.policy.graph import levels, needs_of, order_actions
+from remit.core.errors import Reason, Refused
+from remit.plans.policy.dependencies import levels, needs_of, order_actions
 from tests.policy.plans import create, delete, modify, plan, rename
 
 

@@ -4,15 +4,15 @@ from typing import Any, Final
 
 import pytest
 
-from remit.contracts.plan import Plan
-from remit.errors import Reason
-from remit.policy.databases import changed_paths, named_paths, touched_by
-from remit.policy.decision import Denial
-from remit.policy.findings import NO_APPROVALS
-from remit.policy.graph import needs_of
-from remit.policy.pipelines import MAX_PIPELINE_ACTIONS
-from remit.policy.plan import decide_plan, needed_approvals
-from remit.policy.timeouts import seconds_for
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason
+from remit.execution.decision import Denial
+from remit.plans.policy.dependencies import needs_of
+from remit.plans.policy.pipelines import MAX_PIPELINE_ACTIONS
+from remit.plans.policy.plan import decide_plan, needed_approvals
+from remit.plans.policy.required_approvals import NO_APPROVALS
+from remit.plans.policy.sql import changed_paths, named_paths, touched_by
+from remit.plans.policy.timeouts import seconds_for
 from tests.policy.plans import ROOT, config, create, modify, plan, rename
 from tests.policy.test_databases import sql
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.envelope import Approvals
-from remit.contracts.plan import Plan
-from remit.errors import Reason, Refused
-from remit.policy.decision import Denial
-from remit.policy.findings import NO_APPROVALS, Needed, PathFinding, uncovered
-from remit.policy.plan import MAX_PLAN_PATH_BYTES, decide_plan, needed_approvals, paths_of
+from remit.contracts.plans.envelope import Approvals
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason, Refused
+from remit.execution.decision import Denial
+from remit.plans.policy.plan import MAX_PLAN_PATH_BYTES, decide_plan, needed_approvals, paths_of
+from remit.plans.policy.required_approvals import NO_APPROVALS, Needed, PathFinding, uncovered
 from tests.policy.plans import HASH, ROOT, config, create, delete, modify, plan, rename
 
 CONFIG = config()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from remit.contracts.config import Protected
-from remit.policy.plan import needed_approvals
-from remit.policy.protected import group_of, is_forbidden, is_own_folder, protecting_group
+from remit.contracts.config.config import Protected
+from remit.execution.protected_paths import group_of, is_forbidden, is_own_folder, protecting_group
+from remit.plans.policy.plan import needed_approvals
 from tests.policy.plans import config, modify, plan
 
 BUILT_IN = Protected()

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.task import TaskManifest
-from remit.effects.file_capabilities import CAPABILITIES
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import Reason
 from remit.effects.registry import Registry
-from remit.errors import Reason
-from remit.policy.task import decide_task
+from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES
+from remit.tasks.policy_task import decide_task
 
 BASE = "/srv/project"
 

@@ -4,10 +4,10 @@ import json
 import sys
 from pathlib import Path
 
-from remit.contracts.config import PostgresqlConnection
-from remit.doors.databases import WorkFolder
-from remit.doors.postgres_engine import PostgresEngine, Text
-from remit.doors.postgres_servers import find_server
+from remit.contracts.config.config import PostgresqlConnection
+from remit.plans.engines.database_files import WorkFolder
+from remit.plans.engines.postgres import PostgresEngine, Text
+from remit.plans.engines.postgres_servers import find_server
 from tests.postgres_engine.place import make_host
 
 

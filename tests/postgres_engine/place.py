@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from remit.contracts.config import PostgresqlConnection
-from remit.doors.databases import WorkFolder
-from remit.doors.postgres_engine import BUILD, EFFECT, PostgresEngine, Ran, Session, Text
-from remit.doors.postgres_servers import Server, find_server
+from remit.contracts.config.config import PostgresqlConnection
+from remit.plans.engines.database_files import WorkFolder
+from remit.plans.engines.postgres import BUILD, EFFECT, PostgresEngine, Ran, Session, Text
+from remit.plans.engines.postgres_servers import Server, find_server
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Build, Quotas
 

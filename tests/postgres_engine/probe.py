@@ -4,9 +4,9 @@ import os
 import socket
 from typing import Any
 
+from remit.effects.context import Work
+from remit.effects.postgres.libpq import Wire
 from remit.effects.postgres.session import connect
-from remit.effects.postgres.wire import Wire
-from remit.effects.work import Work
 
 
 class Probe:

@@ -8,10 +8,17 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from remit.effects.postgres.built_in import BUILT_IN
-from remit.effects.postgres.functions import FIRST_OF_USERS, MAKES_JSON, NOT_ALLOWED, REVIEWED, Function, why_refused
-from remit.effects.postgres.trees import parse_tree
-from remit.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, Refused, RemitError
+from remit.effects.postgres.builtin_functions import BUILT_IN
+from remit.effects.postgres.function_allowlist import (
+    FIRST_OF_USERS,
+    MAKES_JSON,
+    NOT_ALLOWED,
+    REVIEWED,
+    Function,
+    why_refused,
+)
+from remit.effects.postgres.parse_tree import parse_tree
 from tests.postgres_engine.place import Shop
 
 RUNS_TEXT: Final = frozenset(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Reason, Refused
 from remit.sandbox.host import SandboxHost
 from tests.postgres_engine.place import Shop
 

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from remit.doors.postgres_engine import PostgresEngine
-from remit.effects.postgres.counts import count
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.effects.postgres.constraints import is_settled
+from remit.effects.postgres.libpq import Wire
+from remit.effects.postgres.row_counts import count
 from remit.effects.postgres.session import open_session
-from remit.effects.postgres.settling import is_settled
-from remit.effects.postgres.wire import Wire
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.plans.engines.postgres import PostgresEngine
 from tests.postgres_engine.place import QUOTAS, Shop, make_host
 
 EVIL = """

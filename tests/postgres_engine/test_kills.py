@@ -15,8 +15,8 @@ from typing import Final
 import psycopg
 import pytest
 
-from remit.doors.postgres_engine import CommitFailed, PostgresEngine, Transaction
-from remit.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailed
+from remit.plans.engines.postgres import CommitFailed, PostgresEngine, Transaction
 from remit.sandbox.host import SandboxHost
 from tests.postgres_engine.place import ROOT, Shop
 

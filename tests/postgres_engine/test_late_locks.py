@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from tests.postgres_engine.place import Shop
 
 PATIENCE: Final = 120.0

@@ -13,8 +13,8 @@ from typing import Final
 import psycopg
 import pytest
 
-from remit.doors.postgres_servers import LockBudget
-from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.plans.engines.postgres_servers import LockBudget
 from tests.postgres_engine.place import Shop
 
 PAUSE: Final = 0.05

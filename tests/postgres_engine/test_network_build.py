@@ -10,14 +10,14 @@ from typing import Final
 
 import pytest
 
-from remit.doors.postgres_servers import with_addresses
-from remit.errors import Misuse
+from remit.core.errors import Misuse
+from remit.core.syscalls import number_of
+from remit.plans.engines.postgres_servers import with_addresses
 from remit.sandbox import seccomp
-from remit.sandbox.given import sealed
 from remit.sandbox.host import SandboxHost
+from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Build, Order
 from remit.sandbox.seccomp import NETWORK_CHECKED, allow_list, take_away
-from remit.syscalls import number_of
 from tests.postgres_engine.place import PROBE, Shop, make_host
 from tests.sandbox.test_walls import ALLOW, DENY, MACHINES, walk
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from remit.doors.postgres_engine import CommitFailed, PostgresEngine
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.plans.engines.postgres import CommitFailed, PostgresEngine
 from remit.sandbox.host import Cancelled, SandboxHost
 from tests.postgres_engine.place import Shop, make_host
 

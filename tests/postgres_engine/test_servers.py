@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.config import PostgresqlConnection
-from remit.doors.postgres_servers import Server, find_server, with_addresses
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.contracts.config.config import PostgresqlConnection
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.plans.engines.postgres_servers import Server, find_server, with_addresses
 from tests.postgres_engine.place import Shop
 
 SECRET = "hunter2-and-more"

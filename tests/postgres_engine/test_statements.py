@@ -2,9 +2,9 @@
 
 import pytest
 
+from remit.core.errors import Reason, Refused
+from remit.effects.postgres.lexer import split, tokens_of
 from remit.effects.postgres.statements import analyse, bind, values_of
-from remit.effects.postgres.tokens import split, tokens_of
-from remit.errors import Reason, Refused
 
 REFUSED = {
     **dict.fromkeys(

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from remit.contracts.config import PostgresqlConnection
-from remit.doors.databases import WorkFolder
-from remit.doors.postgres_engine import PostgresEngine, Ran, Text
-from remit.doors.postgres_servers import find_server
-from remit.errors import RemitError
+from remit.contracts.config.config import PostgresqlConnection
+from remit.core.errors import RemitError
+from remit.plans.engines.database_files import WorkFolder
+from remit.plans.engines.postgres import PostgresEngine, Ran, Text
+from remit.plans.engines.postgres_servers import find_server
 from remit.sandbox.host import SandboxHost
 from tests.postgres_server import SERVER_ACCOUNT, _run_as_server_account
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.reports.executor_log import MAX_LINE, ExecutorLog
+from remit.plans.reports.executor_log import MAX_LINE, ExecutorLog
 
 DAY = "agent_logs/executor/2026-11-15.jsonl"
 

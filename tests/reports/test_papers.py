@@ -11,19 +11,19 @@ import jsonschema_rs
 import pytest
 
 import remit
-from remit.checkpoint.manifest import mark_executed
-from remit.checkpoint.outputs import ReportFolder
-from remit.contracts.change_log import DiffSummary
-from remit.contracts.outcome import PlanOutcome
+from remit.contracts.plans.change_log import DiffSummary
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.contracts.plans.status import CompletionStatus
 from remit.contracts.schemas import load_schema
-from remit.contracts.status import CompletionStatus
-from remit.effects.plan_steps import Result
-from remit.errors import EnvironmentFailed, Reason
-from remit.reports.archive import archive
-from remit.reports.change_log import build_change_log
-from remit.reports.papers import digest_papers, publish, render_papers, restore_papers
-from remit.reports.report import build_errors, build_report, refusal_of
-from remit.reports.run import Run, time_of
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.effects.plans.steps import Result
+from remit.plans.reports.archive import archive
+from remit.plans.reports.change_log import build_change_log
+from remit.plans.reports.execution_report import build_errors, build_report, refusal_of
+from remit.plans.reports.publish import digest_papers, publish, render_papers, restore_papers
+from remit.plans.reports.run_data import Run, time_of
+from remit.plans.storage.manifest import mark_executed
+from remit.plans.storage.run_folder import ReportFolder
 from tests.checkpoint.project import CREATED, Action, Done, Project
 
 STARTED, ENDED = "2026-11-15T15:45:02.000000Z", "2026-11-15T15:45:03.250000Z"

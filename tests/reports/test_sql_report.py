@@ -8,13 +8,13 @@ import jsonschema_rs
 import pytest
 
 from remit.contracts.base import RiskLevel
-from remit.contracts.report import ExecutionReport
+from remit.contracts.plans.report import ExecutionReport
+from remit.contracts.plans.sql_report import MAX_COLUMNS_TOLD, SqlPreviewed
 from remit.contracts.schemas import load_schema
-from remit.contracts.sql_told import MAX_COLUMNS_TOLD, SqlPreviewed
-from remit.doors.sql_telling import MAX_SHOWN_CHARACTERS, previewed_sql, risks_of_sql
-from remit.effects.plan_steps import Result
-from remit.reports.report import build_report
-from remit.reports.sql import ROOM, told_within
+from remit.effects.plans.steps import Result
+from remit.plans.preparation.sql_preview import MAX_SHOWN_CHARACTERS, previewed_sql, risks_of_sql
+from remit.plans.reports.execution_report import build_report
+from remit.plans.reports.truncate_sql import ROOM, told_within
 from tests.checkpoint.project import Project
 from tests.reports.test_papers import ACTIONS, ENDED, STARTED, run_of
 

@@ -4,7 +4,7 @@ import os
 import time
 from typing import Any
 
-from remit.effects.work import Work
+from remit.effects.context import Work
 
 SPOT = "destination_path"
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from remit.contracts.base import AbsolutePath, Contract, Identifier, JsonObject
 from remit.effects.registry import Capability, PathUse
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 
 
 class MarkInputs(Contract):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.result import ExecutionResult
-from remit.founding import initialise
-from remit.ids import Clock, system_clock
-from remit.workspace import Workspace
+from remit.contracts.tasks.result import ExecutionResult
+from remit.core.ids import Clock, system_clock
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests.kept_zygotes import zygotes_are_kept
 
 __all__ = ["zygotes_are_kept"]

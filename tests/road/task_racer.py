@@ -8,7 +8,7 @@ Reads a line with a manifest and a lease before each round, and prints the resul
 import json
 import sys
 
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 
 
 def main() -> None:

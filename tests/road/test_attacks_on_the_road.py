@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.result import ExecutionResult
-from remit.contracts.task import TaskManifest
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.ids import uuid7
+from remit.contracts.tasks.result import ExecutionResult
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.ids import uuid7
 from remit.ledger.entry import COLUMNS, Entry, Event
 from remit.ledger.findings import Fault
-from remit.store.owners import is_gone, this_process
-from remit.testing.children import run_child
-from remit.workspace import Workspace
+from remit.store.process_identity import is_gone, this_process
+from remit.testing.child_process import run_child
+from remit.workspace.workspace import Workspace
 from tests.road.acting_capabilities import register
 from tests.road.conftest import VARIABLE, Hand, file_task, manifest, run, wait_for
 
@@ -161,7 +161,7 @@ def test_callers_that_race_all_get_the_first_result(workspace: Workspace, base: 
 
 RACER = """
 import sys
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     asked, lease = open(sys.argv[2], "rb").read(), open(sys.argv[3], "rb").read()
     print(workspace.execute_task(asked, lease).canonical().decode())

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse
-from remit.road import Preview
-from remit.workspace import Workspace
+from remit.core.errors import EnvironmentFailed, Misuse
+from remit.execution.engine import Preview
+from remit.workspace.workspace import Workspace
 from tests.road.acting_capabilities import register
 from tests.road.conftest import CONTENT, Hand, file_task, made_workspace, manifest, refused, run
 

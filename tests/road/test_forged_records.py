@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from remit.canonical import canonical_bytes, digest_bytes
-from remit.confine.beneath import look
-from remit.contracts.task import TaskManifest
-from remit.doors.task_papers import BegunTask, render_checkpoint
-from remit.errors import EnvironmentFailed, Reason
-from remit.policy.task import new_part_name
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.fs.openat import look
 from remit.store.connection import Connection
-from remit.store.owners import this_process
-from remit.workspace import Workspace
+from remit.store.process_identity import this_process
+from remit.tasks.checkpoint import BegunTask, render_checkpoint
+from remit.tasks.policy_task import new_part_name
+from remit.workspace.workspace import Workspace
 from tests.road.conftest import file_task, manifest, run
 
 CLAIM = (

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.founding import adopt, initialise
-from remit.ids import system_clock
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.ids import system_clock
+from remit.fs.state_dir import locate_state
 from remit.ledger.entry import Event
-from remit.state import locate_state
-from remit.testing.children import Fault, run_child
-from remit.workspace import Workspace
+from remit.testing.child_process import Fault, run_child
+from remit.workspace.create import adopt, initialise
+from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.road.conftest import VARIABLE, manifest
 

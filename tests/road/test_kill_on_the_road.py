@@ -4,18 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import Reason, Refused
-from remit.founding import initialise
-from remit.ids import system_clock
-from remit.testing.children import Fault, run_child
-from remit.workspace import Workspace
+from remit.core.errors import Reason, Refused
+from remit.core.ids import system_clock
+from remit.testing.child_process import Fault, run_child
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.road.conftest import manifest
 
 CHILD = """
 import sys
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 with Workspace.open(sys.argv[1]) as workspace:
     manifest = open(sys.argv[2], "rb").read()
     lease = workspace.issue_lease(manifest)

@@ -17,11 +17,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from remit.authority.lease import issue_lease
-from remit.authority.signing import Signer, pre_authentication_encoding
-from remit.canonical import canonical_bytes
-from remit.contracts.task import TaskManifest
-from remit.ids import render_time
-from remit.workspace import Workspace
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.canonical import canonical_bytes
+from remit.core.ids import render_time
+from remit.crypto.signing import Signer, pre_authentication_encoding
+from remit.workspace.workspace import Workspace
 from tests.postgres_databases import fresh_database
 from tests.road.conftest import CONTENT, VARIABLE, Hand, file_task, made_workspace
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.execution.engine import Preview
 from remit.ledger.findings import Fault as Finding
-from remit.road import Preview
 from remit.store.claims import ClaimKey, Running, read_claim, unfinished
-from remit.store.owners import is_childless, lock_path
-from remit.testing.children import Fault, run_child
-from remit.workspace import Workspace
+from remit.store.process_identity import is_childless, lock_path
+from remit.testing.child_process import Fault, run_child
+from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.road.acting_capabilities import register
 from tests.road.conftest import VARIABLE, file_task, run, wait_for

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import Reason, Refused
-from remit.workspace import Workspace
+from remit.core.errors import Reason, Refused
+from remit.workspace.workspace import Workspace
 from tests.road.conftest import CONTENT, file_task, refused, run
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from remit.authority.results import verify_result
-from remit.contracts.result import ExecutionResult
-from remit.contracts.task import TaskManifest
-from remit.errors import Misuse, Reason, Refused
-from remit.ids import render_time
-from remit.road import Preview
-from remit.workspace import Workspace
+from remit.contracts.tasks.result import ExecutionResult
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.errors import Misuse, Reason, Refused
+from remit.core.ids import render_time
+from remit.execution.engine import Preview
+from remit.workspace.workspace import Workspace
 from tests.road.acting_capabilities import register
 from tests.road.conftest import Hand, file_task, manifest, run
 

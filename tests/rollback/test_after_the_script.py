@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.checkpoint.manifest import AS_BEFORE
-from remit.contracts.outcome import PlanOutcome
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.plans.storage.manifest import AS_BEFORE
 from tests.plan_road.project import Project
 from tests.rollback.test_full import everything, seed
 

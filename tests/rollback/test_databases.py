@@ -12,9 +12,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.doors import rollback
-from remit.road import Unsettled
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.execution.engine import Unsettled
+from remit.plans.rollback import operation as rollback
 from tests.plan_road.project import Project, delete, plan_of, rename
 from tests.plan_sql.shop import CONNECTIONS, DATABASE, Shop, held_open, sql
 from tests.sampling import some

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.ids import parse_time
+from remit.core.ids import parse_time
 from tests.plan_road.project import Project, plan_of, replace
 from tests.road.conftest import Hand
 

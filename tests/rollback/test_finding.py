@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.errors import Reason, Refused
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import Reason, Refused
 from tests.plan_road.project import Project, plan_of, replace
 
 pytestmark = [pytest.mark.req("PX-15", "PX-23")]

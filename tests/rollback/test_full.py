@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from remit.doors.hooks import TakenBack
+from remit.plans.model.callbacks import TakenBack
 from tests.plan_road.project import Project, create, delete, plan_of, ran, rename, replace
 
 

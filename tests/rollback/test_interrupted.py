@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from remit.journal import Journal
-from remit.road import Unsettled
+from remit.execution.engine import Unsettled
+from remit.execution.journal import Journal
 from remit.sandbox.host import SandboxHost
 from tests.plan_road.project import Project, create, delete, plan_of, ran, replace
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.checkpoint.drift import paths_of, see, select
-from remit.checkpoint.manifest import OTHER_OWNER, inverse_steps, say_other_owner
-from remit.contracts.rollback_manifest import RollbackManifest
-from remit.contracts.rollback_order import RollbackOrder
-from remit.doors.rollback_look import noted
-from remit.doors.rollback_papers import BegunRollback
+from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.plans.rollback.checkpoint import BegunRollback
+from remit.plans.rollback.preview import noted
+from remit.plans.storage.drift import paths_of, see, select
+from remit.plans.storage.manifest import OTHER_OWNER, inverse_steps, say_other_owner
 from tests.checkpoint.project import Done, Project
 from tests.contracts.examples import BY_LABEL
 

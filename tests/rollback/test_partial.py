@@ -2,8 +2,8 @@
 
 import pytest
 
-from remit.contracts.outcome import PlanOutcome
-from remit.errors import Refused
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.core.errors import Refused
 from tests.plan_road.project import Project, create, delete, plan_of, replace
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from remit.checkpoint.outputs import ReportFolder, list_reports
-from remit.checkpoint.pruning import KnownStatus, Prunable, in_use, prunable, prune
-from remit.errors import Refused
-from remit.testing.children import Fault, run_child
+from remit.core.errors import Refused
+from remit.plans.storage.pruning import KnownStatus, Prunable, in_use, prunable, prune
+from remit.plans.storage.run_folder import ReportFolder, list_reports
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.checkpoint.project import Done, Project
 
@@ -197,8 +197,8 @@ def test_a_planted_link_above_the_reports_is_refused(project: Project, tmp_path:
 CHILD = """
 import sys
 from datetime import UTC, datetime, timedelta
-from remit.checkpoint.pruning import prunable, prune
-from remit.testing.children import acknowledge
+from remit.plans.storage.pruning import prunable, prune
+from remit.testing.child_process import acknowledge
 known = {sys.argv[2]: "EXPIRED"} if sys.argv[3] == "backups" else {}
 for item in prunable(sys.argv[1], known, datetime.now(UTC) + timedelta(days=1)):
     acknowledge(str(prune(sys.argv[1], item)))

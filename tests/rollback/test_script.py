@@ -12,9 +12,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from remit.checkpoint.manifest import read_script
-from remit.contracts.rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
 from remit.contracts.schemas import load_schema
+from remit.plans.storage.manifest import read_script
 from tests.access_lists import DEFAULT_ACL, give_default_acl
 from tests.checkpoint.project import Action, Done, Project
 from tests.disks import only_root

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remit.faultpoints import reach
-from remit.testing.crash_points import PROCEED, Acknowledge, Action, Ended, Fail, Kill, Point, Pretend, run_watched
+from remit.core.faultpoints import reach
+from remit.testing.crash_injection import PROCEED, Acknowledge, Action, Ended, Fail, Kill, Point, Pretend, run_watched
 from tests.sandbox.stepping_host import place, stepping_host, steps
 
 

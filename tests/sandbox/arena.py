@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 
 import pytest
 
+from remit.core.errors import RemitError
 from remit.effects.registry import PathUse
-from remit.errors import RemitError
 from remit.sandbox.host import Finished, SandboxHost
 from remit.sandbox.orders import Build, Order, Place, Quotas
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from remit.effects.work import Work
+from remit.effects.context import Work
 from tests.sandbox.hostile_frames import FRAME_ATTEMPTS, channel_of
 from tests.sandbox.hostile_waste import WASTE_ATTEMPTS
 

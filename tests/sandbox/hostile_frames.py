@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from remit.effects.work import Work
+from remit.effects.context import Work
 
 
 def channel_of() -> int:

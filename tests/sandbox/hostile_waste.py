@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from remit.effects.work import Work
+from remit.effects.context import Work
 
 MIB: Final = 1024 * 1024
 

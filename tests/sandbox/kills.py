@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from remit.errors import Reason, RemitError
+from remit.core.errors import Reason, RemitError
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.orders import Quotas
 from tests.sandbox.arena import MIB, Arena, a_host, an_order, make_arena

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from remit.effects.work import Work
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.effects.context import Work
 
 
 def answer(work: Work) -> dict[str, Any]:

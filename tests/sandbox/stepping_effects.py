@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from remit.effects.work import Spot, Work, read_given
-from remit.faultpoints import reach
-from remit.syscalls import number_of, prepared
+from remit.core.faultpoints import reach
+from remit.core.syscalls import number_of, prepared
+from remit.effects.context import Spot, Work, read_given
 
 _EXCHANGE: Final = 2
 _START_WRITING: Final = 2

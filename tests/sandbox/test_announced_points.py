@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from remit.faultpoints import setting_problem
-from remit.testing.children import run_child
+from remit.core.faultpoints import setting_problem
+from remit.testing.child_process import run_child
 from tests.sandbox.plain_host import ROOT
 
 HOST = ["reach", "plan.folders_made"]
@@ -59,7 +59,9 @@ def test_a_point_cannot_fail_for_it_is_no_call(told: dict[str, Any], way: str) -
 def test_a_program_can_be_started_so_that_it_announces() -> None:
     assert setting_problem("announce") == ""
     assert setting_problem("announce:1")
-    program = "from remit.faultpoints import *; reach('append.begun'); reach('plan.synced'); print(is_announcing())"
+    program = (
+        "from remit.core.faultpoints import *; reach('append.begun'); reach('plan.synced'); print(is_announcing())"
+    )
     ended = run_child([sys.executable, "-c", program], environment={"REMIT_FAULT": "announce"})
     assert ended.output == "remit-fault append.begun\nremit-fault plan.synced\nTrue\n"
     assert run_child([sys.executable, "-c", program]).output == "False\n"

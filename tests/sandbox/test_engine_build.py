@@ -7,11 +7,11 @@ from typing import Final
 
 import pytest
 
+from remit.core.syscalls import number_of
 from remit.sandbox import seccomp
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Build
 from remit.sandbox.seccomp import allow_list
-from remit.syscalls import number_of
 from tests.sandbox import system_call_numbers
 from tests.sandbox.arena import Arena, a_host, attempt, make_arena
 from tests.sandbox.system_call_numbers import ENDS_OR_STOPS, HARMLESS

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.config import SystemConfig
-from remit.effects.no_effect_capability import CAPABILITY
-from remit.errors import EnvironmentFailed, Misuse, Reason
-from remit.sandbox import confinement
-from remit.sandbox import fleet as fleet_module
+from remit.contracts.config.config import SystemConfig
+from remit.core.errors import EnvironmentFailed, Misuse, Reason
+from remit.effects.tasks.capabilities_no_effect_capability import CAPABILITY
 from remit.sandbox import host as host_module
-from remit.sandbox.fleet import Fleet, import_paths
+from remit.sandbox import manager as fleet_module
+from remit.sandbox import support_confinement as confinement
 from remit.sandbox.host import CutShort
-from remit.sandbox.kernel import unsupported
+from remit.sandbox.manager import Fleet, import_paths
 from remit.sandbox.orders import Build, Order, Quotas
-from remit.store.owners import lock_path, this_process
+from remit.sandbox.support_kernel import unsupported
+from remit.store.process_identity import lock_path, this_process
 from tests.sandbox.arena import PLANS
 from tests.sandbox.plain_host import EFFECT as PLAIN
 from tests.sandbox.plain_host import MIB
@@ -116,7 +116,7 @@ def test_one_that_fails_its_trial_is_closed_and_not_kept(fleet: Fleet, monkeypat
     def spoilt(sandbox: Any) -> None:
         tried.append(sandbox)
         with monkeypatch.context() as patch:
-            patch.setattr(fleet_module, "_TRIAL", replace(CAPABILITY, effect="remit.effects.no_effect:MISSING"))
+            patch.setattr(fleet_module, "_TRIAL", replace(CAPABILITY, effect="remit.effects.tasks.no_effect:MISSING"))
             real(sandbox)
 
     with monkeypatch.context() as patch:

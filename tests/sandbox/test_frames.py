@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit.effects.registry import PathUse
-from remit.sandbox.frames import MAX_FRAME, MAX_FRAMES, FrameReader, FramesBroken, encode_frame
+from remit.parsing import parse_json
+from remit.sandbox.framing import MAX_FRAME, MAX_FRAMES, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.orders import Place
-from remit.untrusted import parse_json
 
 NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1)
 MESSAGES = st.lists(st.dictionaries(st.text(max_size=5), NUMBERS | st.text(max_size=30)), max_size=8)

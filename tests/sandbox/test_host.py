@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.sandbox import confinement
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.sandbox import support_confinement as confinement
 from remit.sandbox.host import CutShort, SandboxHost
-from remit.sandbox.kernel import unsupported
 from remit.sandbox.orders import Quotas
-from remit.sandbox.pool import AHEAD
+from remit.sandbox.support_kernel import unsupported
+from remit.sandbox.zygote_pool import AHEAD
 from tests.sandbox.plain_host import MIB, QUOTAS, open_descriptors, order, plain_host
 
 LONG = os.environ.get("REMIT_LONG") == "1"

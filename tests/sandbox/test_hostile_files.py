@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from remit.core.errors import RemitError
 from remit.effects.registry import PathUse
-from remit.errors import RemitError
 from remit.sandbox.host import SandboxHost
 from tests.sandbox.arena import BUILDS, SECRET, Arena, a_host, an_order, attempt, attempt_watched, make_arena
 from tests.sandbox.system_call_numbers import number_of

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from remit.errors import Reason, RemitError
+from remit.core.errors import Reason, RemitError
 from remit.sandbox.host import CutShort, SandboxHost
 from tests.sandbox.arena import BUILDS, MIB, ROOMY, Arena, a_host, an_order, attempt, cut_short, is_healthy, make_arena
 from tests.sandbox.hostile_frames import frame

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.orders import Build
 from tests.sandbox.arena import (

@@ -9,9 +9,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from remit.authority.keys import create_keys, load_signer
-from remit.authority.signing import ROLES, Signer
-from remit.ids import system_clock
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys, load_signer
+from remit.crypto.signing import ROLES, Signer
 from remit.sandbox.host import SandboxHost
 from tests.sandbox.arena import BUILDS, Arena, a_host, attempt, attempt_watched, make_arena
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Reason, RemitError
+from remit.core.errors import Reason, RemitError
 from remit.sandbox.host import CutShort, SandboxHost
 from tests.sandbox.arena import MIB, ROOMY, Arena, a_host, attempt, cut_short, is_healthy, make_arena
 

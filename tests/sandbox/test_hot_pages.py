@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.confine import beneath
-from remit.effects import rehearsal, steps
-from remit.effects.work import Spot, Work
-from remit.errors import Refused
-from remit.sandbox.hot_pages import HotPages, join_pages, own_pages
+from remit.core.errors import Refused
+from remit.effects.context import Spot, Work
+from remit.effects.tasks import file_steps as steps
+from remit.effects.tasks import rehearsal
+from remit.fs import openat as beneath
+from remit.sandbox.prefault import HotPages, join_pages, own_pages
 from tests.sandbox.plain_host import order, plain_host
 
 PAGE = os.sysconf("SC_PAGE_SIZE")

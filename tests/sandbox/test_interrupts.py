@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
-from remit.sandbox import pool
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.sandbox import zygote_pool as pool
 from remit.sandbox.host import SandboxHost
-from remit.sandbox.pool import AHEAD, Lease, Zygote, close_all
+from remit.sandbox.zygote_pool import AHEAD, Lease, Zygote, close_all
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, open_descriptors, order, plain_host
 from tests.sandbox.test_host import LONG, can_lock, is_gone, wait_until_gone
 from tests.sandbox.zygotes import children_of, zygote_of

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Reason
-from remit.sandbox.conversation import MAX_NOTED
+from remit.core.errors import Reason
 from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.session import MAX_NOTED
 from tests.sandbox.plain_host import QUOTAS, open_descriptors, order, plain_host
 from tests.sandbox.test_host import is_gone
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Reason
-from remit.sandbox.endings import reason_of
-from remit.sandbox.paces import NotAsAgreed, Paces
+from remit.core.errors import Reason
+from remit.sandbox.results import reason_of
+from remit.sandbox.step_protocol import NotAsAgreed, Paces
 from tests.sandbox.stepping_host import said
 
 ERROR = {"reason": "file_missing", "what": "it is gone", "where": "a.txt", "next_step": ""}

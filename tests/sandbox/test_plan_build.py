@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
-from remit.sandbox.frames import MAX_GIVEN
-from remit.sandbox.given import sealed
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.sandbox.framing import MAX_GIVEN
 from remit.sandbox.host import SandboxHost
+from remit.sandbox.memfd import sealed
 from remit.sandbox.orders import Build
 from tests.sandbox import exchanges, test_quota_kills
 from tests.sandbox.arena import PLANS, TASKS

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from remit.sandbox.orders import Quotas, Usage
-from remit.sandbox.pool import close_all
 from remit.sandbox.quotas import FAR_SECONDS, NEAR_SECONDS, Meter, decide_breach, next_look, parse_io
+from remit.sandbox.zygote_pool import close_all
 
 QUOTAS = Quotas(memory_bytes=1_000, read_bytes=2_000, write_bytes=3_000, seconds=4.0)
 AT_THE_LIMIT = Usage(seconds=4.0, memory_bytes=1_000, read_bytes=2_000, write_bytes=3_000)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.road import Contradicted
-from remit.sandbox.endings import Cancelled, CutShort
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.execution.engine import Contradicted
 from remit.sandbox.orders import Usage
+from remit.sandbox.results import Cancelled, CutShort
 
 USED = Usage(seconds=1.0, memory_bytes=2, read_bytes=3, write_bytes=4)
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Misuse, Refused
-from remit.sandbox.frames import encode_frame
+from remit.core.errors import Misuse, Refused
+from remit.sandbox.framing import encode_frame
 from remit.sandbox.host import CutShort, SandboxHost, StandBy
-from remit.sandbox.pool import AHEAD
+from remit.sandbox.zygote_pool import AHEAD
 from tests.sandbox.arena import ROOMY, a_host, an_order, make_arena
 from tests.sandbox.plain_host import QUOTAS, open_descriptors, order, plain_host
 from tests.sandbox.test_host import is_gone, wait_until_gone

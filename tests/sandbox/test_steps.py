@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Reason
+from remit.core.errors import Reason
 from remit.sandbox.host import Cancelled, CutShort, SandboxHost
 from tests.sandbox.plain_host import MIB, QUOTAS
 from tests.sandbox.stepping_host import said, stepping_host, steps

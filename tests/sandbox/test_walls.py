@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
+from remit.core.syscalls import number_of
 from remit.sandbox import landlock, seccomp
 from remit.sandbox.landlock import MAKE_REG, READ_FILE, REFER, REMOVE_FILE, TRUNCATE, WRITE_FILE, decide_rights, handled
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, MAX_COPY, MAX_TRANSFER, Instruction, allow_list, take_away
-from remit.syscalls import number_of
 
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000

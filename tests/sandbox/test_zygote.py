@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.sandbox.conversation import Conversation, Listener, NeverBegun
-from remit.sandbox.handed import encode_order
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.sandbox.encoded_order import encode_order
 from remit.sandbox.host import CutShort, Finished, SandboxHost
 from remit.sandbox.orders import Order
-from remit.sandbox.pool import AHEAD, Child, Lease, Zygote
+from remit.sandbox.session import Conversation, Listener, NeverBegun
+from remit.sandbox.zygote_pool import AHEAD, Child, Lease, Zygote
 from tests.sandbox.plain_host import EFFECT, QUOTAS, ROOT, order, plain_host
 from tests.sandbox.zygotes import children_of, is_dead, kill_for_good, status, zygote_of
 

@@ -14,17 +14,18 @@ import pytest
 from click.testing import CliRunner, Result
 
 from remit.cli import main
-from remit.cli.slo import slo
-from remit.contracts.slo import WAIVERS_NAME
-from remit.errors import EnvironmentFailed
-from remit.ids import system_clock
-from remit.ledger.agent_rows import StepRow
-from remit.ledger.append import Batch
+from remit.cli.goals.slo import slo
+from remit.contracts.goals.slo import WAIVERS_NAME
+from remit.core.errors import EnvironmentFailed
+from remit.core.ids import system_clock
+from remit.goals.slo import Rate
+from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
-from remit.observe.slo import Rate
-from remit.testing import goal_load, goal_scratch
+from remit.ledger.writer import Batch
+from remit.testing import goal_load
+from remit.testing import goal_workspace as goal_scratch
 from remit.testing.goal_load import LoadSeen, run_load, timed_dispatches
-from remit.testing.goal_scratch import TENANT, USER, Scratch, make_scratch, scratch_workspace
+from remit.testing.goal_workspace import TENANT, USER, Scratch, make_scratch, scratch_workspace
 
 NUMBERS = itertools.count()
 

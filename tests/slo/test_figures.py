@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from remit.contracts.slo import SloWaiver
-from remit.errors import Misuse
-from remit.ledger.agent_rows import StepRow
+from remit.contracts.goals.slo import SloWaiver
+from remit.core.errors import Misuse
+from remit.goals.slo import FIGURES, MOST, Measured, Rate, Verdict, judge, percentile, rolling_error_rate
+from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
-from remit.observe.slo import FIGURES, MOST, Measured, Rate, Verdict, judge, percentile, rolling_error_rate
 from tests.store_fixtures import World
 
 NOW = datetime(2026, 5, 10, 12, 0, tzinfo=UTC)

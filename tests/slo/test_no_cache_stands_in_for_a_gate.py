@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from remit.agent.core import Executor
-from remit.approval.people import Person
-from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
-from remit.contracts.goal import AgentExecutionOutcome
+from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
+from remit.contracts.goals.goal import AgentExecutionOutcome
+from remit.goals.core import Executor
+from remit.identity.person import Person
 from remit.store.sqlite import SqliteStore
-from remit.testing.goal_scratch import TENANT, USER, Scratch, carry_through, make_scratch
-from remit.workspace import Workspace
+from remit.testing.goal_workspace import TENANT, USER, Scratch, carry_through, make_scratch
+from remit.workspace.workspace import Workspace
 
 WHO = Person("os:ann")
 

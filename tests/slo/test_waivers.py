@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.config import SystemConfig
-from remit.contracts.slo import NEVER_WAIVED, WAIVERS_NAME, SloWaiver, SloWaivers
-from remit.errors import Refused
-from remit.observe.slo import Measured, Rate, Verdict, judge
-from remit.observe.slo_waivers import read_waivers
-from remit.policy.protected import is_forbidden
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.goals.slo import NEVER_WAIVED, WAIVERS_NAME, SloWaiver, SloWaivers
+from remit.core.errors import Refused
+from remit.execution.protected_paths import is_forbidden
+from remit.goals.slo import Measured, Rate, Verdict, judge
+from remit.goals.slo_slo_waivers import read_waivers
 
 NOW = datetime(2026, 5, 10, 23, 59, tzinfo=UTC)
 WAIVER = {

@@ -11,7 +11,7 @@ from remit.effects.registry import PathUse
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Build, Order, Place, Quotas
 
-EFFECT: Final = "remit.effects.sql.engine:RUN"
+EFFECT: Final = "remit.effects.duckdb.engine:RUN"
 UNCHECKED: Final = "tests.sql.unchecked:UNCHECKED"
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = str(Path(duckdb.__file__).resolve().parents[1])

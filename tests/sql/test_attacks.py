@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from remit.effects.sql.statements import analyse
-from remit.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, Refused, RemitError
+from remit.effects.duckdb.statements import analyse
 from remit.sandbox.host import SandboxHost
 from tests.sql.place import UNCHECKED, Shop, make_database
 

@@ -5,7 +5,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.errors import EnvironmentFailed, Refused
+from remit.core.errors import EnvironmentFailed, Refused
 from tests.sql.place import Shop
 
 

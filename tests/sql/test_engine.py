@@ -10,8 +10,8 @@ from typing import Any, Final
 import duckdb
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.sandbox.given import sealed
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.sandbox.memfd import sealed
 from tests.sql.place import Shop, make_database
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from remit.errors import Reason, Refused, RemitError
+from remit.core.errors import Reason, Refused, RemitError
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.orders import Quotas
 from tests.sql.place import MIB, UNCHECKED, Shop, make_host

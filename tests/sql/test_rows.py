@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from tests.sql.place import Shop, make_database
 
 CATALOGS = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from remit.effects.sql.forbidden import why_forbidden
-from remit.effects.sql.instance import ENGINE
-from remit.effects.sql.statements import MAX_STATEMENTS, MAX_TEXT, Statement, analyse
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.effects.duckdb.denylist import why_forbidden
+from remit.effects.duckdb.instance import ENGINE
+from remit.effects.duckdb.statements import MAX_STATEMENTS, MAX_TEXT, Statement, analyse
 
 
 def only(text: str) -> Statement:

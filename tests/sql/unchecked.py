@@ -5,10 +5,10 @@ With `bare` the settings are left out as well: only the walls. Loaded by the zyg
 
 from typing import Any, Final
 
-from remit.effects.sql.engine import Asked, run_statements
-from remit.effects.sql.instance import ENGINE
-from remit.effects.sql.statements import Statement
-from remit.effects.work import Effect, Work
+from remit.effects.context import Effect, Work
+from remit.effects.duckdb.engine import Asked, run_statements
+from remit.effects.duckdb.instance import ENGINE
+from remit.effects.duckdb.statements import Statement
 
 
 class Unchecked:

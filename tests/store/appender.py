@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-from remit.authority.keys import load_keyring, load_signer
-from remit.ids import system_clock
-from remit.ledger.append import Batch, Ledger
+from remit.core.ids import system_clock
+from remit.crypto.keyring import load_keyring, load_signer
 from remit.ledger.entry import Entry, Event
 from remit.ledger.heads import Anchors
+from remit.ledger.writer import Batch, Ledger
 from remit.store.claims import ClaimKey, Won, claim
 from remit.store.connection import Store
 from remit.store.postgresql import PostgresStore

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from remit.ledger.append import Batch
 from remit.ledger.entry import Event
+from remit.ledger.writer import Batch
 from tests.store_fixtures import World
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from remit.canonical import digest_bytes
-from remit.ledger.agent_rows import AccessRow, ConfirmationRow, append_agent_row
-from remit.ledger.append import Batch
+from remit.core.canonical import digest_bytes
 from remit.ledger.entry import Event
+from remit.ledger.goal_tables import AccessRow, ConfirmationRow, append_agent_row
+from remit.ledger.writer import Batch
 from remit.store.claims import ClaimKey, Won, claim, finish_claim
 from remit.store.connection import Guarded
 from tests.store_fixtures import LEDGER_TABLES, World

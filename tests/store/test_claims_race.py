@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import remit
-from remit.errors import Reason, Refused
-from remit.ids import system_clock
+from remit.core.errors import Reason, Refused
+from remit.core.ids import system_clock
 from remit.store.claims import ClaimKey, Done, Running, Won, claim, find_claim, finish_claim
 from remit.store.connection import Connection, Guarded, Store
-from remit.store.migrate import migrate
+from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
 from tests.store.claim_racer import AT, SCHEMA

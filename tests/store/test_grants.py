@@ -8,17 +8,17 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from remit.canonical import digest_bytes
-from remit.errors import Refused
-from remit.ledger.append import Batch, Ledger
+from remit.core.canonical import digest_bytes
+from remit.core.errors import Refused
 from remit.ledger.bundle import write_bundle
 from remit.ledger.entry import Event
 from remit.ledger.projections import rebuild
-from remit.ledger.verify import verify_store
+from remit.ledger.verify.verifier import verify_store
+from remit.ledger.writer import Batch, Ledger
 from remit.store.claims import ClaimKey, Won, claim, finish_claim
 from remit.store.connection import Guarded
 from remit.store.grants import grant_runtime_role
-from remit.store.migrate import migrate
+from remit.store.migrations_runner import migrate
 from remit.store.postgresql import PostgresStore
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import LEDGER_TABLES, Ticking, World

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from remit.errors import Misuse, Refused
-from remit.ledger.append import Batch
+from remit.core.errors import Misuse, Refused
 from remit.ledger.entry import Entry
 from remit.ledger.findings import Fault
+from remit.ledger.writer import Batch
 from remit.store.connection import Conflict
 from tests.store.one_group import Gate, event, run_as_one_group
 from tests.store_fixtures import World

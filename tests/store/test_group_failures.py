@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
-from remit.ledger.append import Batch
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.ledger.entry import Entry
-from remit.store import group
+from remit.ledger.writer import Batch
+from remit.store import group_commit as group
 from remit.store.connection import Connection, DatabaseFailed
 from tests.store.one_group import Gate, event, run_as_one_group
 from tests.store_fixtures import World

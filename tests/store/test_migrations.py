@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
-from remit.ledger.append import Ledger
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.ledger.heads import Anchors
-from remit.store import migrate as migrate_module
+from remit.ledger.writer import Ledger
+from remit.store import migrations_runner as migrate_module
 from remit.store.connection import Store
-from remit.store.migrate import Migration, migrate, require_current, shipped_migrations
+from remit.store.migrations_runner import Migration, migrate, require_current, shipped_migrations
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import Ticking, World
 

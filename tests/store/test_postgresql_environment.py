@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.errors import EnvironmentFailed, Misuse, Reason
 from remit.ledger.bundle import write_bundle
 from remit.store.connection import Busy, DatabaseFailed, Guarded
 from remit.store.postgresql import PostgresConnection, PostgresStore

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.errors import EnvironmentFailed, Misuse, Reason
 from remit.store.connection import Busy, DatabaseFailed
-from remit.store.migrate import migrate
+from remit.store.migrations_runner import migrate
 from remit.store.sqlite import SqliteStore
 from tests.store_fixtures import Ticking
 
@@ -119,7 +119,7 @@ READ_ONLY = """
 import os, sys
 from contextlib import closing
 from pathlib import Path
-from remit.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailed
 from remit.store.sqlite import SqliteStore
 if os.geteuid() == 0:
     os.setgid(65534)

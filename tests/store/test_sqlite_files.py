@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
 from remit.ledger.findings import Fault
-from remit.store.migrate import migrate
+from remit.store.migrations_runner import migrate
 from remit.store.sqlite import SqliteStore
 from remit.store.sqlite_files import log_of
 from tests.store_fixtures import Ticking, World, database_url, dialect, empty_store, store, store_url, world

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
-from remit.approval.approvals import Approvals
-from remit.approval.bell import Bell
-from remit.approval.proposals import Proposals
-from remit.authority import token_key_files
-from remit.authority.keys import create_keys
-from remit.authority.token_key_files import create_policy_key
-from remit.contracts.browser_config import Browser
-from remit.ids import system_clock
-from remit.tokens import Tokens
+from remit.approvals.service import Approvals
+from remit.contracts.config.browser import Browser
+from remit.core.ids import system_clock
+from remit.crypto import rsa_key_files as token_key_files
+from remit.crypto.keyring import create_keys
+from remit.crypto.rsa_key_files import create_policy_key
+from remit.fs.change_signal import Bell
+from remit.identity.tokens import Tokens
+from remit.plans.proposals.service import Proposals
 from tests.store_fixtures import World, database_url, dialect, empty_store, store, store_url, world
 
 __all__ = ["database_url", "dialect", "empty_store", "store", "store_url", "world"]

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from remit.authority.token_keys import TokenKey, TokenKeys
+from remit.crypto.rsa_keys import TokenKey, TokenKeys
 
 NOW = datetime(2026, 1, 31, 9, 30, tzinfo=UTC)
 SECONDS = int(NOW.timestamp())

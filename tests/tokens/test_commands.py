@@ -9,11 +9,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from remit.cli.offering import complete_token
+from remit.cli.common.completion import complete_token
 from remit.cli.token import token as token_command
-from remit.contracts.browser import AUDIENCE, ISSUER
-from remit.tokens import Tokens
-from remit.workspace import Workspace
+from remit.contracts.browser.browser import AUDIENCE, ISSUER
+from remit.identity.tokens import Tokens
+from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Remit, remit
 from tests.tokens.forging import public_pem, rsa_key
 

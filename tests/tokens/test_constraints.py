@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import pytest
 
-from remit.authority.tokens import Token, Wish, verify_token
-from remit.contracts.browser import Action, ActionType, TokenConstraints
-from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
-from remit.contracts.token_rules import CONSTRAINT_RULES
-from remit.desk.callers import AgentCaller
-from remit.desk.goal_answers import speaker
-from remit.errors import Reason, Refused
-from remit.policy.browser import CAPABILITY_OF, decide_browser
+from remit.authority.capability_token import Token, Wish, verify_token
+from remit.browser.policy import CAPABILITY_OF, decide_browser
+from remit.contracts.browser.browser import Action, ActionType, TokenConstraints
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.contracts.browser.token_rules import CONSTRAINT_RULES
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import AgentCaller
+from remit.identity.tokens import Tokens
+from remit.services.goals.answers import speaker
 from remit.store.connection import Connection
-from remit.tokens import Tokens
 from tests.cli.conftest import Remit, remit
 from tests.store_fixtures import World
 from tests.tokens.forging import AUDIENCE, CLAIMS, HEADER, ISSUER, NOW, signed, trusted

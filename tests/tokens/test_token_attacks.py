@@ -12,12 +12,20 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from remit.authority import tokens as tokens_module
-from remit.authority.token_keys import TokenKey, TokenKeys, TokenSigner
-from remit.authority.tokens import CLOCK_SKEW, FoundSigned, Token, Wish, issue_token, require_in_time, verify_token
-from remit.contracts.browser import TokenConstraints
-from remit.errors import Reason, Refused
-from remit.policy.browser import browser_error, require_caller
+from remit.authority import capability_token as tokens_module
+from remit.authority.capability_token import (
+    CLOCK_SKEW,
+    FoundSigned,
+    Token,
+    Wish,
+    issue_token,
+    require_in_time,
+    verify_token,
+)
+from remit.browser.policy import browser_error, require_caller
+from remit.contracts.browser.browser import TokenConstraints
+from remit.core.errors import Reason, Refused
+from remit.crypto.rsa_keys import TokenKey, TokenKeys, TokenSigner
 from tests.tokens.forging import (
     AUDIENCE,
     CLAIMS,

@@ -7,8 +7,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from remit.authority.keys import create_keys, load_signer, private_key_problems
-from remit.authority.token_key_files import (
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.ids import system_clock
+from remit.crypto.keyring import create_keys, load_signer, private_key_problems
+from remit.crypto.rsa_key_files import (
     create_policy_key,
     load_token_keys,
     load_token_signer,
@@ -16,10 +18,8 @@ from remit.authority.token_key_files import (
     rotate_policy_key,
     trust_token_key,
 )
-from remit.authority.token_keys import key_thumbprint
-from remit.errors import EnvironmentFailed, Reason, Refused, RemitError
-from remit.ids import system_clock
-from remit.testing.children import Fault, run_child
+from remit.crypto.rsa_keys import key_thumbprint
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.sampling import some
 from tests.tokens.forging import public_pem, rsa_key
@@ -35,9 +35,9 @@ KILLED = {
 WORK = """
 import sys
 from pathlib import Path
-from remit.authority.token_key_files import create_policy_key, rotate_policy_key
-from remit.ids import system_clock
-from remit.testing.children import acknowledge
+from remit.crypto.rsa_key_files import create_policy_key, rotate_policy_key
+from remit.core.ids import system_clock
+from remit.testing.child_process import acknowledge
 folder = Path(sys.argv[2])
 if sys.argv[1] == "create":
     acknowledge(create_policy_key(folder, system_clock).kid)

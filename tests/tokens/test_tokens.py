@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from remit.authority.tokens import Token, Wish
-from remit.contracts.browser import TokenClaims, TokenConstraints
-from remit.contracts.browser_config import Browser
-from remit.errors import Reason, Refused
-from remit.ledger.append import Batch
-from remit.policy.browser import browser_error
-from remit.tokens import Tokens
+from remit.authority.capability_token import Token, Wish
+from remit.browser.policy import browser_error
+from remit.contracts.browser.browser import TokenClaims, TokenConstraints
+from remit.contracts.config.browser import Browser
+from remit.core.errors import Reason, Refused
+from remit.identity.tokens import Tokens
+from remit.ledger.writer import Batch
 from tests.store_fixtures import World
 from tests.tokens.conftest import made_tokens
 

@@ -14,11 +14,11 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from remit.approval.people import Person
-from remit.approval.proposal_drafts import Draft
-from remit.contracts.envelope import Approvals
-from remit.contracts.plan import Plan
-from remit.desk.callers import AgentCaller, PersonCaller
+from remit.contracts.plans.envelope import Approvals
+from remit.contracts.plans.plan import Plan
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.person import Person
+from remit.plans.proposals.draft import Draft
 from tests.mcp_server.talking import over_http, talking
 from tests.viewing.conftest import Viewed
 from tests.web_api.test_authority import routes_of

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from remit.web.watching import route_of
+from remit.web.http.access_log import route_of
 from tests.plan_road.project import plan_of, replace
 from tests.road.conftest import manifest
 from tests.web_site import ALL_CAPS, NOBODY, WebSite, Who

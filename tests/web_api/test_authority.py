@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple, get_args
 
 import pytest
 
-from remit.contracts.capabilities import DoorCapability
-from remit.web.console import confirming
-from remit.web.console.own_pages import OWN_PAGES
-from remit.web.guard import CSRF_FIELD
+from remit.contracts.browser.capabilities import DoorCapability
+from remit.web.console import confirm_page as confirming
+from remit.web.console.redirects import OWN_PAGES
+from remit.web.security.middleware import CSRF_FIELD
 from tests.goals.office import PING
 from tests.plan_road.project import plan_of, replace
 from tests.web_site import ALL_CAPS, NOBODY, Answer, WebSite, Who

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from remit.approval.people import Person
-from remit.desk.callers import AgentCaller, Caller, PersonCaller
-from remit.desk.shares import Places, Share
+from remit.identity.callers import AgentCaller, Caller, PersonCaller
+from remit.identity.person import Person
 from remit.ledger.entry import Event
-from remit.web import sse
-from remit.web.shares import LISTENING_AGENT, listening_places
+from remit.services.base.fair_share import Places, Share
+from remit.web.http import sse
+from remit.web.security.fair_share import LISTENING_AGENT, listening_places
 from tests.road.conftest import manifest
 from tests.web_site import WebSite, Who
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from starlette.responses import Response
 
-from remit.contracts.desk import TaskAnswer
-from remit.desk.callers import AgentCaller
-from remit.errors import Reason, Refused
-from remit.web.exchange import DEFAULT_WAIT, LONGEST_WAIT, location, wished_wait
-from remit.web.keys import MOST, SECONDS, Keys, id_under
-from remit.web.shares import WAITING_EACH
+from remit.contracts.services.common import TaskAnswer
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import AgentCaller
+from remit.web.http.idempotency import MOST, SECONDS, Keys, id_under
+from remit.web.http.request import DEFAULT_WAIT, LONGEST_WAIT, location, wished_wait
+from remit.web.security.fair_share import WAITING_EACH
 from tests.web_site import WebSite
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from remit.web import bodies, guard
+from remit.web.http import request_body as bodies
+from remit.web.security import middleware as guard
 from tests.plan_road.project import plan_of, replace
 from tests.road.conftest import manifest
 from tests.web_site import JSON, Answer, WebSite, Who

@@ -2,8 +2,8 @@
 
 import pytest
 
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.web.problems import MEDIA_TYPE, STATUSES, status_of
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.web.http.problems import MEDIA_TYPE, STATUSES, status_of
 from tests.web_site import WebSite, Who
 
 MEMBERS = {"type", "title", "status", "detail", "instance", "code", "what", "where", "next_step"}

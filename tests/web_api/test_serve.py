@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from remit.desk.served import find_served
+from remit.services.base.server_lock import find_served
 from tests.plan_road.project import Project, plan_of, replace
 from tests.web_site import Answer, Who, agent_of, ask, person_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.desk import TaskAnswer
-from remit.web.shares import REQUESTS_AT_ONCE, THREADS_OF_STRANGERS, TURNS_OF_AGENTS
+from remit.contracts.services.common import TaskAnswer
+from remit.web.security.fair_share import REQUESTS_AT_ONCE, THREADS_OF_STRANGERS, TURNS_OF_AGENTS
 from tests.web_site import NOBODY, Answer, WebSite, Who
 
 

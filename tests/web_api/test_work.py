@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from remit.contracts.result import ExecutionResult
-from remit.web.keys import Keys
+from remit.contracts.tasks.result import ExecutionResult
+from remit.web.http.idempotency import Keys
 from tests.plan_road.project import plan_of, replace
 from tests.road.conftest import file_task, manifest
 from tests.web_site import Answer, WebSite, Who

@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from remit.approval.people import Person
-from remit.desk.callers import PersonCaller
+from remit.identity.callers import PersonCaller
+from remit.identity.person import Person
 from tests.web_console.stage import ADMIN, APP, TENANT, USER, Stage, created, replaced
 
 MARKUP = "\"'><img src=x onerror=window.__fired=1><script>window.__fired=2</script>"

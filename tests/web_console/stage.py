@@ -16,23 +16,23 @@ from typing import Any, NamedTuple
 import uvicorn
 from fastapi import FastAPI
 
-from remit.approval.approvals import Question
-from remit.approval.people import Person, person_at_terminal
-from remit.authority.tokens import Wish
-from remit.canonical import digest_bytes
-from remit.contracts.browser import Approval, HTTPPreview, TokenConstraints
-from remit.contracts.config import CONFIG_NAME
-from remit.contracts.desk_plans import ProposalView
-from remit.contracts.web_config import Web
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.desk import Desk
-from remit.desk.pictures import FOLDER
-from remit.founding import initialise
-from remit.ids import system_clock
+from remit.approvals.service import Question
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import Approval, HTTPPreview, TokenConstraints
+from remit.contracts.config.config import CONFIG_NAME
+from remit.contracts.config.web import Web
+from remit.contracts.services.plans import ProposalView
+from remit.core.canonical import digest_bytes
+from remit.core.ids import system_clock
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.person import Person, person_at_terminal
+from remit.services.base.screenshots import FOLDER
+from remit.services.services import Desk
 from remit.web.app import build_app
-from remit.web.listening import open_socket, server_config
-from remit.web.settings import WebSettings
-from remit.workspace import Workspace
+from remit.web.config.settings import WebSettings
+from remit.web.server.socket import open_socket, server_config
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 TENANT, USER = "acme", "mia"
 ADMIN = PersonCaller(Person("os:test"), "admin")

@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 import pytest
 from fastapi.routing import APIRoute
 
-from remit.approval.people import Person
-from remit.contracts.config import CONFIG_NAME
-from remit.desk.callers import PersonCaller
-from remit.desk.plans import NO_ALLOWANCES
+from remit.contracts.config.config import CONFIG_NAME
+from remit.identity.callers import PersonCaller
+from remit.identity.person import Person
+from remit.services.plans.service import NO_ALLOWANCES
 from remit.web.console.languages import languages_for
-from remit.web.console.own_pages import OWN_PAGES
+from remit.web.console.redirects import OWN_PAGES
 from remit.web.console.router import ROOMS
 from tests.web_console.stage import Stage, created, replaced, served
 
@@ -296,7 +296,7 @@ def test_errors_are_pages_that_say_what_to_do(stage: Stage, monkeypatch: pytest.
     failed = stage.ask("GET", "/catalogue", Cookie=cookie)
     assert (failed.status, "Something is broken in Remit" in failed.text) == (500, True)
     assert "hunter2" not in failed.text
-    monkeypatch.setattr("remit.web.guard.Buckets.take", lambda *_: 3.0)
+    monkeypatch.setattr("remit.web.security.middleware.Buckets.take", lambda *_: 3.0)
     limited = stage.ask("GET", "/inbox", Cookie=cookie)
     assert (limited.status, "Too many requests" in limited.text) == (429, True)
     assert limited.headers["retry-after"]

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from remit.approval.people import Person
-from remit.desk.callers import PersonCaller
 from remit.governed import governed
+from remit.identity.callers import PersonCaller
+from remit.identity.person import Person
 from tests.governed.place import result_of
 from tests.web_console.conftest import Open
 from tests.web_console.stage import ADMIN, APP, TENANT, USER, Stage, created, replaced
 
 DYING = """
 import sys
-from remit.approval.approvals import Question
-from remit.contracts.browser import HTTPPreview
-from remit.workspace import Workspace
+from remit.approvals.service import Question
+from remit.contracts.browser.browser import HTTPPreview
+from remit.workspace.workspace import Workspace
 body = {"masked": {}, "preview": {}}
 tree = {"method": "POST", "url": "https://shop.example/", "headers": {}, "body": body, "estimatedEffect": "Buys it"}
 digest = "sha256:" + "5" * 64

@@ -3,9 +3,9 @@
 import json
 from datetime import timedelta
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.desk.callers import AgentCaller
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.identity.callers import AgentCaller
 from tests.web_crash.scenario import Scenario
 from tests.web_crash.served import Server
 from tests.web_site import Who

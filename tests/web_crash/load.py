@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from remit.desk.desk import Desk
+from remit.services.services import Desk
 from tests.road.conftest import file_task
 from tests.web_crash.place import AFTER, BEFORE, Place
 from tests.web_crash.scenario import ANN

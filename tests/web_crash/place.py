@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from remit.people.roles import Role
-from remit.workspace import Workspace
+from remit.identity.models_roles import Role
+from remit.workspace.workspace import Workspace
 from tests.browser_road.place import EVERYTHING
 from tests.browser_site import Site
 from tests.goals.office import Office

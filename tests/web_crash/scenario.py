@@ -7,9 +7,9 @@ again, and is then done once. What the world looks like is compared with what th
 import json
 from abc import ABC, abstractmethod
 
-from remit.approval.people import Person
-from remit.desk.callers import AgentCaller, PersonCaller
-from remit.desk.desk import Desk
+from remit.identity.callers import AgentCaller, PersonCaller
+from remit.identity.person import Person
+from remit.services.services import Desk
 from tests.web_crash.place import AFTER, BEFORE, Place
 from tests.web_crash.served import Server
 

@@ -4,8 +4,8 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
 from remit.governed import governed
 from tests.road.conftest import file_task
 from tests.web_crash.access_scenarios import Invite, LogIn, Remove, Revoke

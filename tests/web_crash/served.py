@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, Final
 
-from remit.browser_host.client import HostClient
-from remit.browser_host.place import HostPlace
-from remit.workspace import Workspace
+from remit.browser_daemon.client import HostClient
+from remit.browser_daemon.socket_path import HostPlace
+from remit.workspace.workspace import Workspace
 from tests import warm
 from tests.web_site import Answer, Who, ask
 

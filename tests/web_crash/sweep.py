@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from remit.desk.desk import Desk
+from remit.services.services import Desk
 from tests.web_crash.place import Place
 from tests.web_crash.scenario import Scenario
 from tests.web_crash.served import Gone

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.desk.desk import Desk
+from remit.services.services import Desk
 from tests.governed.killed import Killed, again
 from tests.governed.place import Place as Calls
 from tests.kept_zygotes import zygotes_are_kept

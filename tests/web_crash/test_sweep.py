@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remit.desk.desk import Desk
+from remit.services.services import Desk
 from tests.kept_zygotes import zygotes_are_kept
 from tests.web_crash.load import all_at_work, callers, leases
 from tests.web_crash.place import Place

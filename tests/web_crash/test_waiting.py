@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import pytest
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.call import CallAnswer
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.calls.call import CallAnswer
 from remit.governed import governed
 from tests.browser_site import Site
 from tests.web_crash.place import AFTER, BEFORE, Place, place_with_browser

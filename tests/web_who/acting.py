@@ -2,8 +2,8 @@
 
 import sys
 
-from remit.testing.children import acknowledge
-from remit.workspace import Workspace
+from remit.testing.child_process import acknowledge
+from remit.workspace.workspace import Workspace
 
 if __name__ == "__main__":
     root, what, whom = sys.argv[1:]

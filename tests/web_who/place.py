@@ -19,18 +19,18 @@ from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from remit.authority.tokens import Wish
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.web_config import Web
-from remit.founding import initialise
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.config.web import Web
+from remit.web.config.settings import WebSettings
 from remit.web.console.assets import serve_asset
-from remit.web.guard import guard
-from remit.web.listening import open_socket, server_config
-from remit.web.login import login_router
-from remit.web.problems import handle_errors
-from remit.web.settings import WebSettings
-from remit.web.who import demand_caller, demand_person, still_counts
-from remit.workspace import Workspace
+from remit.web.http.authentication import demand_caller, demand_person, still_counts
+from remit.web.http.problems import handle_errors
+from remit.web.login.routes import login_router
+from remit.web.security.middleware import guard
+from remit.web.server.socket import open_socket, server_config
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
 
 
 class MovedClock:

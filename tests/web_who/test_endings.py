@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from remit.approval.people import Person
-from remit.errors import Reason, Refused
-from remit.faultpoints import FaultInjected
-from remit.people.endings import Endings
-from remit.people.found import LoggedIn
-from remit.testing.children import Fault, run_child
+from remit.core.errors import Reason, Refused
+from remit.core.faultpoints import FaultInjected
+from remit.identity.models_found import LoggedIn
+from remit.identity.person import Person
+from remit.identity.revocations import Endings
+from remit.testing.child_process import Fault, run_child
 from tests import warm
 from tests.web_who.place import Place
 

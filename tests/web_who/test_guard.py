@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from remit.contracts.web_config import Web
-from remit.desk.shares import Places, Share
-from remit.web.addresses import Addresses, is_loopback, split_host
-from remit.web.limits import MOST_BUCKETS, Buckets, retry_after
-from remit.web.settings import WebSettings
+from remit.contracts.config.web import Web
+from remit.services.base.fair_share import Places, Share
+from remit.web.config.hosts import Addresses, is_loopback, split_host
+from remit.web.config.settings import WebSettings
+from remit.web.security.rate_limit import MOST_BUCKETS, Buckets, retry_after
 from tests.web_who.place import Place, Served, serving
 
 ANYWHERE = "0.0.0.0"  # noqa: S104 - as a name, to be refused

@@ -6,7 +6,7 @@ from typing import Any, Final
 import jwt
 import pytest
 
-from remit.web.oidc_tokens import read_keys
+from remit.web.login.id_token import read_keys
 from tests.tokens.forging import rsa_key
 
 USED: Final[list[tuple[dict[str, Any], bool]]] = [

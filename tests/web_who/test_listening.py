@@ -21,10 +21,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from remit.cli.serve import serve
-from remit.contracts.web_config import Web
-from remit.errors import EnvironmentFailed, Refused
-from remit.web.listening import open_socket, require_safe, server_config, warnings_for
-from remit.web.settings import WebSettings
+from remit.contracts.config.web import Web
+from remit.core.errors import EnvironmentFailed, Refused
+from remit.web.config.settings import WebSettings
+from remit.web.server.socket import open_socket, require_safe, server_config, warnings_for
 from tests.web_who.place import Place, serving
 
 ANYWHERE = "0.0.0.0"  # noqa: S104 - to be refused

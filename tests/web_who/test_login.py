@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.web.login import own_path
+from remit.web.login.routes import own_path
 from tests.web_who.place import Place, Served
 
 

@@ -12,12 +12,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 
-from remit.contracts.oidc_config import Oidc
-from remit.errors import EnvironmentFailed, Refused
-from remit.web import oidc
-from remit.web.oidc import MOST_PENDING
-from remit.web.oidc import Provider as Client
-from remit.web.oidc_http import require_safe_url
+from remit.contracts.config.oidc import Oidc
+from remit.core.errors import EnvironmentFailed, Refused
+from remit.web.login import oidc
+from remit.web.login.oidc import MOST_PENDING
+from remit.web.login.oidc import Provider as Client
+from remit.web.login.oidc_http import require_safe_url
 from tests.web_who.place import Answer, Place, Served, serving
 from tests.web_who.provider import CLIENT, SECRET, Provider, providing
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from remit.approval.people import Person
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.people.found import Session
-from remit.people.kept import KeptFile
-from remit.people.people import IDLE_LIFE, LINK_LIFE, SESSION_LIFE, SESSIONS_EACH, People
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.identity.models_found import Session
+from remit.identity.people import IDLE_LIFE, LINK_LIFE, SESSION_LIFE, SESSIONS_EACH, People
+from remit.identity.people_file_kept import KeptFile
+from remit.identity.person import Person
 from tests.web_who.place import Place
 
 ADMIN = "os:test"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.desk.served import announced
-from remit.workspace import Workspace
+from remit.services.base.server_lock import announced
+from remit.workspace.workspace import Workspace
 from tests.cli.conftest import Remit, remit
 
 __all__ = ["remit"]

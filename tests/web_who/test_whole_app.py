@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import pytest
 from starlette.routing import BaseRoute, Route
 
-from remit.web.headers import CONTENT_POLICY
+from remit.web.security.headers import CONTENT_POLICY
 from tests.kept_zygotes import zygotes_are_kept
 from tests.web_site import NOBODY, WebSite, Who
 

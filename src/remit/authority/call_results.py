@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.authority.signing import Keyring, Signer
-from remit.contracts.call import CallResult
+from remit.contracts.calls.call import CallResult
+from remit.crypto.signing import Keyring, Signer
 
 _UNSIGNED: Final = frozenset({"signature"})
 

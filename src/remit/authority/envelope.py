@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from remit.authority.lease import CLOCK_SKEW
-from remit.authority.signing import Keyring, Signer
-from remit.canonical import digest_bytes
-from remit.contracts.envelope import Approvals, ApprovedInput, Envelope
-from remit.contracts.plan import Plan
-from remit.errors import Reason, Refused
-from remit.ids import parse_time, render_time, uuid7
+from remit.contracts.plans.envelope import Approvals, ApprovedInput, Envelope
+from remit.contracts.plans.plan import Plan
+from remit.core.canonical import digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.core.ids import parse_time, render_time, uuid7
+from remit.crypto.signing import Keyring, Signer
 
 DEFAULT_LIFE: Final = timedelta(hours=1)
 MAX_LIFE: Final = timedelta(days=7)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from remit.authority.signing import Keyring, Signer
-from remit.canonical import canonical_bytes
-from remit.contracts.task import LeaseToken, TaskManifest
-from remit.errors import Reason, Refused
-from remit.ids import parse_time, render_time, uuid7
+from remit.contracts.tasks.task import LeaseToken, TaskManifest
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import Reason, Refused
+from remit.core.ids import parse_time, render_time, uuid7
+from remit.crypto.signing import Keyring, Signer
 
 MAX_LIFE: Final = timedelta(hours=1)
 CLOCK_SKEW: Final = timedelta(seconds=30)

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from remit.authority.signing import Keyring, Signer
 from remit.contracts.base import Contract
-from remit.contracts.result import ExecutionError, ExecutionResult
+from remit.contracts.tasks.result import ExecutionError, ExecutionResult
+from remit.crypto.signing import Keyring, Signer
 
 UNKNOWN_EXECUTOR: Final = "remit.unregistered"
 """Whose name stands under a result when nobody here offers the capability."""

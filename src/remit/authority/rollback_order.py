@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from remit.authority.lease import CLOCK_SKEW
-from remit.authority.signing import Keyring, Signer
-from remit.contracts.rollback_order import RollbackOrder
-from remit.errors import Reason, Refused
-from remit.ids import parse_time, render_time
+from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.core.errors import Reason, Refused
+from remit.core.ids import parse_time, render_time
+from remit.crypto.signing import Keyring, Signer
 
 LIFE: Final = timedelta(minutes=5)
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from remit.authority.signing import Keyring, Signer
-from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.status import CompletionStatus
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.status import CompletionStatus
+from remit.crypto.signing import Keyring, Signer
 
 _UNSIGNED: Final = frozenset({"signature"})
 

@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from remit.browser.chromium.amounts import MONEY, currency_of
-from remit.browser.fields import Field
-from remit.contracts.browser import Amount
+from remit.browser.model.form_fields import Field
+from remit.contracts.browser.browser import Amount
 
 _PRICES: Final = ("amount", "total", "price", "charge", "betrag", "cost")
 """Also where a word begins or ends so: `TOTALPRICE`, `shippingcost`."""

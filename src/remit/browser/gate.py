@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urljoin
 
-from remit.browser.held import Held, Running, TurnedAway, place_of
-from remit.browser.navigations import NEW_WINDOW
-from remit.browser.overriding import names_another, parameter_names_another
-from remit.browser.requests import Answer, Ending, OutgoingRequest
+from remit.browser.domains import matches, parse_target
+from remit.browser.held_requests import Held, Running, TurnedAway, place_of
+from remit.browser.model.navigation import NEW_WINDOW
+from remit.browser.model.requests import Answer, Ending, OutgoingRequest
+from remit.browser.override_headers import names_another, parameter_names_another
 from remit.browser.typed_secrets import TypedSecrets
+from remit.core.text_printable import spelled_name
 from remit.masking import mask_text
-from remit.policy.domains import matches, parse_target
-from remit.printable import spelled_name
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_NAVIGATIONS: Final = 20

@@ -11,16 +11,16 @@ from pathlib import Path
 from socket import socket
 from typing import Final, NamedTuple
 
-from remit.authority.tokens import Token
+from remit.authority.capability_token import Token
 from remit.browser.chromium.process import Chromium
+from remit.browser.chromium.renderer_load import Busy, look_at_pages
 from remit.browser.chromium.session import Session
-from remit.browser.chromium.watching import Busy, look_at_pages
-from remit.browser.egress.proxy import Egress, Serving
 from remit.browser.gate import SessionGate
-from remit.browser.held import Held
+from remit.browser.held_requests import Held
+from remit.browser.proxy.server import Egress, Serving
 from remit.browser.typed_secrets import TypedSecrets
-from remit.contracts.browser_config import Browser
-from remit.errors import Reason, Refused, RemitError
+from remit.contracts.config.browser import Browser
+from remit.core.errors import Reason, Refused, RemitError
 
 MOST_OF_ONE_TOKEN: Final = 8
 MOST_SESSIONS: Final = 24

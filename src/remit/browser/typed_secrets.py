@@ -25,13 +25,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, unquote_plus
 
 from remit.browser.amounts import amounts_in, parse_amount
-from remit.browser.fields import Field
-from remit.browser.masked import MASK, is_hidden_name, mask_url
-from remit.errors import RemitError
+from remit.browser.model.form_fields import Field
+from remit.browser.model.masking import MASK, is_hidden_name, mask_url
+from remit.core.errors import RemitError
 from remit.masking import Json, mask_json, mask_text
-from remit.masking.names import Kind
-from remit.masking.patterns import vocabulary
-from remit.masking.table import named_mask, ssn_mask, written_card_mask
+from remit.masking.field_names import Kind
+from remit.masking.masks import named_mask, ssn_mask, written_card_mask
+from remit.masking.regex_cache import vocabulary
 
 SHORTEST: Final = 4
 MOST_KNOWN: Final = 200

@@ -15,49 +15,52 @@ from typing import Any, Final
 import click
 
 from remit import __version__
-from remit.cli.edge import demand_real_text, naming_broken_pipes, run_command, suggest
-from remit.cli.for_whom import demand_rights
+from remit.cli.common.main_wrapper import demand_real_text, naming_broken_pipes, run_command, suggest
+from remit.cli.common.permissions import demand_rights
 
 # Whatever else is installed must not be loaded into a process that holds signing keys; and it is quicker.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "init": ("remit.cli.init:init", "Make a workspace: remit.yaml here, keys and ledger in the state directory."),
-    "demo": ("remit.cli.demo:demo", "Show the whole road on a throw-away workspace."),
+    "demo": ("remit.cli.demo.demo:demo", "Show the whole road on a throw-away workspace."),
     "doctor": ("remit.cli.doctor:doctor", "Check this machine and workspace, and say what to do."),
     "task": ("remit.cli.task:task", "Lease, run and take back one task."),
-    "preview": ("remit.cli.plan:preview", "Show exactly what a plan would change; change nothing."),
-    "approve": ("remit.cli.plan:approve", "Sign an envelope: approve a plan for the files as they are now."),
-    "propose": ("remit.cli.propose:propose", "Propose a plan, and have a person look at it and answer."),
-    "apply": ("remit.cli.plan:apply", "Carry out an approved plan, once, and report it."),
-    "run": ("remit.cli.plan:run", "Preview, ask, approve and apply a plan in one go."),
-    "runs": ("remit.cli.runs:runs", "List the plans that ran and those that were taken back, newest first."),
-    "rollback": ("remit.cli.rollback:rollback", "Take back what a plan did, whole or in part."),
+    "preview": ("remit.cli.plans.commands:preview", "Show exactly what a plan would change; change nothing."),
+    "approve": ("remit.cli.plans.commands:approve", "Sign an envelope: approve a plan for the files as they are now."),
+    "propose": ("remit.cli.plans.propose:propose", "Propose a plan, and have a person look at it and answer."),
+    "apply": ("remit.cli.plans.commands:apply", "Carry out an approved plan, once, and report it."),
+    "run": ("remit.cli.plans.commands:run", "Preview, ask, approve and apply a plan in one go."),
+    "runs": ("remit.cli.plans.runs:runs", "List the plans that ran and those that were taken back, newest first."),
+    "rollback": ("remit.cli.plans.rollback:rollback", "Take back what a plan did, whole or in part."),
     "cancel": (
-        "remit.cli.rollback:cancel",
+        "remit.cli.plans.rollback:cancel",
         "Stop a plan that is running, and have it taken back; or make an unused envelope void.",
     ),
     "prune": (
-        "remit.cli.rollback:prune",
+        "remit.cli.plans.rollback:prune",
         "Remove backups that nobody can need any more: of plans taken back, or past their retention.",
     ),
     "token": ("remit.cli.token:token", "Issue, revoke and list capability tokens."),
     "people": ("remit.cli.people:people", "Invite people to the console, see who there is, and remove them."),
     "approvals": (
-        "remit.cli.approvals:approvals",
+        "remit.cli.approvals.commands:approvals",
         "Answer what waits for a person: requests of the browser, calls of functions, goals, and proposed plans.",
     ),
     "browse": ("remit.cli.browse:browse", "Do one thing in the browser, under a capability token."),
     "catalogue": (
-        "remit.cli.catalogue:catalogue",
+        "remit.cli.goals.catalogue:catalogue",
         "Check, promote and retire simulations: what users can have done by asking for it.",
     ),
-    "slo": ("remit.cli.slo:slo", "Measure the service levels of the goal door under load, and gate a release on them."),
+    "slo": (
+        "remit.cli.goals.slo:slo",
+        "Measure the service levels of the goal door under load, and gate a release on them.",
+    ),
     "ask": (
-        "remit.cli.ask:ask",
+        "remit.cli.goals.ask:ask",
         "Have something done by asking for it: one goal, decided, confirmed and carried out once.",
     ),
-    "intake": ("remit.cli.intake:intake", "List and export what was asked for and nothing here can do yet."),
+    "intake": ("remit.cli.goals.intake:intake", "List and export what was asked for and nothing here can do yet."),
     "mcp": (
         "remit.cli.mcp:mcp",
         "Serve an MCP client: tools to propose, apply and undo plans, run tasks, browse, and ask.",
@@ -121,7 +124,7 @@ class LazyGroup(click.Group):
         standalone_mode: bool = True,  # noqa: FBT002 - click's own signature
         **extra: Any,
     ) -> Any:
-        """As click's, with every way to end in one place: `remit.cli.edge`."""
+        """As click's, with every way to end in one place: `remit.cli.common.main_wrapper`."""
         run = super().main
         if not standalone_mode:
             return run(args, prog_name, complete_var, standalone_mode=False, **extra)
@@ -148,8 +151,8 @@ def main(ctx: click.Context) -> None:
     happens is recorded in a signed ledger that anybody with the public key can check.
     """
     if os.environ.get("REMIT_FAULT") and ctx.invoked_subcommand != "doctor":  # which lists it among its findings
-        importlib.import_module("remit.cli.failing").require_valid_fault(os.environ["REMIT_FAULT"])
-    logs = importlib.import_module("remit.observe.logs")
+        importlib.import_module("remit.cli.common.errors").require_valid_fault(os.environ["REMIT_FAULT"])
+    logs = importlib.import_module("remit.observability.logs")
     if level := os.environ.get("REMIT_LOG"):
         logs.configure_logging(sys.stderr, logs.parse_level(level))
     else:

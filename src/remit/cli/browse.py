@@ -6,17 +6,17 @@ from typing import IO, Any, Final
 
 import click
 
-from remit.approval.people import person_at_terminal
-from remit.browser_host.client import Answered, HostClient, Waiting
-from remit.browser_host.place import HostPlace
-from remit.cli.acting_as import TOKEN_VARIABLE, read_token, token_option
-from remit.cli.picture_file import require_room, write_picture
-from remit.cli.shown import counted, json_option, show_json, workspace_option
-from remit.contracts.browser import Action, ActionResult
-from remit.contracts.browser_errors import MAX_RETRIES, NOT_SENT
-from remit.errors import RemitError
-from remit.untrusted import read_bounded
-from remit.workspace import Workspace
+from remit.browser_daemon.client import Answered, HostClient, Waiting
+from remit.browser_daemon.socket_path import HostPlace
+from remit.cli.browse_picture_file import require_room, write_picture
+from remit.cli.common.identity_acting_as import TOKEN_VARIABLE, read_token, token_option
+from remit.cli.common.options import counted, json_option, show_json, workspace_option
+from remit.contracts.browser.browser import Action, ActionResult
+from remit.contracts.browser.errors import MAX_RETRIES, NOT_SENT
+from remit.core.errors import RemitError
+from remit.identity.person import person_at_terminal
+from remit.parsing import read_bounded
+from remit.workspace.workspace import Workspace
 
 WAITING: Final = 3
 

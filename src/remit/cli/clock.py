@@ -8,16 +8,16 @@ from typing import Any
 
 import click
 
-from remit.approval.people import person_at_terminal
-from remit.cli.screen import NobodyToAsk, discard_typed_ahead
-from remit.cli.shown import counted, json_option, show_json, show_table, workspace_option
-from remit.errors import Reason, Refused
-from remit.ids import CLOCK_TOLERANCE, render_time
+from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
+from remit.cli.common.terminal import NobodyToAsk, discard_typed_ahead
+from remit.core.errors import Reason, Refused
+from remit.core.ids import CLOCK_TOLERANCE, render_time
+from remit.core.text_printable import printable
+from remit.identity.person import person_at_terminal
 from remit.ledger.clock import ACCEPT, ACCEPTED, FOUND_WORDS, SET_CLOCK, ClockEntry, clock_entries, render_span
 from remit.ledger.clock_acceptance import ChainClock, chain_clocks
-from remit.printable import printable
 from remit.store.tokens import TokenRow
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 
 
 @click.group()

@@ -8,9 +8,7 @@ from typing import Final
 import click
 
 from remit import __version__
-from remit.agent.catalogue_files import Finding
-from remit.catalogue_checkup import check_policies, check_with_queries
-from remit.cli.shown import (
+from remit.cli.common.options import (
     counted,
     json_option,
     render_advice,
@@ -20,21 +18,23 @@ from remit.cli.shown import (
     terminal_width,
     workspace_option,
 )
-from remit.doors.databases import require_idle
-from remit.doors.pipeline_engine import require_dbt
-from remit.errors import Refused, RemitError
-from remit.ids import Clock, system_clock
-from remit.observe.check import Check, Status, Topic
-from remit.observe.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
-from remit.observe.connection_checks import check_connections
-from remit.observe.disk_checks import STATE
-from remit.observe.goal_checks import Found, Promoted, check_goals
-from remit.observe.pipeline_checks import check_pipelines
-from remit.observe.web_checks import check_web
-from remit.sandbox.kernel import probe_exchange
-from remit.state import locate_state
-from remit.web.addresses import is_loopback
-from remit.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
+from remit.core.errors import Refused, RemitError
+from remit.core.ids import Clock, system_clock
+from remit.diagnostics.check import Check, Status, Topic
+from remit.diagnostics.checkup import Checkup, check_machine, check_settings, check_state_home, check_workspace
+from remit.diagnostics.connections import check_connections
+from remit.diagnostics.disk import STATE
+from remit.diagnostics.goals import Found, Promoted, check_goals
+from remit.diagnostics.pipelines import check_pipelines
+from remit.diagnostics.web import check_web
+from remit.fs.state_dir import locate_state
+from remit.goals.catalogue.deep_check import check_policies, check_with_queries
+from remit.goals.catalogue.files import Finding
+from remit.plans.engines.database_files import require_idle
+from remit.plans.engines.pipeline import require_dbt
+from remit.sandbox.support_kernel import probe_exchange
+from remit.web.config.hosts import is_loopback
+from remit.workspace.workspace import Workspace, WorkspaceSettings, find_root, open_store, read_settings
 
 WORKSPACE: Final = Topic("workspace", "work in this folder")
 CONFIG: Final = Topic("configuration", "work in this folder")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from remit.cli.direction import shown_name
-from remit.cli.shown import json_option, show_json
-from remit.founding import adopt as adopt_state
-from remit.founding import initialise
-from remit.ids import system_clock
+from remit.cli.common.bidi import shown_name
+from remit.cli.common.options import json_option, show_json
+from remit.core.ids import system_clock
+from remit.workspace.create import adopt as adopt_state
+from remit.workspace.create import initialise
 
 
 @click.command()

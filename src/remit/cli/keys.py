@@ -5,11 +5,11 @@ from typing import get_args
 
 import click
 
-from remit.authority.keys import render_public_pem
-from remit.authority.signing import PublicKey, Role
-from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option, written_output
-from remit.errors import Reason, Refused
-from remit.workspace import Workspace
+from remit.cli.common.options import json_option, output_option, show_json, show_table, workspace_option, written_output
+from remit.core.errors import Reason, Refused
+from remit.crypto.keyring import render_public_pem
+from remit.crypto.signing import PublicKey, Role
+from remit.workspace.workspace import Workspace
 
 ROLE = click.Choice(get_args(Role))
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from remit.cli.shown import workspace_option
-from remit.errors import Reason, Refused
-from remit.observe.tracing import tracing
+from remit.cli.common.options import workspace_option
+from remit.core.errors import Reason, Refused
+from remit.observability.tracing import tracing
 
 if TYPE_CHECKING:
-    from remit.desk.desk import Desk
+    from remit.services.services import Desk
 
 DEFAULT_PORT: Final = 7342
 TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
@@ -51,9 +51,9 @@ def mcp(over_stdio: bool, token_file: Path | None, port: int, directory: Path) -
 
 
 def _serve(directory: Path, serve: Callable[["Desk"], None]) -> None:
-    from remit.desk.desk import Desk  # noqa: PLC0415 - loads every door; `remit mcp --help` does without
-    from remit.desk.served import console_address  # noqa: PLC0415 - as above
-    from remit.workspace import Workspace  # noqa: PLC0415 - as above
+    from remit.services.base.server_lock import console_address  # noqa: PLC0415 - as above
+    from remit.services.services import Desk  # noqa: PLC0415 - loads every door; `remit mcp --help` does without
+    from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 
     with tracing(os.environ), Workspace.open(directory) as workspace:
         desk = Desk(workspace, console_url=lambda: console_address(workspace))
@@ -71,7 +71,7 @@ def _serve_stdio(desk: "Desk", token: Callable[[], str]) -> None:
 
 
 def _serve_http(desk: "Desk", port: int) -> None:
-    from remit.web.mcp_alone import serve_mcp  # noqa: PLC0415 - a second to load
+    from remit.web.mcp_standalone import serve_mcp  # noqa: PLC0415 - a second to load
 
     def tell(address: str) -> None:
         click.echo(f"Serving MCP at {address}; end with Ctrl-C.", err=True)
@@ -83,7 +83,7 @@ def _token(file: Path | None) -> Callable[[], str]:
     """Taken out of the environment: what this process starts has no use for it."""
     text = os.environ.pop(TOKEN_VARIABLE, "").strip()
     if file is not None:
-        from remit.mcp_server.identity import token_from_file  # noqa: PLC0415 - a second to load
+        from remit.mcp_server.auth import token_from_file  # noqa: PLC0415 - a second to load
 
         return token_from_file(file)
     if not text:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import click
 
-from remit.cli.shown import json_option, show_json, workspace_option
-from remit.ledger.kept import require_kept
+from remit.cli.common.options import json_option, show_json, workspace_option
+from remit.ledger.presence import require_kept
 from remit.store.grants import grant_runtime_role
-from remit.store.migrate import migrate as migrate_store
-from remit.workspace import Workspace
+from remit.store.migrations_runner import migrate as migrate_store
+from remit.workspace.workspace import Workspace
 
 
 @click.command()

@@ -6,23 +6,23 @@ from typing import Any, Final
 
 import click
 
-from remit.cli.plan_summary import left_as
-from remit.cli.shown import json_option, show_json, show_table, workspace_option
+from remit.browser.checkpoint import RequestOutcome
+from remit.browser.recovery_browser_cut_short import state_of
+from remit.cli.common.options import json_option, show_json, show_table, workspace_option
+from remit.cli.plans.render import left_as
 from remit.contracts.base import Contract
-from remit.contracts.browser import ActionResult
-from remit.contracts.browser_errors import KernelError
-from remit.contracts.call import CallResult
-from remit.contracts.dispatch import SimulationOutcome
-from remit.contracts.outcome import PlanOutcome, RollbackOutcome
-from remit.contracts.report import ExecutionReport
-from remit.contracts.result import ExecutionResult
-from remit.doors.abandoned import is_of_unknown_effect
-from remit.doors.browser_cut_short import state_of
-from remit.doors.browser_papers import RequestOutcome
-from remit.errors import Reason, Refused
-from remit.recovery import Recovered
+from remit.contracts.browser.browser import ActionResult
+from remit.contracts.browser.errors import KernelError
+from remit.contracts.calls.call import CallResult
+from remit.contracts.goals.dispatch import SimulationOutcome
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.contracts.plans.report import ExecutionReport
+from remit.contracts.tasks.result import ExecutionResult
+from remit.core.errors import Reason, Refused
+from remit.execution.recovery import Recovered
+from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.store.claims import unfinished
-from remit.workspace import Workspace
+from remit.workspace.workspace import Workspace
 
 SCOPES: Final = ("task", "plan", "rollback", "browser", "browser_request", "call", "simulation")
 _ID_FIELDS: Final = {

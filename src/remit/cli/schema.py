@@ -2,9 +2,9 @@
 
 import click
 
-from remit.cli.shown import json_option, show_json, show_table
-from remit.contracts.catalog import CONTRACTS, load_schema
-from remit.errors import Reason, Refused
+from remit.cli.common.options import json_option, show_json, show_table
+from remit.contracts.registry import CONTRACTS, load_schema
+from remit.core.errors import Reason, Refused
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -9,16 +9,16 @@ from typing import Any
 
 import click
 
-from remit.approval.people import Person, person_at_terminal
-from remit.cli.direction import shown_name
+from remit.cli.common.bidi import shown_name
+from remit.cli.common.options import counted, json_option, show_json, workspace_option
 from remit.cli.recover import settled_as, what_came
-from remit.cli.shown import counted, json_option, show_json, workspace_option
-from remit.desk.served import announced, require_unserved
-from remit.errors import Reason, Refused
-from remit.observe.tracing import tracing
-from remit.people.found import Invitation
-from remit.recovery import Recovered
-from remit.workspace import Workspace
+from remit.core.errors import Reason, Refused
+from remit.execution.recovery import Recovered
+from remit.identity.models_found import Invitation
+from remit.identity.person import Person, person_at_terminal
+from remit.observability.tracing import tracing
+from remit.services.base.server_lock import announced, require_unserved
+from remit.workspace.workspace import Workspace
 
 
 @click.command()
@@ -65,7 +65,7 @@ def serve(host: str | None, port: int | None, opens: bool, no_link: bool, direct
 def _serving() -> Any:
     """The web server's own modules, which an installation without the extra `web` does not have."""
     try:
-        from remit.web import serving  # noqa: PLC0415 - heavy, and optional
+        from remit.web import serve as serving  # noqa: PLC0415 - heavy, and optional
     except ModuleNotFoundError as problem:
         if (problem.name or "").partition(".")[0] == "remit":
             raise

@@ -6,16 +6,16 @@ from typing import IO
 
 import click
 
-from remit.cli.acting_as import actor_here, agent_here, require_clock
-from remit.cli.shown import counting, json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.common.identity_acting_as import actor_here, agent_here, require_clock
+from remit.cli.common.options import counting, json_option, output_option, show_json, workspace_option, written_output
 from remit.contracts.base import Contract
-from remit.contracts.result import ExecutionResult
-from remit.contracts.task import LeaseToken, TaskManifest
-from remit.errors import Reason, Refused
-from remit.printable import printable
-from remit.road import Preview
-from remit.untrusted import read_bounded
-from remit.workspace import Workspace
+from remit.contracts.tasks.result import ExecutionResult
+from remit.contracts.tasks.task import LeaseToken, TaskManifest
+from remit.core.errors import Reason, Refused
+from remit.core.text_printable import printable
+from remit.execution.engine import Preview
+from remit.parsing import read_bounded
+from remit.workspace.workspace import Workspace
 
 
 @click.group()
@@ -34,7 +34,7 @@ def lease(manifest: IO[bytes], output: Path | None, minutes: int, directory: Pat
 
     A lease that a person signs for a protected file lets an agent use that file in this task. A warning names the file.
     """
-    from remit.desk.agent_tasks import protected_paths  # noqa: PLC0415 - as below
+    from remit.services.agent_tasks import protected_paths  # noqa: PLC0415 - as below
 
     raw = _read(manifest, TaskManifest)
     # The output first: a lease that is signed and recorded, and then cannot be handed over, is authority gone astray.
@@ -100,7 +100,7 @@ def run(
 
 def _run_for_agent(workspace: Workspace, raw: bytes, lease: bytes, *, dry_run: bool) -> int:
     """The same, by the rules for agents: no protected file without a person's lease, no digest of content."""
-    from remit.desk.agent_tasks import require_not_protected, result_for_agent  # noqa: PLC0415 - for agents alone
+    from remit.services.agent_tasks import require_not_protected, result_for_agent  # noqa: PLC0415 - for agents alone
 
     require_not_protected(workspace, TaskManifest.parse(raw), lease)
     if dry_run:

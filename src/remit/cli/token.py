@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from remit.approval.people import person_at_terminal
-from remit.cli.acting_as import require_clock
-from remit.cli.offering import complete_token
-from remit.cli.shown import json_option, output_option, show_json, show_table, workspace_option, written_output
-from remit.cli.token_wishes import (
+from remit.cli.common.completion import complete_token
+from remit.cli.common.identity_acting_as import require_clock
+from remit.cli.common.options import json_option, output_option, show_json, show_table, workspace_option, written_output
+from remit.cli.token_token_wishes import (
     complete_capability,
     read_capabilities,
     read_domains,
@@ -21,15 +20,16 @@ from remit.cli.token_wishes import (
     require_checked,
     require_sense,
 )
-from remit.contracts.browser import TokenConstraints
-from remit.contracts.capabilities import DOOR_CAPABILITIES, is_browser
-from remit.desk.tenants import tenant_of_user
-from remit.errors import Reason, Refused
-from remit.ids import parse_time, render_time
-from remit.workspace import Workspace
+from remit.contracts.browser.browser import TokenConstraints
+from remit.contracts.browser.capabilities import DOOR_CAPABILITIES, is_browser
+from remit.core.errors import Reason, Refused
+from remit.core.ids import parse_time, render_time
+from remit.identity.person import person_at_terminal
+from remit.services.base.tenants import tenant_of_user
+from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from remit.authority.token_keys import TokenKey
+    from remit.crypto.rsa_keys import TokenKey
     from remit.store.tokens import TokenRow
 
 ACTIONS: Final = ("navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase")
@@ -129,7 +129,7 @@ def issue(  # noqa: PLR0913, PLR0917 - one for each option
     --domain, --max-purchase and --max-actions work with capabilities of the browser only, --user and --tenant with
     goal.ask only. A token with one of them that nothing checks is refused.
     """
-    from remit.authority.tokens import Wish  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
+    from remit.authority.capability_token import Wish  # noqa: PLC0415 - loads PyJWT; `remit token --help` does without
 
     require_sense(caps, limit, user)
     limits = {"domains": list(domains) or None, "max_purchase": limit, "max_actions": max_actions}
@@ -216,7 +216,7 @@ def list_tokens(directory: Path, as_json: bool) -> None:
 @json_option
 def list_keys(directory: Path, as_json: bool) -> None:
     """The public keys that tokens are believed by: our own, and those of issuers that were trusted."""
-    from remit.authority.token_keys import render_rsa_pem  # noqa: PLC0415 - as above
+    from remit.crypto.rsa_keys import render_rsa_pem  # noqa: PLC0415 - as above
 
     with Workspace.open(directory) as workspace:
         found = list(workspace.tokens.keys)

@@ -10,11 +10,11 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, Self, Type
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from remit.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest_bytes
-from remit.contracts.refusal import refusal
-from remit.errors import Misuse, Reason
-from remit.ids import parse_time
-from remit.untrusted import Bounds, parse_json
+from remit.contracts.validation_errors import refusal
+from remit.core.canonical import MAX_SAFE_INTEGER, canonical_bytes, digest_bytes
+from remit.core.errors import Misuse, Reason
+from remit.core.ids import parse_time
+from remit.parsing import Bounds, parse_json
 
 T = TypeVar("T")
 V = TypeVar("V")

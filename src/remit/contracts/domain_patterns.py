@@ -1,7 +1,7 @@
 """Which texts may stand in a token's `domains`: a host name, an IP address, or `*.` and a host name.
 
 Checked wherever a token is issued or read, so that nobody has to ask later what a strange one could mean. Whether a
-host fits a pattern is decided in `remit.policy.domains`.
+host fits a pattern is decided in `remit.browser.domains`.
 """
 
 import re

@@ -4,9 +4,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
 
-from remit.canonical import MAX_SAFE_INTEGER
 from remit.contracts.base import Contract, Digest, Identifier, KeyId, Signature, Timestamp, VersionOne, json_within
-from remit.untrusted import Bounds
+from remit.core.canonical import MAX_SAFE_INTEGER
+from remit.parsing import Bounds
 
 # Wider than what any document inside a payload may have, so that wrapping one never makes it unrecordable.
 MAX_PAYLOAD_DEPTH: Final = 40

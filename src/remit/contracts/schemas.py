@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from remit.contracts.base import Contract, OneOf
-from remit.contracts.catalog import CONTRACTS, FOLDER, load_schema
+from remit.contracts.registry import CONTRACTS, FOLDER, load_schema
 
 __all__ = [
     "CONTRACTS",

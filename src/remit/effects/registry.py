@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from remit.contracts.base import Contract
-from remit.errors import Misuse, Reason
+from remit.core.errors import Misuse, Reason
 
 
 class PathUse(StrEnum):

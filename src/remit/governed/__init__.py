@@ -5,10 +5,10 @@ fails if there is a way, and leaves a signed result and a record. The function r
 what it does is its own; what is governed is whether, for whom, with which arguments and how often it is done.
 """
 
-from remit.doors.call_acting import acting
-from remit.doors.call_function import NotDone
-from remit.governed.answers import value_of
-from remit.governed.function import Governed, governed
-from remit.governed.tools import tool_of, tools_of
+from remit.calls.acting import acting
+from remit.calls.function import NotDone
+from remit.governed.decorator_answers import value_of
+from remit.governed.decorator_function import Governed, governed
+from remit.governed.tool_schema import tool_of, tools_of
 
 __all__ = ["Governed", "NotDone", "acting", "governed", "tool_of", "tools_of", "value_of"]

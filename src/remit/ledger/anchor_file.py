@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from remit.errors import EnvironmentFailed, Reason
-from remit.state import privacy_problem, require_private
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.fs.state_dir import privacy_problem, require_private
 
 SLOT: Final = 4096
 SEQ_WIDTH: Final = 20

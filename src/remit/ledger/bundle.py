@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Final, TypeVar
 
-from remit.authority.signing import Keyring
-from remit.canonical import canonical_bytes, digest
 from remit.contracts.base import Contract
 from remit.contracts.ledger import BundleHeader, BundleTrailer, LedgerEntry, LedgerHead
-from remit.errors import Reason, Refused, RemitError
-from remit.ids import Clock, render_time
+from remit.core.canonical import canonical_bytes, digest
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.ids import Clock, render_time
+from remit.crypto.signing import Keyring
 from remit.ledger.chain import ChainWalk, Link
 from remit.ledger.entry import COLUMNS, Entry, entry_hash
 from remit.ledger.findings import Fault, Progress, Verdict

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from remit.errors import Reason, Refused
-from remit.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time
+from remit.core.errors import Reason, Refused
+from remit.core.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time
 from remit.store.connection import Connection
 
 ACCEPTED: Final = "clock.accepted"

@@ -10,20 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from remit.errors import EnvironmentFailed, Reason, Refused
-from remit.faultpoints import reach
-from remit.ids import render_time
-from remit.ledger.append import Batch, Ledger
-from remit.ledger.clock import (
-    BEHIND_IS_FINE,
-    SET_CLOCK,
-    ClockEntry,
-    is_unanswered_jump,
-    last_clock_entry,
-    newest_time,
-)
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.faultpoints import reach
+from remit.core.ids import render_time
+from remit.ledger.clock import BEHIND_IS_FINE, SET_CLOCK, ClockEntry, is_unanswered_jump, last_clock_entry, newest_time
+from remit.ledger.cursor import tenants_in
 from remit.ledger.entry import Entry
-from remit.ledger.positions import tenants_in
+from remit.ledger.writer import Batch, Ledger
 from remit.store.connection import Connection
 
 EARLIEST_YEAR: Final = 2025

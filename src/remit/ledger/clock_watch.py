@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from remit.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time, system_clock
+from remit.core.ids import CLOCK_TOLERANCE, Clock, parse_time, render_time, system_clock
 from remit.ledger.clock import Jump
 
 Steady = Callable[[], float]

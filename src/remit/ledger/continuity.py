@@ -9,9 +9,9 @@ process did not write must have a head of its own, signed with an audit key of o
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from remit.authority.signing import Keyring
 from remit.contracts.ledger import LedgerHead
-from remit.errors import EnvironmentFailed, Reason
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.crypto.signing import Keyring
 from remit.ledger.heads import HEAD_FIELDS, Anchors, is_ours
 from remit.store.connection import Connection
 

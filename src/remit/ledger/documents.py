@@ -8,10 +8,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from remit.canonical import canonical_bytes, digest_bytes
-from remit.errors import Reason, Refused
-from remit.ids import render_time
-from remit.ledger.append import Batch
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.core.ids import render_time
+from remit.ledger.writer import Batch
 from remit.store.connection import Connection
 
 MAX_DOCUMENT: Final = 4 << 20

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Self
 
-from remit.canonical import canonical_bytes, digest_bytes
-from remit.errors import Reason, Refused
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import Reason, Refused
 from remit.store.connection import Connection
 
 GENESIS: Final = "sha256:" + "0" * 64

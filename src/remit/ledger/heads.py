@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from remit.authority.signing import Keyring, Signer
-from remit.canonical import canonical_bytes
 from remit.contracts.ledger import LedgerHead
-from remit.durable import disk_failure, make_private_directory, write_durably
-from remit.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.crypto.signing import Keyring, Signer
+from remit.fs.atomic_write import disk_failure, make_private_directory, write_durably
 from remit.ledger.anchor_file import BLANK, SEQ_WIDTH, SLOT, AnchorFile, is_unused, slot_number
 
 MAX_OPEN: Final = 64

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from remit.authority.signing import Keyring
 from remit.contracts.ledger import LedgerHead
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.crypto.signing import Keyring
 from remit.ledger.findings import Fault, Verdict
 from remit.ledger.heads import Anchors, verify_head
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from remit.errors import Reason, Refused
-from remit.ledger.agent_rows import StepRow, append_agent_row
-from remit.ledger.append import Batch, Ledger
+from remit.core.errors import Reason, Refused
 from remit.ledger.entry import Entry
+from remit.ledger.goal_tables import StepRow, append_agent_row
+from remit.ledger.writer import Batch, Ledger
 from remit.store.connection import Connection
 
 TRANSITIONS: Final[dict[str, frozenset[str]]] = {

@@ -10,8 +10,8 @@ import re
 import unicodedata
 from itertools import accumulate
 
-from remit.masking.patterns import pattern
-from remit.masking.table import card_mask, ssn_mask
+from remit.masking.masks import card_mask, ssn_mask
+from remit.masking.regex_cache import pattern
 
 _SHORTEST, _LONGEST = 13, 19
 _UATP = 15  # the only cards that start with 1; epoch times in milli-, micro- and nanoseconds have 13, 16 or 19 digits

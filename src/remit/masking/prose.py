@@ -4,9 +4,9 @@ import re
 from functools import partial
 from typing import Final
 
-from remit.masking.names import Kind, kind_of_name
-from remit.masking.patterns import pattern, vocabulary, without_punctuation
-from remit.masking.table import Hide, named_mask
+from remit.masking.field_names import Kind, kind_of_name
+from remit.masking.masks import Hide, named_mask
+from remit.masking.regex_cache import pattern, vocabulary, without_punctuation
 
 # What a message, a schema or a signature says after `password:`, instead of a password.
 _REMARK = (

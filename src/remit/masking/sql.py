@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from remit.masking.diffs import mask_line
-from remit.masking.patterns import pattern
-from remit.masking.shapes import mask_shapes
-from remit.masking.shown import mask_shown
-from remit.masking.sql_places import REMARKS, Token, named_by_place
-from remit.masking.table import MASK
+from remit.masking.credentials import mask_shapes
+from remit.masking.masks import MASK
+from remit.masking.regex_cache import pattern
+from remit.masking.review_diffs import mask_line
+from remit.masking.review_shown import mask_shown
+from remit.masking.sql_sql_places import REMARKS, Token, named_by_place
 
 _LETTER: Final = r"A-Za-z_\x80-\U0010ffff"
 _GOES_ON: Final = r"[ \t\f\v]*+(?:--[^\n\r]*+)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*+[\n\r])*+'"

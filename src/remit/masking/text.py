@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Final
 
-from remit.masking.addresses import mask_emails, mask_passwords_in_addresses
-from remit.masking.names import is_card_name, kind_of_name
+from remit.masking.credentials import KEY_HINTS, mask_private_keys, mask_shapes
+from remit.masking.field_names import is_card_name, kind_of_name
+from remit.masking.key_value import mask_pairs
+from remit.masking.masks import named_mask, written_card_mask
 from remit.masking.numbers import mask_cards, mask_ssns
-from remit.masking.pairs import mask_pairs
-from remit.masking.patterns import pattern
 from remit.masking.prose import mask_spoken
-from remit.masking.shapes import KEY_HINTS, mask_private_keys, mask_shapes
-from remit.masking.table import named_mask, written_card_mask
+from remit.masking.regex_cache import pattern
+from remit.masking.urls import mask_emails, mask_passwords_in_addresses
 
 Mask = Callable[[str], str]
 

@@ -8,5 +8,6 @@ plan_tools, task_tools, browser_tools, goal_tools    the tools; each asks the de
 resources   reports, diffs and results, to be read by whoever they belong to
 stdio, http the transports
 
-No tool approves, issues a token or signs a lease: those are rights that no agent has (`remit.desk.rights`).
+No tool approves, issues a token or signs a lease: those are rights that no agent has
+(`remit.services.base.permissions`).
 """

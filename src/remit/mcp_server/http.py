@@ -26,13 +26,13 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from remit.contracts.desk import told_error
-from remit.desk.callers import AgentCaller
-from remit.desk.desk import Desk
-from remit.errors import Refused, RemitError
-from remit.mcp_server.identity import bearer_of, by_bearer, verified
+from remit.contracts.services.common import told_error
+from remit.core.errors import Refused, RemitError
+from remit.identity.callers import AgentCaller
+from remit.mcp_server.auth import bearer_of, by_bearer, verified
 from remit.mcp_server.server import build_server
 from remit.mcp_server.sessions import MAX_SESSIONS, Session, Sessions
+from remit.services.services import Desk
 
 _LOG: Final = logging.getLogger(__name__)
 MAX_BODY: Final = 8 << 20

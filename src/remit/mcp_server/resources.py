@@ -12,16 +12,16 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp.types import INTERNAL_ERROR, INVALID_PARAMS
 
-from remit.contracts.agent_told import AgentPlanPreview
 from remit.contracts.base import Contract
-from remit.contracts.desk import told_error
-from remit.contracts.desk_plans import RunDocuments
-from remit.contracts.plan_preview import PlanPreviewDocument
-from remit.desk.callers import Caller
-from remit.desk.desk import Desk
-from remit.errors import EnvironmentFailed, RemitError
-from remit.mcp_server.call import House, ask_desk
-from remit.mcp_server.goal_tools import look_at_goal
+from remit.contracts.plans.agent_views import AgentPlanPreview
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.contracts.services.common import told_error
+from remit.contracts.services.plans import RunDocuments
+from remit.core.errors import EnvironmentFailed, RemitError
+from remit.identity.callers import Caller
+from remit.mcp_server.context import House, ask_desk
+from remit.mcp_server.tools.goals import look_at_goal
+from remit.services.services import Desk
 
 T = TypeVar("T", str, bytes)
 _JSON: Final = "application/json"

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Final
 from pydantic import Field, JsonValue, WithJsonSchema
 
 from remit.contracts.base import Contract
-from remit.contracts.catalog import load_schema
-from remit.contracts.desk import ErrorTold
+from remit.contracts.registry import load_schema
 from remit.contracts.schemas import schema_of
+from remit.contracts.services.common import ErrorTold
 
 _DOCUMENT: Final = "x-remit-contract"
 

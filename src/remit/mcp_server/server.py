@@ -6,12 +6,15 @@ import anyio
 from mcp.server._otel import OpenTelemetryMiddleware
 from mcp.server.mcpserver import MCPServer
 
-from remit.desk.desk import Desk
-from remit.desk.shares import Share, Turns
-from remit.mcp_server import browser_tools, goal_tools, plan_tools, task_tools
-from remit.mcp_server.call import House
-from remit.mcp_server.identity import Identify
+from remit.mcp_server.auth import Identify
+from remit.mcp_server.context import House
 from remit.mcp_server.resources import add_resources
+from remit.mcp_server.tools import browser as browser_tools
+from remit.mcp_server.tools import goals as goal_tools
+from remit.mcp_server.tools import plans as plan_tools
+from remit.mcp_server.tools import tasks as task_tools
+from remit.services.base.fair_share import Share, Turns
+from remit.services.services import Desk
 from remit.version import __version__
 
 THREADS: Final = 16

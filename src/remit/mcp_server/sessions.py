@@ -13,8 +13,8 @@ from typing import Final
 
 from starlette.types import Scope
 
-from remit.desk.callers import AgentCaller
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import AgentCaller
 
 SESSIONS_EACH: Final = 16
 MAX_SESSIONS: Final = 500

@@ -12,10 +12,10 @@ from collections.abc import Callable
 import anyio
 from mcp.server.mcpserver import MCPServer
 
-from remit.desk.desk import Desk
-from remit.mcp_server.identity import by_token
+from remit.mcp_server.auth import by_token
 from remit.mcp_server.server import build_server
 from remit.mcp_server.stdio_stream import bounded_stdio
+from remit.services.services import Desk
 
 
 def serve_stdio(desk: Desk, token: Callable[[], str], *, elicitation: bool = False) -> None:

@@ -22,8 +22,8 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse
 from mcp_types import jsonrpc_message_adapter
 
-from remit.contracts.desk import told_error
-from remit.errors import Reason, Refused
+from remit.contracts.services.common import told_error
+from remit.core.errors import Reason, Refused
 
 MOST_UNANSWERED: Final = 128
 """Requests of one client that are not answered yet."""

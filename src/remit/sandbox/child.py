@@ -15,16 +15,16 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
-from remit.confine import beneath
-from remit.effects import rehearsal
-from remit.effects.work import Connecting, Effect, Spot, Work
-from remit.errors import Misuse, Reason, Refused, RemitError
-from remit.sandbox.frames import CHUNK, GO, MAX_ANSWERS, MAX_GIVEN, FrameReader, FramesBroken, encode_frame
-from remit.sandbox.hot_pages import HotPages
+from remit.core.errors import Misuse, Reason, Refused, RemitError
+from remit.core.syscalls import Limit, number_of, prepared, require
+from remit.effects.context import Connecting, Effect, Spot, Work
+from remit.effects.tasks import rehearsal
+from remit.fs import openat as beneath
+from remit.sandbox.framing import CHUNK, GO, MAX_ANSWERS, MAX_GIVEN, FrameReader, FramesBroken, encode_frame
 from remit.sandbox.landlock import Landlock, decide_rights
+from remit.sandbox.prefault import HotPages
 from remit.sandbox.privileges import Privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, Filters
-from remit.syscalls import Limit, number_of, prepared, require
 
 CHANNEL: Final = LOCK_DESCRIPTOR + 1
 REHEARSED: Final = "rehearsal"

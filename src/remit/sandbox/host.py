@@ -15,10 +15,15 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
-from remit.durable import disk_failure, make_private_directory
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused
-from remit.sandbox.confinement import require_confinement_here
-from remit.sandbox.conversation import (
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
+from remit.core.metrics import SANDBOX_KILLS, SANDBOX_SECONDS
+from remit.fs.atomic_write import disk_failure, make_private_directory
+from remit.parsing import parse_json
+from remit.sandbox.encoded_order import Handed, encode_order
+from remit.sandbox.framing import CHUNK, FrameReader, FramesBroken
+from remit.sandbox.orders import MOST_THREADS, Build, Order, Quotas
+from remit.sandbox.results import Cancelled, CutShort, Finished, death_of
+from remit.sandbox.session import (
     Conversation,
     IsCancelled,
     Listener,
@@ -30,13 +35,18 @@ from remit.sandbox.conversation import (
     OnStep,
     Times,
 )
-from remit.sandbox.endings import Cancelled, CutShort, Finished, death_of
-from remit.sandbox.frames import CHUNK, FrameReader, FramesBroken
-from remit.sandbox.handed import Handed, encode_order
-from remit.sandbox.orders import MOST_THREADS, Build, Order, Quotas
-from remit.sandbox.pool import AHEAD, ANSWER_SECONDS, TASKS, Child, Lease, Zygote, ZygoteGone, ZygoteStuck, close_all
-from remit.tally import SANDBOX_KILLS, SANDBOX_SECONDS
-from remit.untrusted import parse_json
+from remit.sandbox.support_confinement import require_confinement_here
+from remit.sandbox.zygote_pool import (
+    AHEAD,
+    ANSWER_SECONDS,
+    TASKS,
+    Child,
+    Lease,
+    Zygote,
+    ZygoteGone,
+    ZygoteStuck,
+    close_all,
+)
 
 __all__ = ["Cancelled", "CutShort", "Finished", "SandboxHost", "StandBy"]
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from remit.syscalls import number_of, prepared, require
+from remit.core.syscalls import number_of, prepared, require
 
 WRITE_FILE: Final = 1 << 1
 READ_FILE: Final = 1 << 2

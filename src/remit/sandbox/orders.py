@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from remit.effects.registry import PathUse
-from remit.sandbox.frames import MAX_GIVEN
+from remit.sandbox.framing import MAX_GIVEN
 
 MOST_THREADS: Final = 256
 """Of a program. Each takes memory of the kernel's that is in nobody's count."""

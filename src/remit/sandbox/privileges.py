@@ -7,7 +7,7 @@ library only.
 import ctypes
 from typing import Final
 
-from remit.syscalls import number_of, prctl, prepared, require
+from remit.core.syscalls import number_of, prctl, prepared, require
 
 CHOWN, DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, FSETID = (1 << place for place in range(5))
 ON_FILES: Final = CHOWN | DAC_OVERRIDE | DAC_READ_SEARCH | FOWNER | FSETID

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Final
 
-from remit.errors import Reason
+from remit.core.errors import Reason
 from remit.sandbox.orders import Quotas, Usage
 
 FIRST_LOOK_SECONDS: Final = 0.010

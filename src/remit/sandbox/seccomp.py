@@ -13,7 +13,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from remit.syscalls import number_of, prepared, require
+from remit.core.syscalls import number_of, prepared, require
 
 LOCK_DESCRIPTOR: Final = 3
 MAX_TRANSFER: Final = 64 << 20

@@ -18,27 +18,17 @@ import struct
 import sys
 from typing import Any, Final, NoReturn
 
-from remit import faultpoints
-from remit.effects import rehearsal
-from remit.effects.work import Effect
-from remit.errors import RemitError
-from remit.sandbox.child import (
-    REHEARSED,
-    Cell,
-    Channel,
-    Walls,
-    be_born,
-    describe,
-    live,
-    rehearse,
-    write_rehearsal,
-)
-from remit.sandbox.frames import GO
-from remit.sandbox.hot_pages import HotPages, own_pages
+from remit.core import faultpoints
+from remit.core.errors import RemitError
+from remit.core.syscalls import Limit, limit, number_of, prepared, require
+from remit.effects.context import Effect
+from remit.effects.tasks import rehearsal
+from remit.sandbox.child import REHEARSED, Cell, Channel, Walls, be_born, describe, live, rehearse, write_rehearsal
+from remit.sandbox.framing import GO
 from remit.sandbox.landlock import LIBRARY, READ_FILE, WRITE_FILE, Landlock
+from remit.sandbox.prefault import HotPages, own_pages
 from remit.sandbox.privileges import ON_FILES, WITHOUT_MAKING_PROGRAMS, Privileges, promise_no_new_privileges
 from remit.sandbox.seccomp import LOCK_DESCRIPTOR, prepare_filters
-from remit.syscalls import Limit, limit, number_of, prepared, require
 
 MORE: Final = b"+"
 """One child. A packet of several asks for as many."""

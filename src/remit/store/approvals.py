@@ -4,9 +4,9 @@ import json
 from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
-from remit.canonical import digest
-from remit.contracts.browser import Approval, ApprovalState
-from remit.errors import Reason, Refused
+from remit.contracts.browser.browser import Approval, ApprovalState
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused
 from remit.store.connection import Connection
 
 

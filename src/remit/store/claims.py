@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from remit.errors import Reason, Refused
-from remit.faultpoints import reach
+from remit.core.errors import Reason, Refused
+from remit.core.faultpoints import reach
 from remit.store.connection import Connection, Row
-from remit.store.owners import NOBODY, this_process
+from remit.store.process_identity import NOBODY, this_process
 
 NO_CHECKPOINT: Final = "{}"
 """There is nothing to go back to."""

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal
 
-from remit.errors import EnvironmentFailed
+from remit.core.errors import EnvironmentFailed
 
 Row = tuple[Any, ...]
 Dialect = Literal["sqlite", "postgresql"]

@@ -7,7 +7,7 @@ here is not the owner: it cannot change or remove an entry, and it cannot switch
 import re
 from typing import Final
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 from remit.store.connection import Connection
 
 _PRIVILEGES: Final = {

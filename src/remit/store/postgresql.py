@@ -14,7 +14,7 @@ import psycopg
 from psycopg import errors, sql
 from psycopg.conninfo import conninfo_to_dict
 
-from remit.errors import EnvironmentFailed, Misuse, Reason, RemitError
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError
 from remit.store.connection import Busy, Conflict, Connection, DatabaseFailed, Dialect, Guarded, Row, Store
 
 BUSY_SECONDS: Final = 10.0

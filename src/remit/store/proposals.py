@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from remit.canonical import digest
-from remit.contracts.proposal import KeptState
+from remit.contracts.plans.proposal import KeptState
+from remit.core.canonical import digest
 from remit.store.connection import Connection
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from remit.errors import Misuse, Reason, RemitError
-from remit.state import require_private
+from remit.core.errors import Misuse, Reason, RemitError
+from remit.fs.state_dir import require_private
 from remit.store.connection import (
     Busy,
     Conflict,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from remit.errors import Reason
+from remit.core.errors import Reason
 from remit.store.connection import DatabaseFailed
 
 Tips = dict[str, tuple[int, str]]

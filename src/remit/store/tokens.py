@@ -7,7 +7,7 @@ until it commits, since nobody else writes meanwhile.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 from remit.store.connection import Connection
 
 REVOKED_KIND: Final = "token.revoked"

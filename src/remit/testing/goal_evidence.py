@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from remit.ids import DEFAULT_TENANT
-from remit.observe.slo import Rate
+from remit.core.ids import DEFAULT_TENANT
+from remit.goals.slo import Rate
 from remit.store.connection import Connection
-from remit.testing.goal_scratch import TENANT, Scratch
-from remit.workspace import Workspace
+from remit.testing.goal_workspace import TENANT, Scratch
+from remit.workspace.workspace import Workspace
 
 _STEPS = "SELECT correlation_id, count(*) FROM agent_execution_ledger WHERE tenant_id = ? AND event = ? GROUP BY 1"
 _STANDS = "SELECT correlation_id, event FROM agent_execution_current WHERE tenant_id = ?"

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from remit.agent.core import Executor
-from remit.contracts.dispatch import DispatchEnvelope, SimulationOutcome
-from remit.errors import EnvironmentFailed, Reason
-from remit.goals import Goals
-from remit.ids import uuid7
-from remit.observe.slo import Rate, rolling_error_rate
+from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.ids import uuid7
+from remit.goals.core import Executor
+from remit.goals.service import Goals
+from remit.goals.slo import Rate, rolling_error_rate
 from remit.testing.goal_evidence import GoalEvidence, read_evidence
-from remit.testing.goal_scratch import TENANT, Scratch, carry_through
-from remit.workspace import Workspace
+from remit.testing.goal_workspace import TENANT, Scratch, carry_through
+from remit.workspace.workspace import Workspace
 
 TWICE_AT_ONCE = 10
 """Every so-many-th goal is asked for by two callers at once."""

@@ -14,24 +14,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from remit.desk.desk import Desk
-from remit.errors import RemitError
+from remit.core.errors import RemitError
+from remit.services.services import Desk
 from remit.web.api.routers import api_routers
+from remit.web.config.reload import SettingsRead
+from remit.web.config.settings import WebSettings
 from remit.web.console.pages import error_page, wants_page
 from remit.web.console.router import console_router
-from remit.web.exchange import JSON
-from remit.web.guard import guard
-from remit.web.keys import Keys
-from remit.web.login import login_router
-from remit.web.mcp_part import McpPart
-from remit.web.metrics_route import metrics_router
-from remit.web.openapi import rendered
-from remit.web.parameters import handle_parameters
-from remit.web.problems import handle_errors, show_pages
-from remit.web.settings import WebSettings
-from remit.web.settings_read import SettingsRead
-from remit.web.shares import THREADS, listening_places, waiting_places
-from remit.web.watching import Watching
+from remit.web.http.access_log import Watching
+from remit.web.http.idempotency import Keys
+from remit.web.http.openapi import rendered
+from remit.web.http.problems import handle_errors, show_pages
+from remit.web.http.problems_parameters import handle_parameters
+from remit.web.http.request import JSON
+from remit.web.login.routes import login_router
+from remit.web.mcp_mount import McpPart
+from remit.web.metrics_metrics_route import metrics_router
+from remit.web.security.fair_share import THREADS, listening_places, waiting_places
+from remit.web.security.middleware import guard
 
 SPECIFICATION: Final = "/v1/openapi.json"
 NO_TELEMETRY: Final[TelemetryConfig] = {

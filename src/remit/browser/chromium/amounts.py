@@ -4,8 +4,8 @@ import re
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from remit.browser.chromium.words import SeenAmount
-from remit.masking.patterns import vocabulary
+from remit.browser.chromium.types import SeenAmount
+from remit.masking.regex_cache import vocabulary
 
 MOST: Final = 200
 

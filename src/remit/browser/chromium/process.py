@@ -15,15 +15,15 @@ from typing import Final, Self
 from playwright.async_api import Browser as Driven
 from playwright.async_api import Playwright, async_playwright
 
-from remit.browser.chromium.answering import Patience
-from remit.browser.chromium.failures import PlaywrightError
-from remit.browser.chromium.handover import LISTENERS, Handover, Received
-from remit.browser.chromium.painting import Painter
-from remit.browser.chromium.program import LEFT_OUT, find_program, find_user, options, require_version
+from remit.browser.chromium.errors import PlaywrightError
+from remit.browser.chromium.executable import LEFT_OUT, find_program, find_user, options, require_version
+from remit.browser.chromium.launcher_client import LISTENERS, Handover, Received
+from remit.browser.chromium.redaction import Painter
+from remit.browser.chromium.responsiveness import Patience
 from remit.browser.chromium.session import Session, new_session
-from remit.contracts.browser_config import Browser
-from remit.durable import make_private_directory
-from remit.errors import SESSION_GONE, EnvironmentFailed, Misuse, Reason, RemitError
+from remit.contracts.config.browser import Browser
+from remit.core.errors import SESSION_GONE, EnvironmentFailed, Misuse, Reason, RemitError
+from remit.fs.atomic_write import make_private_directory
 
 START_SECONDS: Final = 30.0
 END_SECONDS: Final = 5.0

@@ -16,20 +16,20 @@ from typing import Any, Final
 
 from playwright.async_api import Browser, BrowserContext, Frame, Page
 
-from remit.browser.chromium.answering import WORKER_FACTOR, Patience, all_answer, page_stuck, worker_answers
-from remit.browser.chromium.describing import Looked, look_at
-from remit.browser.chromium.failures import CALL_SECONDS, PlaywrightError, within
-from remit.browser.chromium.frames import Documents, Found, ask, call
-from remit.browser.chromium.noticing import Noticing
-from remit.browser.chromium.painting import Painter
-from remit.browser.chromium.picture import Shot, finish, shoot
-from remit.browser.chromium.pressing import outline_of, press
-from remit.browser.chromium.program import VIEWPORT
-from remit.browser.chromium.reading import read_amounts, read_page
-from remit.browser.chromium.references import References
+from remit.browser.chromium.click import outline_of, press
+from remit.browser.chromium.documents import Documents, Found, ask, call
+from remit.browser.chromium.element_info import Looked, look_at
+from remit.browser.chromium.element_refs import References
+from remit.browser.chromium.errors import CALL_SECONDS, PlaywrightError, within
+from remit.browser.chromium.executable import VIEWPORT
+from remit.browser.chromium.page_events import Noticing
+from remit.browser.chromium.page_info import read_amounts, read_page
+from remit.browser.chromium.redaction import Painter
+from remit.browser.chromium.responsiveness import WORKER_FACTOR, Patience, all_answer, page_stuck, worker_answers
+from remit.browser.chromium.screenshot import Shot, finish, shoot
 from remit.browser.chromium.snapshot import take_snapshot
-from remit.browser.chromium.words import Box, Described, Element, Landed, NeverFound, Noted, PageEnded, SeenAmount
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.browser.chromium.types import Box, Described, Element, Landed, NeverFound, Noted, PageEnded, SeenAmount
+from remit.core.errors import EnvironmentFailed, Reason, Refused
 
 REASON_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0

@@ -8,11 +8,11 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from remit.browser.chromium.frames import Document, Documents, Found, ask
-from remit.browser.chromium.references import Known
-from remit.browser.chromium.secrecy import is_secret_field
-from remit.browser.masked import mask_url
-from remit.errors import Reason, Refused
+from remit.browser.chromium.documents import Document, Documents, Found, ask
+from remit.browser.chromium.element_refs import Known
+from remit.browser.chromium.secret_fields import is_secret_field
+from remit.browser.model.masking import mask_url
+from remit.core.errors import Reason, Refused
 
 MOST_NODES: Final = 3_000
 MOST_TEXT: Final = 500

@@ -13,7 +13,7 @@ import re2  # type: ignore[import-untyped]
 from jsonpath import JSONPathEnvironment, JSONPathError
 from jsonpath.function_extensions import ExpressionType, FilterFunction
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 
 Way = tuple[str | int, ...]
 

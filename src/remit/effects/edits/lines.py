@@ -7,8 +7,8 @@ and U+2028 are text. The last line may have no end.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from remit.core.errors import Reason, Refused
 from remit.effects.edits.splice import Edited, Splice, Text, counted, newline_at, read_text, spliced
-from remit.errors import Reason, Refused
 
 _NEAR: Final = 4 << 10
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import re2  # type: ignore[import-untyped]
 
+from remit.core.errors import Reason, Refused
 from remit.effects.edits.splice import Edited, Splice, counted, read_text, spliced
 from remit.effects.edits.text import no_match, replace_text
-from remit.errors import Reason, Refused
 
 _MAX_MATCHES: Final = 100_000
 _MAX_MEMORY: Final = 8 << 20

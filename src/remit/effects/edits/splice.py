@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.errors import EnvironmentFailed, Reason, Refused
+from remit.core.errors import EnvironmentFailed, Reason, Refused
 
 BOM: Final = b"\xef\xbb\xbf"
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from remit.core.errors import Reason, Refused
 from remit.effects.edits.splice import Edited, Splice, counted, read_text, spliced
-from remit.errors import Reason, Refused
 
 MAX_SPLICES: Final = 100_000
 """Past so many, a literal replacement is made in one go, and shown as a new content."""

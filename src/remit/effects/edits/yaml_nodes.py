@@ -1,6 +1,6 @@
 """The nodes of a YAML text, with where they are and how they are written. Built on the parser's events.
 
-Unlike `remit.untrusted.yaml_text`, which reads settings, this reads whatever a project has: anchors, tags, several
+Unlike `remit.parsing.yaml`, which reads settings, this reads whatever a project has: anchors, tags, several
 documents. Nothing is constructed from a tag, and an alias is never written out.
 """
 
@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 
 MAX_BYTES: Final = 1 << 20
 """The parser is pure Python and takes some five seconds for so much."""

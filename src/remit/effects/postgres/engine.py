@@ -8,28 +8,21 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from remit.effects.postgres.asked import read_actions
-from remit.effects.postgres.counts import Change, count
-from remit.effects.postgres.failures import THE_TEXT, held_too_long, lost, step_failed
-from remit.effects.postgres.following import Followed, Follower, before_rows, changes_something, told
-from remit.effects.postgres.images import Images, read_header
-from remit.effects.postgres.lasting import is_in_the_future, make_lasting
-from remit.effects.postgres.locks import plan_locks, take_locks, until_free
-from remit.effects.postgres.reach import Reach, reached_by_rows
-from remit.effects.postgres.running import Runner
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.effects.context import Connecting, Work
+from remit.effects.postgres.constraints import is_settled
+from remit.effects.postgres.dependencies import Reach, reached_by_rows
+from remit.effects.postgres.errors import THE_TEXT, held_too_long, lost, step_failed
+from remit.effects.postgres.libpq import ServerError, Wire
+from remit.effects.postgres.request import read_actions
+from remit.effects.postgres.row_counts import Change, count
+from remit.effects.postgres.row_images import Images, read_header
+from remit.effects.postgres.runner import Runner
 from remit.effects.postgres.session import OUR_PATH, LockWait, Session, connect, identify, open_session
-from remit.effects.postgres.settling import is_settled
-from remit.effects.postgres.undo import (
-    Drift,
-    give_back,
-    gone_tables,
-    look_back,
-    require_no_drift,
-    with_present_numbers,
-)
-from remit.effects.postgres.wire import ServerError, Wire
-from remit.effects.work import Connecting, Work
-from remit.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.effects.postgres.table_locks import plan_locks, take_locks, until_free
+from remit.effects.postgres.transaction import Followed, Follower, before_rows, changes_something, told
+from remit.effects.postgres.transaction_id import is_in_the_future, make_lasting
+from remit.effects.postgres.undo import Drift, give_back, gone_tables, look_back, require_no_drift, with_present_numbers
 
 IMAGES: Final = "images"
 _PAUSE: Final = 0.05

@@ -5,8 +5,8 @@ import os
 import re
 from typing import IO, Any, Final, NamedTuple
 
-from remit.effects.postgres.wire import Column, Row
-from remit.effects.work import Spot
+from remit.effects.context import Spot
+from remit.effects.postgres.libpq import Column, Row
 
 FORMATS: Final = ("csv", "json")
 MAX_CELL: Final = 256

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from remit.effects.postgres.failures import not_connected
-from remit.effects.postgres.wire import NotConnected, Wire, quoted_text
-from remit.effects.work import Work, read_given
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.effects.context import Work, read_given
+from remit.effects.postgres.errors import not_connected
+from remit.effects.postgres.libpq import NotConnected, Wire, quoted_text
 
 SERVER: Final = "server"
 MAX_CONNINFO: Final = 64 << 10

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from remit.effects.postgres.forbidden import INSTEAD, MOVES_A_SEQUENCE, calls, find_forbidden
-from remit.effects.postgres.tokens import Token, split, tokens_of
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
+from remit.effects.postgres.denylist import INSTEAD, MOVES_A_SEQUENCE, calls, find_forbidden
+from remit.effects.postgres.lexer import Token, split, tokens_of
 
 MAX_STATEMENTS: Final = 500
 MAX_TEXT: Final = 1 << 20

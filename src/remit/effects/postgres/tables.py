@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.effects.postgres.wire import Wire, quoted_name
+from remit.effects.postgres.libpq import Wire, quoted_name
 
 _FACTS: Final = """
 SELECT c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, pg_has_role(c.relowner, 'USAGE'),

@@ -8,11 +8,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.effects.postgres.counts import Change, between, count
-from remit.effects.postgres.images import Images, cell, now_of, same_key
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.effects.postgres.libpq import ServerError, Wire, quoted_name
+from remit.effects.postgres.row_counts import Change, between, count
+from remit.effects.postgres.row_images import Images, cell, now_of, same_key
 from remit.effects.postgres.tables import Table, find, parents_first
-from remit.effects.postgres.wire import ServerError, Wire, quoted_name
-from remit.errors import EnvironmentFailed, Reason, Refused
 
 _TRIAL: Final = "remit_trial"
 _UNIQUE: Final = """

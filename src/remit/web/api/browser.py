@@ -3,11 +3,11 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from remit.contracts.browser import Action
-from remit.contracts.desk import BrowseAnswer, BrowserStatus
-from remit.desk.rights import Right
-from remit.web.exchange import Asked, AskedWithBody, PathId, accepted, answer, location
-from remit.web.openapi import operation
+from remit.contracts.browser.browser import Action
+from remit.contracts.services.common import BrowseAnswer, BrowserStatus
+from remit.services.base.permissions import Right
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, AskedWithBody, PathId, accepted, answer, location
 
 router = APIRouter(tags=["browser"])
 _ACTIONS = "/v1/browser/actions"

@@ -3,11 +3,11 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from remit.contracts.desk_admin import CatalogueView, SimulationView, StateSaid
-from remit.desk.rights import Right
-from remit.web.api.asks import Promotion, Withdrawal
-from remit.web.exchange import Asked, AskedWithBody, PathId, answer
-from remit.web.openapi import operation
+from remit.contracts.services.admin import CatalogueView, SimulationView, StateSaid
+from remit.services.base.permissions import Right
+from remit.web.api.request_models import Promotion, Withdrawal
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, AskedWithBody, PathId, answer
 
 router = APIRouter(tags=["catalogue"])
 _TENANT = "/v1/catalogue/{tenant}"

@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import StreamingResponse
 
-from remit.desk.rights import Right
-from remit.web.exchange import Asked
-from remit.web.openapi import operation
-from remit.web.sse import MEDIA_TYPE, event_stream
+from remit.services.base.permissions import Right
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked
+from remit.web.http.sse import MEDIA_TYPE, event_stream
 
 router = APIRouter()
 Place = Annotated[str | None, Query(min_length=1, max_length=65_536, description="Go on after this event's id.")]

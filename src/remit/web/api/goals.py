@@ -5,16 +5,16 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from remit.contracts.desk import GoalAnswer, Page
-from remit.contracts.desk_record import GoalLine, ReplayAnswer, TraceAnswer
-from remit.desk.callers import AgentCaller
-from remit.desk.rights import Right, require
-from remit.errors import Reason, Refused
-from remit.ids import DEFAULT_TENANT
-from remit.web.api.asks import GoalAsk, GoalReply, Nothing
-from remit.web.exchange import Asked, AskedWithBody, Call, Limit, PathId, accepted, answer, location
-from remit.web.keys import id_under
-from remit.web.openapi import operation
+from remit.contracts.services.common import GoalAnswer, Page
+from remit.contracts.services.ledger import GoalLine, ReplayAnswer, TraceAnswer
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT
+from remit.identity.callers import AgentCaller
+from remit.services.base.permissions import Right, require
+from remit.web.api.request_models import GoalAsk, GoalReply, Nothing
+from remit.web.http.idempotency import id_under
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, AskedWithBody, Call, Limit, PathId, accepted, answer, location
 
 router = APIRouter(tags=["goals"])
 _GOALS = "/v1/goals"

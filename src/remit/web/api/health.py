@@ -7,14 +7,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from remit.contracts.base import Contract, Many, ShortText
-from remit.observe import disk_checks as disk
-from remit.observe import workspace_checks as checks
-from remit.observe.check import Check, Topic
-from remit.sandbox.kernel import probe_kernel
-from remit.web.exchange import answer
-from remit.web.openapi import operation
-from remit.web.settings_read import SETTINGS, SettingsRead
-from remit.workspace import Workspace
+from remit.diagnostics import disk
+from remit.diagnostics import workspace as checks
+from remit.diagnostics.check import Check, Topic
+from remit.sandbox.support_kernel import probe_kernel
+from remit.web.config.reload import SETTINGS, SettingsRead
+from remit.web.http.openapi import operation
+from remit.web.http.request import answer
+from remit.workspace.workspace import Workspace
 
 KERNEL_SECONDS: Final = 60.0
 """What the kernel offers is tried in a process of its own; it does not change from one moment to the next."""

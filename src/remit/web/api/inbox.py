@@ -5,10 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from remit.contracts.desk import Decision, Page, Question, QuestionKind, QuestionView
-from remit.desk.rights import Right
-from remit.web.exchange import Asked, AskedWithBody, PathId, answer
-from remit.web.openapi import operation
+from remit.contracts.services.common import Decision, Page, Question, QuestionKind, QuestionView
+from remit.services.base.permissions import Right
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, AskedWithBody, PathId, answer
 
 router = APIRouter(tags=["inbox"])
 _ONE = "/v1/inbox/{kind}/{question_id}"

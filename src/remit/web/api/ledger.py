@@ -8,13 +8,13 @@ from fastapi import APIRouter, Path, Query
 from starlette.background import BackgroundTask
 from starlette.responses import Response, StreamingResponse
 
-from remit.contracts.desk import Page
-from remit.contracts.desk_record import Chain, EntryFilter, EntryPage, EntryView, TraceAnswer, VerifyAnswer
 from remit.contracts.ledger import LedgerHead
-from remit.desk.rights import Right
-from remit.web.api.asks import VerifyWish
-from remit.web.exchange import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer
-from remit.web.openapi import operation
+from remit.contracts.services.common import Page
+from remit.contracts.services.ledger import Chain, EntryFilter, EntryPage, EntryView, TraceAnswer, VerifyAnswer
+from remit.services.base.permissions import Right
+from remit.web.api.request_models import VerifyWish
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer
 
 router = APIRouter(tags=["ledger"])
 _TENANT: Final = "/v1/ledger/{tenant}"

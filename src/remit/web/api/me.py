@@ -6,11 +6,11 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from remit.contracts.base import Contract, Identifier, Many, ShortText, Timestamp
-from remit.desk.callers import AgentCaller
-from remit.desk.rights import Right, may
-from remit.ids import render_time
-from remit.web.exchange import Asked, answer
-from remit.web.openapi import operation
+from remit.core.ids import render_time
+from remit.identity.callers import AgentCaller
+from remit.services.base.permissions import Right, may
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, answer
 
 
 class Me(Contract):

@@ -6,13 +6,13 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from remit.contracts.base import Contract, Count, Identifier, Many, ShortText, Timestamp
-from remit.desk.rights import Right
-from remit.ids import render_time
-from remit.people.found import Listed
-from remit.people.roles import Role
-from remit.web.api.asks import Invite, PersonNamed
-from remit.web.exchange import Asked, AskedWithBody, answer
-from remit.web.openapi import operation
+from remit.core.ids import render_time
+from remit.identity.models_found import Listed
+from remit.identity.models_roles import Role
+from remit.services.base.permissions import Right
+from remit.web.api.request_models import Invite, PersonNamed
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, AskedWithBody, answer
 
 router = APIRouter(tags=["people"])
 

@@ -3,14 +3,16 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from remit.contracts.agent_told import (
+from remit.contracts.plans.agent_views import (
     AgentPlanPreview,
     AgentProposalPreview,
     AgentRunDocuments,
     AgentUndoAnswer,
     AgentUndoLook,
 )
-from remit.contracts.desk_plans import (
+from remit.contracts.plans.plan import Plan
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.contracts.services.plans import (
     ProposalPage,
     ProposalPreview,
     ProposalState,
@@ -19,13 +21,11 @@ from remit.contracts.desk_plans import (
     UndoAnswer,
     UndoLook,
 )
-from remit.contracts.plan import Plan
-from remit.contracts.plan_preview import PlanPreviewDocument
-from remit.desk.rights import Right
-from remit.web.api.asks import Nothing, PlanDecision, PlanProposal, PlanUndo, Withdrawal, handed_on
-from remit.web.exchange import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer, location
-from remit.web.openapi import operation
-from remit.web.problems import refused_answer
+from remit.services.base.permissions import Right
+from remit.web.api.request_models import Nothing, PlanDecision, PlanProposal, PlanUndo, Withdrawal, handed_on
+from remit.web.http.openapi import operation
+from remit.web.http.problems import refused_answer
+from remit.web.http.request import Asked, AskedWithBody, Cursor, Limit, PathId, accepted, answer, location
 
 router = APIRouter(tags=["plans"])
 _PLANS = "/v1/plans"

@@ -3,11 +3,11 @@
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from remit.contracts.agent_told import AgentRunDocuments
-from remit.contracts.desk_plans import RunDocuments, RunPage, RunView
-from remit.desk.rights import Right
-from remit.web.exchange import Asked, Cursor, Limit, PathId, answer
-from remit.web.openapi import operation
+from remit.contracts.plans.agent_views import AgentRunDocuments
+from remit.contracts.services.plans import RunDocuments, RunPage, RunView
+from remit.services.base.permissions import Right
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, Cursor, Limit, PathId, answer
 
 router = APIRouter(tags=["runs"])
 _ONE = "/v1/runs/{envelope_id}"

@@ -5,13 +5,13 @@ from datetime import timedelta
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from remit.contracts.desk import TaskAnswer
-from remit.contracts.task import LeaseToken
-from remit.desk.rights import Right
-from remit.web.api.asks import LeaseWish, TaskRun, handed_on
-from remit.web.exchange import Asked, AskedWithBody, PathId, accepted, answer, location
-from remit.web.openapi import operation
-from remit.web.problems import refused_answer
+from remit.contracts.services.common import TaskAnswer
+from remit.contracts.tasks.task import LeaseToken
+from remit.services.base.permissions import Right
+from remit.web.api.request_models import LeaseWish, TaskRun, handed_on
+from remit.web.http.openapi import operation
+from remit.web.http.problems import refused_answer
+from remit.web.http.request import Asked, AskedWithBody, PathId, accepted, answer, location
 
 router = APIRouter(tags=["tasks"])
 _TASKS = "/v1/tasks"

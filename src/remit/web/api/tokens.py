@@ -4,12 +4,12 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from remit.contracts.base import Contract, Identifier
-from remit.contracts.desk import Page
-from remit.contracts.desk_admin import TokenIssued, TokenView, TokenWish
-from remit.desk.rights import Right
-from remit.web.api.asks import Withdrawal
-from remit.web.exchange import Asked, AskedWithBody, Cursor, Limit, PathId, answer
-from remit.web.openapi import operation
+from remit.contracts.services.admin import TokenIssued, TokenView, TokenWish
+from remit.contracts.services.common import Page
+from remit.services.base.permissions import Right
+from remit.web.api.request_models import Withdrawal
+from remit.web.http.openapi import operation
+from remit.web.http.request import Asked, AskedWithBody, Cursor, Limit, PathId, answer
 
 router = APIRouter(tags=["tokens"])
 Tokens = Page[TokenView]

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.canonical import digest_bytes
-from remit.errors import Reason, Refused
+from remit.core.canonical import digest_bytes
+from remit.core.errors import Reason, Refused
 
 TYPES: Final = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 

@@ -7,13 +7,13 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.errors import Refused, RemitError
-from remit.web.console import confirm_words
-from remit.web.console.confirming import ask_first, is_confirmed
+from remit.core.errors import Refused, RemitError
+from remit.web.console import confirm as confirm_words
+from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
 from remit.web.console.templating import address
-from remit.web.problems import status_of
+from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

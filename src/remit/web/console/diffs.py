@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
-from remit.reports.diff_lines import DiffLine, hunk_starts, parse_diff
+from remit.plans.reports.diff_lines import DiffLine, hunk_starts, parse_diff
 
 MOST_ROWS: Final = 2_000
 """For one file on one page. The rest of them have pages of their own."""

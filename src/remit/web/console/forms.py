@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 from fastapi import Depends
 from starlette.requests import Request
 
-from remit.errors import Reason, Refused
+from remit.core.errors import Reason, Refused
 
 MOST_BYTES: Final = 1 << 20
 MOST_FIELDS: Final = 1_000

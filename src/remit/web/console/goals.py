@@ -6,15 +6,15 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.contracts.desk import GoalAnswer
-from remit.errors import Refused, RemitError
-from remit.web.console.confirm_words import take_back as ask_to_take_back
-from remit.web.console.confirming import ask_first, is_confirmed
+from remit.contracts.services.common import GoalAnswer
+from remit.core.errors import Refused, RemitError
+from remit.web.console.confirm import take_back as ask_to_take_back
+from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
 from remit.web.console.languages import Languages, languages_for
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, now_of, page, viewer_of
 from remit.web.console.templating import address, seconds_until
-from remit.web.problems import status_of
+from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 ASK_WAIT: Final = 5.0

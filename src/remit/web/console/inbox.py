@@ -8,23 +8,23 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.approval.proposal_previews import PreviewNotStored
-from remit.contracts.desk import Decision, QuestionKind, QuestionView
-from remit.contracts.desk_plans import ProposalView
-from remit.contracts.envelope import Approvals
-from remit.desk.words import counted
-from remit.errors import Reason, Refused, RemitError
-from remit.web.console.asked import Asked
-from remit.web.console.confirm_words import approve, compute, deny
-from remit.web.console.confirming import ask_first, is_confirmed
+from remit.contracts.plans.envelope import Approvals
+from remit.contracts.services.common import Decision, QuestionKind, QuestionView
+from remit.contracts.services.plans import ProposalView
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.text_words import counted
+from remit.plans.proposals.previews import PreviewNotStored
+from remit.web.console.confirm import approve, compute, deny
+from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.goals import goal_path
 from remit.web.console.graphs import Graph
+from remit.web.console.inbox_text import Asked
 from remit.web.console.outcomes import came_of, closed_at, next_words
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
 from remit.web.console.plan_pages import ALL_FILES, PreviewShown, picture_of, rest_of
 from remit.web.console.templating import address
-from remit.web.problems import status_of
+from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 KINDS: Final[tuple[QuestionKind, ...]] = get_args(QuestionKind)

@@ -5,8 +5,8 @@ which a yes can be said.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from remit.approval.confirmation import load_lexicon
-from remit.approval.language_tags import read_tag
+from remit.goals.confirmation.language_tags import read_tag
+from remit.goals.confirmation.parser import load_lexicon
 
 
 class Language(NamedTuple):

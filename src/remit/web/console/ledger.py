@@ -9,16 +9,16 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.contracts.desk_record import Chain, EntryFilter, EntryView
 from remit.contracts.ledger import LedgerEntry
-from remit.desk.meaning import render_meaning
-from remit.errors import Refused, RemitError
-from remit.ids import DEFAULT_TENANT
+from remit.contracts.services.ledger import Chain, EntryFilter, EntryView
+from remit.core.errors import Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT
 from remit.ledger.entry import Entry
+from remit.services.base.entry_text_meaning import render_meaning
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
 from remit.web.console.templating import address
-from remit.web.problems import status_of
+from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 EACH_PAGE: Final = 50

@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 
 from starlette.requests import Request
 
-from remit.contracts.desk import Question, QuestionView
-from remit.contracts.desk_plans import ProposalView
-from remit.contracts.desk_record import EntryFilter
 from remit.contracts.ledger import LedgerEntry
-from remit.ids import DEFAULT_TENANT
+from remit.contracts.services.common import Question, QuestionView
+from remit.contracts.services.ledger import EntryFilter
+from remit.contracts.services.plans import ProposalView
+from remit.core.ids import DEFAULT_TENANT
 from remit.web.console.pages import Viewer, desk_of
 from remit.web.console.templating import address, minute
 

@@ -11,18 +11,18 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from remit.desk.callers import PersonCaller
-from remit.desk.rights import Right, may
-from remit.errors import Reason, Refused, RemitError
-from remit.ids import render_time, system_clock
-from remit.web.console.confirm_words import WORDS
-from remit.web.console.own_pages import own_page
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.ids import render_time, system_clock
+from remit.identity.callers import PersonCaller
+from remit.services.base.permissions import Right, may
+from remit.web.console.confirm import WORDS
+from remit.web.console.redirects import own_page
 from remit.web.console.templating import environment
-from remit.web.problems import Answered, status_of
-from remit.web.who import identify
+from remit.web.http.authentication import identify
+from remit.web.http.problems import Answered, status_of
 
 if TYPE_CHECKING:
-    from remit.desk.desk import Desk
+    from remit.services.services import Desk
 
 MOST_COUNTED: Final = 99
 

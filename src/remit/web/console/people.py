@@ -8,14 +8,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.errors import Reason, Refused, RemitError
-from remit.people.found import Invitation, Listed
-from remit.people.roles import ROLES, Role
-from remit.web.console.confirm_words import remove as ask_to_remove
-from remit.web.console.confirming import ask_first, is_confirmed
+from remit.core.errors import Reason, Refused, RemitError
+from remit.identity.models_found import Invitation, Listed
+from remit.identity.models_roles import ROLES, Role
+from remit.web.console.confirm import remove as ask_to_remove
+from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
-from remit.web.problems import status_of
+from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 LIVES: Final = {"15": "15 minutes", "60": "an hour", "1440": "a day", "10080": "a week"}

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from remit.contracts.change_log import Change
-from remit.contracts.desk_plans import ChangedSince, ProposalPreview, RunDocuments
-from remit.contracts.outcome import RollbackOutcome
-from remit.contracts.plan_preview import PlanPreviewDocument, PreviewedFile
-from remit.contracts.report import ExecutionReport
-from remit.reports.diff_lines import lines_not_kept
+from remit.contracts.plans.change_log import Change
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
+from remit.contracts.plans.report import ExecutionReport
+from remit.contracts.services.plans import ChangedSince, ProposalPreview, RunDocuments
+from remit.plans.reports.diff_lines import lines_not_kept
 from remit.web.console.diffs import MOST_ROWS, DiffShown, rows_of
 from remit.web.console.graphs import Box, Graph, lay_out
 from remit.web.console.templating import address

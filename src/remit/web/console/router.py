@@ -6,10 +6,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.web.console import catalogue, goals, inbox, ledger, levels, people, runs, tokens
+from remit.web.console import catalogue, goals, inbox, ledger, people, runs, tokens
+from remit.web.console import slo as levels
 from remit.web.console.assets import serve_asset
-from remit.web.console.own_pages import OWN_PAGES, own_page
 from remit.web.console.pages import ConsoleRoute, go, viewer_of
+from remit.web.console.redirects import OWN_PAGES, own_page
 
 ROOMS: Final = tuple(room.router for room in (inbox, runs, goals, ledger, catalogue, tokens, people, levels))
 

@@ -3,13 +3,13 @@
 import re
 from typing import TYPE_CHECKING, Final
 
-from remit.contracts.desk_plans import RunView
-from remit.contracts.desk_record import EntryFilter
-from remit.desk.callers import Caller
-from remit.ids import DEFAULT_TENANT
+from remit.contracts.services.ledger import EntryFilter
+from remit.contracts.services.plans import RunView
+from remit.core.ids import DEFAULT_TENANT
+from remit.identity.callers import Caller
 
 if TYPE_CHECKING:
-    from remit.desk.desk import Desk
+    from remit.services.services import Desk
 
 _OF_GOAL: Final = re.compile(r"goal-[0-9a-f]{48}")
 _SIMULATION: Final = "simulation "

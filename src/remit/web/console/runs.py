@@ -7,18 +7,18 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.contracts.desk_plans import ProposalState, ProposalView, RunDocuments, RunView, UndoAnswer, UndoLook
-from remit.errors import Reason, Refused, RemitError
-from remit.web.console import confirm_words
-from remit.web.console.confirm_words import Asking
-from remit.web.console.confirming import ask_first, is_confirmed
+from remit.contracts.services.plans import ProposalState, ProposalView, RunDocuments, RunView, UndoAnswer, UndoLook
+from remit.core.errors import Reason, Refused, RemitError
+from remit.web.console import confirm as confirm_words
+from remit.web.console.confirm import Asking
+from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.graphs import Graph
 from remit.web.console.pages import ConsoleRoute, Viewer, desk_of, go, page, viewer_of
 from remit.web.console.plan_pages import PreviewShown, Step, changes_shown, picture_of, states_of, steps_of, taken_back
 from remit.web.console.run_names import applied_by, name_of
 from remit.web.console.templating import address
-from remit.web.problems import status_of
+from remit.web.http.problems import status_of
 
 T = TypeVar("T")
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)

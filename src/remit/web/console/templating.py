@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from remit.ids import parse_time
-from remit.printable import isolated, printable
+from remit.core.ids import parse_time
+from remit.core.text_printable import isolated, printable
 
 MINUTE: Final = 60
 HOUR: Final = 3_600

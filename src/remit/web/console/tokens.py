@@ -6,16 +6,16 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from remit.contracts.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
-from remit.contracts.desk_admin import TokenIssued, TokenWish
-from remit.desk.tenants import tenant_of_user
-from remit.errors import Reason, Refused, RemitError
-from remit.web.console.confirm_words import revoke as ask_to_revoke
-from remit.web.console.confirming import ask_first, is_confirmed
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
+from remit.contracts.services.admin import TokenIssued, TokenWish
+from remit.core.errors import Reason, Refused, RemitError
+from remit.services.base.tenants import tenant_of_user
+from remit.web.console.confirm import revoke as ask_to_revoke
+from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled, Form
 from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
 from remit.web.console.templating import address
-from remit.web.problems import status_of
+from remit.web.http.problems import status_of
 
 router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 EACH_PAGE: Final = 50

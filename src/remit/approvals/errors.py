@@ -1,0 +1,119 @@
+"""Why an answer cannot be given, or cannot be used, in words: which way it was closed, when, by whom, what next. Pure.
+
+The thing that a person is asked is called a question; his yes is an approval. A question's id is the approval's.
+"""
+
+from typing import Final
+
+from remit.contracts.browser.browser import ApprovalState
+from remit.contracts.browser.errors import NOT_SENT, USER_DENIED
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.identity.person import Person, agent_cannot_decide
+from remit.store.approvals import ApprovalRow
+
+STATE_WORDS: Final[dict[ApprovalState, str]] = {
+    "PENDING": "waits",
+    "APPROVED": "approved",
+    "DENIED": "denied",
+    "EXPIRED": "expired",
+    "VOID": "void",
+    "USED": "used",
+}
+REVOKED: Final = "the token was revoked"
+"""How the reason of a question begins that is void because of that."""
+ASK_ANEW: Final = "Ask for the action anew, under another id."
+"""To the agent. Good advice only as long as nothing of the action was sent."""
+REQUEST_NOT_SENT: Final = "This request was not sent."
+
+
+def require_other_than_agent(row: ApprovalRow, who: Person) -> None:
+    if row.agent_id in {who.id, who.name, who.signature}:
+        raise agent_cannot_decide("this is the agent that asked")
+
+
+def not_approved(row: ApprovalRow) -> Refused:
+    if row.state == "DENIED":
+        by = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
+        return Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=f"question {row.approval_id}", next_step=by)
+    if row.state == "EXPIRED":
+        return overdue(row)
+    if row.state == "VOID":
+        return came_to_nothing(row.approval_id, row.reason)
+    words = {"PENDING": "nobody has answered yet", "USED": "the approval was used before"}
+    return unusable(row.approval_id, words[row.state])
+
+
+def came_to_nothing(approval_id: str, why: str | None) -> Refused:
+    """Of a question that is void: its token was revoked; or what it was about is gone, and nobody said no."""
+    where = f"question {approval_id}"
+    if why is not None and why.startswith(REVOKED):
+        return Refused(Reason.REVOKED, why, where=where, next_step=REQUEST_NOT_SENT)
+    what = f"{NOT_SENT}: the question is void: {why or 'it came to nothing'}"
+    return Refused(Reason.CANCELLED, what, where=where, next_step=ASK_ANEW)
+
+
+def overdue(row: ApprovalRow) -> Refused:
+    return Refused(
+        Reason.APPROVAL_TIMEOUT,
+        f"the time for an answer ended at {_second(row.expires_at)}",
+        where=f"question {row.approval_id}",
+        next_step=_what_else(row),
+    )
+
+
+def unusable(approval_id: str, why: str) -> Refused:
+    return Refused(Reason.APPROVAL_DENIED, why, where=f"question {approval_id}", next_step=REQUEST_NOT_SENT)
+
+
+def closed(row: ApprovalRow, since: str) -> Refused:
+    """To whoever answers a question that has its end. `since` is when its last step was recorded."""
+    return Refused(
+        Reason.TRANSITION_INVALID,
+        f"this question is closed: {_how_closed(row, since)}",
+        where=f"question {row.approval_id}",
+        next_step=_after(row),
+    )
+
+
+def not_as_recorded(row: ApprovalRow) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EVIDENCE_INVALID,
+        "this question is not the one that the ledger recorded; nothing was sent",
+        where=f"question {row.approval_id}",
+        next_step="Keep the database as it is and run `remit ledger verify`.",
+    )
+
+
+def _how_closed(row: ApprovalRow, since: str) -> str:
+    because = f" ({row.reason})" if row.reason else ""
+    answer = f"by {row.decided_by} at {_second(row.decided_at or since)}"
+    match row.state:
+        case "APPROVED":
+            return f"it was approved {answer}{because}, and is about to be used"
+        case "USED":
+            return f"it was approved {answer}{because}, and used at {_second(since)}"
+        case "DENIED":
+            return f"it was denied {answer}{because}"
+        case "EXPIRED" if row.decided_by:
+            return f"it was approved {answer}, and not used until {_second(row.expires_at)}"
+        case "EXPIRED":
+            return f"nobody answered until {_second(row.expires_at)}"
+        case _:
+            return f"it is void since {_second(since)}: {row.reason}"
+
+
+def _after(row: ApprovalRow) -> str:
+    if row.state == "APPROVED":
+        return f"A yes cannot be taken back. To stop what has not been sent yet: remit token revoke {row.token_jti}"
+    if row.state == "USED":
+        return f"To see what became of it: remit ledger show --correlation {row.action_id}"
+    return _what_else(row)
+
+
+def _what_else(row: ApprovalRow) -> str:
+    """This is about one request; others of its action may have been sent."""
+    return f"{REQUEST_NOT_SENT} What else became of its action: remit ledger show --correlation {row.action_id}"
+
+
+def _second(time: str) -> str:
+    return f"{time[:19]}Z"

@@ -1,0 +1,291 @@
+"""Questions to a person about held requests and calls, and the answers: asked, decided, expired, void, used.
+
+Each step is one entry of the ledger, written in one transaction with the row. A row is believed only as far as a signed
+entry says the same: whoever can write to the database, and has no key, can neither make a yes nor change what it was
+said to. A yes is used once, within its time, for the very request, action and token that it was asked for.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from remit.approvals.errors import REVOKED, closed, not_approved, overdue, require_other_than_agent, unusable
+from remit.approvals.evidence import is_orphan, require_evidence, require_standing
+from remit.approvals.queries_lasting import find_standing
+from remit.approvals.queries_naming import find_question, find_question_to_deny
+from remit.approvals.transitions import event_of, shown_of, take_step
+from remit.contracts.browser.browser import APPROVAL_SECONDS, LASTING, Approval, ApprovalPreview, ApprovalState
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time, uuid7
+from remit.fs.change_signal import Bell
+from remit.identity.person import Person
+from remit.ledger.clock import ChainTimes
+from remit.ledger.writer import Batch, Ledger
+from remit.masking import mask_shaped, mask_text, mask_texts
+from remit.store.approvals import ApprovalRow, find_row, insert_row, last_step_at, newest_rows, open_rows
+from remit.store.connection import Connection
+from remit.store.process_identity import this_process
+from remit.store.tokens import require_not_revoked, revoked_since
+
+MAX_PENDING: Final = 500
+MAX_PENDING_OF_ONE: Final = 50
+"""Questions that one agent may have open. People who are asked about everything stop reading."""
+MOST_LISTED: Final = 1_000
+_HOST_DIED: Final = "the process that held the request is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is to be asked: whether exactly this request may be sent, for this action, by this token."""
+
+    agent_id: str
+    token_jti: str
+    action_id: str
+    action_digest: str
+    request_digest: str
+    preview: ApprovalPreview
+    screenshot: str | None = None
+    not_after: datetime | None = None
+    """When the token ends: then a yes would come to nothing."""
+    life: timedelta = timedelta(seconds=APPROVAL_SECONDS)
+    lasting: bool = False
+    """No process holds anything for it: it outlives the one that asks, and whoever asks again gets the same one."""
+
+
+class _Decided(NamedTuple):
+    row: ApprovalRow
+    refusal: Refused | None = None
+
+
+class Approvals:
+    """The questions of one workspace. Safe to use from several threads and processes at once."""
+
+    def __init__(self, ledger: Callable[[], Ledger], bell: Bell, clock: Clock, tenant_id: str = DEFAULT_TENANT) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._tenant_id = tenant_id
+        self.bell = bell
+
+    # --- asking and using: the side of the host that holds the request ------------------------------------------------
+
+    def ask(self, question: Question) -> Approval:
+        """Put a question. It is void when this process is gone, and expires after ten minutes, or with the token.
+
+        A lasting one is put once: whoever asks the very same thing again is given it, a no included.
+        """
+        # Once more, each by itself: whoever asks has masked it all, and nothing here may hide what stands beside it.
+        tree: Any = mask_texts(question.preview.tree(), mask_shaped)
+        preview = canonical_bytes(question.preview.from_tree(tree, source="preview").tree()).decode()
+
+        def work(batch: Batch) -> tuple[ApprovalRow, bool]:
+            now = batch.time_in(self._tenant_id)
+            ends = now + question.life
+            self._close_overdue(batch)
+            require_not_revoked(batch.store, self._tenant_id, question.token_jti)
+            row = ApprovalRow(
+                self._tenant_id,
+                uuid7(now),
+                question.agent_id,
+                question.token_jti,
+                question.action_id,
+                question.action_digest,
+                question.request_digest,
+                preview,
+                question.screenshot,
+                LASTING if question.lasting else this_process(),
+                render_time(now),
+                render_time(min(ends, question.not_after or ends)),
+                requested_seq=0,
+                state="PENDING",
+                decided_by=None,
+                decided_at=None,
+                reason=None,
+                entry_seq=0,
+            )
+            standing = find_standing(batch, row, now - question.life) if question.lasting else None
+            if standing is not None:
+                return standing, False
+            self._require_room(batch.store, question.agent_id)
+            seq = batch.append(event_of(row, "PENDING", row.agent_id, shown_of(tree))).seq
+            row = row._replace(requested_seq=seq, entry_seq=seq)
+            insert_row(batch.store, row)
+            return row, True
+
+        asked, is_new = self._ledger().transact(work)
+        return self._told(asked) if is_new else asked.as_approval()
+
+    def use(
+        self, batch: Batch, approval_id: str, *, request_digest: str, action_digest: str, token_jti: str
+    ) -> Approval:
+        """Spend a yes, in the transaction that records the intent. Refuses, and says why, unless everything fits.
+
+        From here on the request may be sent, once; whatever becomes of it, nobody can use this yes again.
+        """
+        row = find_row(batch.store, self._tenant_id, approval_id)
+        if row is None:
+            raise unusable(approval_id, "there is no such approval")
+        if row.state != "APPROVED":
+            raise not_approved(row)
+        if refusal := self._refusal(batch, row):
+            raise refusal
+        bound = {
+            "request": (row.request_digest, request_digest),
+            "action": (row.action_digest, action_digest),
+            "token": (row.token_jti, token_jti),
+        }
+        for what, (asked, given) in bound.items():
+            if asked != given:
+                raise unusable(approval_id, f"the approval is for another {what}")
+        require_not_revoked(batch.store, self._tenant_id, row.token_jti)
+        require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
+        require_evidence(batch.store, self._ledger().keyring, row, row.entry_seq, "APPROVED")
+        require_standing(batch.store, row)
+        return take_step(batch, row, "USED", this_process()).as_approval()
+
+    def void(self, approval_ids: Collection[str], why: str) -> list[Approval]:
+        """Nothing can come of these any more, such as when the page is gone. Those that are closed stay as they are."""
+        return self._close(lambda row: why if row.approval_id in approval_ids else "")
+
+    def void_orphans(self) -> list[Approval]:
+        """Questions whose host is gone: what it held died with it."""
+        return self._close(lambda row: _HOST_DIED if is_orphan(row, self._ledger().store.dialect) else "")
+
+    def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
+        """All that wait for a token which is being revoked, in the same transaction. Ring the bell afterwards."""
+        rows = [row for row in open_rows(batch.store, self._tenant_id) if row.token_jti == token_jti]
+        for row in rows:
+            take_step(batch, row, "VOID", None, f"{REVOKED} by {by}")
+        return len(rows)
+
+    # --- looking and deciding: the side of people ---------------------------------------------------------------------
+
+    def listed(self, *states: ApprovalState) -> list[Approval]:
+        """The newest first; without states, all of the last thousand."""
+        self.expire_due()
+        with self._ledger().store.reading() as connection:
+            if states == ("PENDING",):
+                rows = [row for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"][::-1]
+            else:
+                rows = newest_rows(connection, self._tenant_id, states, MOST_LISTED)
+        return [row.as_approval() for row in rows]
+
+    def pending(self) -> frozenset[str]:
+        """The ids of those that wait for an answer: a short look, for those who wait with them."""
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            rows = open_rows(connection, self._tenant_id)
+            return frozenset(row.approval_id for row in rows if row.state == "PENDING")
+
+    def show(self, approval_id: str) -> Approval:
+        """By its id, or by the beginning of it where that is no other's too."""
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            return find_question(connection, self._tenant_id, approval_id).as_approval()
+
+    def decide(self, approval_id: str, *, approved: bool, who: Person, reason: str | None = None) -> Approval:
+        """A person's answer. The first one counts; to a question that is closed there is none."""
+        why = mask_text(reason)[:1_000] if reason else None
+
+        def work(batch: Batch) -> _Decided:
+            who.require_still(batch.time_in(self._tenant_id))
+            find = find_question if approved else find_question_to_deny
+            row = find(batch.store, self._tenant_id, approval_id)
+            require_other_than_agent(row, who)
+            if row.state != "PENDING":
+                raise closed(row, last_step_at(batch.store, row))
+            # Closed here, and told afterwards: raised inside, the transaction would not keep it.
+            if batch.times_in(self._tenant_id).is_over(row.created_at, row.expires_at):
+                return _Decided(take_step(batch, row, "EXPIRED", None), overdue(row))
+            if refusal := self._refusal(batch, row):
+                raise refusal
+            if gone := self._why_void(batch.store, row):
+                return _Decided(take_step(batch, row, "VOID", None, gone), unusable(row.approval_id, gone))
+            require_evidence(batch.store, self._ledger().keyring, row, row.requested_seq, "PENDING")
+            require_standing(batch.store, row)
+            return _Decided(take_step(batch, row, "APPROVED" if approved else "DENIED", who.signature, why))
+
+        decided = self._ledger().transact(work)
+        approval = self._told(decided.row)
+        if decided.refusal is not None:
+            raise decided.refusal
+        return approval
+
+    def expire_due(self) -> list[Approval]:
+        """Close what nobody answered, or used, in time, and what a dead host left. Writes only if there is any."""
+        with self._ledger().store.glancing() as connection:
+            rows = list(open_rows(connection, self._tenant_id))
+            times = ChainTimes.of(connection, self._tenant_id, self._clock()) if rows else None
+        dialect = self._ledger().store.dialect
+        if times is None or not any(
+            times.is_over(row.created_at, row.expires_at) or is_orphan(row, dialect) for row in rows
+        ):
+            return []
+        return self.void_orphans()
+
+    def wait(
+        self, approval_id: str, timeout: float | None = None, is_over: Callable[[], bool] = lambda: False
+    ) -> Approval:
+        """Until somebody decided, or the question is closed, or so many seconds have passed: then it is PENDING still.
+
+        Woken by the bell; nobody looks again and again. `is_over` ends it early: ring for it to be asked.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self.bell.listening() as listener:
+            while True:
+                found = self.show(approval_id)
+                left = float("inf") if deadline is None else deadline - time.monotonic()
+                if found.state != "PENDING" or left <= 0 or is_over():
+                    return found
+                listener.wait(min(left, self.seconds_left(found)))
+
+    def seconds_left(self, approval: Approval) -> float:
+        """Until it expires, by the clock; a little more, so that whoever looks then finds it expired."""
+        return max((parse_time(approval.expires) - self._clock()).total_seconds(), 0) + 0.001
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _close(self, why: Callable[[ApprovalRow], str]) -> list[Approval]:
+        """Void those that there is a reason for, and expire those whose time is over."""
+
+        def work(batch: Batch) -> list[ApprovalRow]:
+            voided = [
+                take_step(batch, row, "VOID", None, said)
+                for row in list(open_rows(batch.store, self._tenant_id))
+                if (said := why(row))
+            ]
+            return voided + self._close_overdue(batch)
+
+        rows = self._ledger().transact(work)
+        if rows:
+            self.bell.ring()
+        return [row.as_approval() for row in rows]
+
+    def _close_overdue(self, batch: Batch) -> list[ApprovalRow]:
+        times = batch.times_in(self._tenant_id)
+        due = [row for row in open_rows(batch.store, self._tenant_id) if times.is_over(row.created_at, row.expires_at)]
+        return [take_step(batch, row, "EXPIRED", None) for row in due]
+
+    def _refusal(self, batch: Batch, row: ApprovalRow) -> Refused | None:
+        return batch.times_in(self._tenant_id).refusal(row.created_at, row.expires_at, overdue(row))
+
+    def _require_room(self, connection: Connection, agent_id: str) -> None:
+        asking = [row.agent_id for row in open_rows(connection, self._tenant_id) if row.state == "PENDING"]
+        if len(asking) >= MAX_PENDING or asking.count(agent_id) >= MAX_PENDING_OF_ONE:
+            raise Refused(
+                Reason.RESOURCE_EXHAUSTED,
+                "too many questions wait for an answer already",
+                where=f"agent {agent_id}",
+                next_step="Answer some first: remit approvals",
+            )
+
+    def _why_void(self, connection: Connection, row: ApprovalRow) -> str:
+        if is_orphan(row, self._ledger().store.dialect):
+            return _HOST_DIED
+        return REVOKED if revoked_since(connection, self._tenant_id, row.token_jti) else ""
+
+    def _told(self, row: ApprovalRow) -> Approval:
+        self.bell.ring()
+        return row.as_approval()

@@ -1,0 +1,326 @@
+"""Capability tokens: a signed leave to use the browser or another door, for one agent, at some places, for a while.
+
+A token is a JWT of one plain form: RS256, three segments, a header of exactly `alg`, `typ` and `kid`. `verify_token` is
+pure and looks nowhere: the key is one that we know by its `kid`, or there is none. The signature comes first, so that
+nothing unsigned is believed, not even for the choice of an error message. Whether it was revoked is asked of the store
+(`remit.store.tokens`), here and again right before the intent.
+"""
+
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NoReturn
+
+import jwt
+
+from remit.contracts.browser.browser import TokenClaims, TokenConstraints
+from remit.contracts.browser.token_rules import unchecked_constraints
+from remit.core.canonical import digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.core.ids import parse_time, uuid7
+from remit.crypto.rsa_keys import TokenKey, TokenKeys, TokenSigner
+from remit.crypto.signing import decode_base64url
+from remit.parsing import Bounds, parse_json
+
+MAX_TOKEN: Final = 16 << 10
+MAX_LIFE: Final = timedelta(days=31)
+CLOCK_SKEW: Final = timedelta(seconds=60)
+"""How far ahead the issuer's clock may be. Expiry has no such grace."""
+ALGORITHM: Final = "RS256"
+MOST_FOUND: Final = 1_000
+_HEADER: Final = frozenset({"alg", "typ", "kid"})
+_HEADER_BOUNDS: Final = Bounds(max_bytes=1_024, max_items=50)
+_SEGMENTS: Final = 3
+_ASK: Final = "Have a new one issued: remit token issue"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token that was verified. Made by `verify_token` and nothing else."""
+
+    agent_id: str
+    """Its `sub`: whom it was issued to."""
+    jti: str
+    caps: frozenset[str]
+    constraints: TokenConstraints
+    issued_at: datetime
+    not_before: datetime
+    expires_at: datetime
+    kid: str
+    digest: str
+    """Of the token's text: two spellings of one token are two tokens, and there is only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A new token and what it says. The text is the secret: whoever has it may act."""
+
+    text: str
+    claims: TokenClaims
+    kid: str
+
+    @property
+    def digest(self) -> str:
+        return digest_bytes(self.text.encode())
+
+    def __repr__(self) -> str:
+        return f"IssuedToken(jti={self.claims.jti!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a token is to allow, and to whom."""
+
+    agent_id: str
+    caps: tuple[str, ...]
+    constraints: TokenConstraints
+    life: timedelta
+    not_before: datetime | None = None
+
+
+def issue_token(signer: TokenSigner, wish: Wish, issuer: str, audience: str, now: datetime) -> IssuedToken:
+    """Sign a token. The policy authority's side. Refuses a constraint that no check would enforce."""
+    for problem in unchecked_constraints(wish.caps, wish.constraints.given()):
+        where = f"constraints.{problem.constraint}"
+        raise Refused(Reason.MALFORMED, problem.why, where=where, next_step=problem.next_step)
+    issued_at = int(now.timestamp())
+    begins = wish.not_before or now
+    expires_at = int((begins + wish.life).timestamp())
+    if wish.life < timedelta(seconds=1) or expires_at - issued_at > MAX_LIFE.total_seconds():
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"a token lives between a second and {MAX_LIFE.days} days, counted from now",
+            next_step="Ask for a shorter life; a token can be issued again.",
+        )
+    claims = {
+        "iss": issuer,
+        "aud": audience,
+        "sub": wish.agent_id,
+        "jti": uuid7(now),
+        "iat": issued_at,
+        "exp": expires_at,
+        "caps": list(dict.fromkeys(wish.caps)),
+        "constraints": _given(wish.constraints.tree()),
+        **({"nbf": int(begins.timestamp())} if wish.not_before else {}),
+    }
+    checked = TokenClaims.from_tree(claims, source="the token")
+    headers = {"alg": ALGORITHM, "typ": "JWT", "kid": signer.kid}
+    text = jwt.encode(claims, signer.private, algorithm=ALGORITHM, headers=headers)
+    if len(text) > MAX_TOKEN:
+        raise Refused(Reason.TOO_LARGE, "the token would be too long", next_step="Name fewer domains.")
+    return IssuedToken(text, checked, signer.kid)
+
+
+def verify_token(text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
+    """Form, header, key, signature, claims, issuer and audience, times; in that order, the first failure ends it."""
+    token = _signed(text, keys, issuer, audience)
+    require_in_time(token, now)
+    return token
+
+
+class FoundSigned:
+    """Tokens that were found signed before: the same text, by the same keys, issuer and audience, is no new question.
+
+    Times and revocation are asked each time; other keys, and nothing here counts. Kept is a digest: whoever reads this
+    memory later finds no token.
+    """
+
+    def __init__(self) -> None:
+        self._held: tuple[TokenKeys, str, str, dict[str, Token]] | None = None
+
+    def holds(self, text: str) -> bool:
+        return self._held is not None and _digest(text) in self._held[3]
+
+    def verify(self, text: str, keys: TokenKeys, issuer: str, audience: str, now: datetime) -> Token:
+        """As `verify_token` does it."""
+        held = self._held
+        if held is None or held[0] is not keys or held[1:3] != (issuer, audience):
+            held = self._held = keys, issuer, audience, {}
+        digest, found = _digest(text), held[3]
+        token = found.get(digest)
+        if token is None:
+            token = _signed(text, keys, issuer, audience)
+            if len(found) >= MOST_FOUND:
+                found.clear()
+            found[digest] = token
+        require_in_time(token, now)
+        return token
+
+
+def _digest(text: str) -> str:
+    return digest_bytes(text.encode(errors="surrogatepass"))  # nobody has looked yet whether it is text at all
+
+
+def signed_jti(text: str, keys: TokenKeys, issuer: str, audience: str) -> str:
+    """Which token this is, whether it is in time or not. For telling what became of what it was used for."""
+    return _signed(text, keys, issuer, audience).jti
+
+
+def _signed(text: str, keys: TokenKeys, issuer: str, audience: str) -> Token:
+    """All but whether it counts now: not to be handed out."""
+    header, body = _split(text)
+    key = _key_of(header, keys)
+    _require_signed(text, key, body)
+    try:
+        claims = TokenClaims.parse(body, source="token, claims")
+    except Refused as problem:
+        raise _invalid(problem.what, problem.where) from None
+    _require_same(claims.iss, issuer, "iss")
+    _require_same(claims.aud, audience, "aud")
+    token = Token(
+        claims.sub,
+        claims.jti,
+        frozenset(claims.caps),
+        claims.constraints,
+        _time(claims.iat, "iat"),
+        _time(claims.iat if claims.nbf is None else claims.nbf, "nbf"),
+        _time(claims.exp, "exp"),
+        key.kid,
+        _digest(text),
+    )
+    _require_own_time(token, key)
+    return token
+
+
+def require_in_time(token: Token, now: datetime) -> None:
+    """Not over, and begun. Asked again right before the intent, at a time that no clock set back makes earlier."""
+    if now >= token.expires_at:
+        raise Refused(
+            Reason.EXPIRED,
+            f"the token expired at {token.expires_at:%Y-%m-%dT%H:%M:%SZ}",
+            where="token, exp",
+            next_step=_ASK,
+        )
+    if token.issued_at > now + CLOCK_SKEW:
+        raise Refused(
+            Reason.NOT_YET_VALID,
+            "the token was issued in the future",
+            where="token, iat",
+            next_step="If this machine's clock is right, issue a new token and revoke this one, which becomes valid on"
+            f" its own date: remit token revoke {shlex.quote(token.jti)}. If it is wrong, set it.",
+        )
+    # A begin that the issuer chose has no grace; without one it is the time of issue, by the issuer's clock.
+    begins = token.not_before if token.not_before != token.issued_at else token.issued_at - CLOCK_SKEW
+    if now < begins:
+        raise Refused(
+            Reason.NOT_YET_VALID,
+            f"the token is valid from {token.not_before:%Y-%m-%dT%H:%M:%SZ} on",
+            where="token, nbf",
+            next_step="Wait until then.",
+        )
+
+
+def require_key_alive(token: Token, keys: TokenKeys) -> None:
+    """The key that signed it is still one that is believed."""
+    _require_own_time(token, _known(token.kid, keys))
+
+
+def claimed_agent(text: str) -> str:
+    """Whose token it says it is. Nobody has vouched for that: `verify_token` does. Empty where it says nothing."""
+    try:
+        claims = parse_json(_split(text)[1], TokenClaims.bounds, source="token")
+    except Refused:
+        return ""
+    agent = claims.get("sub") if isinstance(claims, dict) else None
+    return agent if isinstance(agent, str) else ""
+
+
+def _split(text: str) -> tuple[Any, bytes]:
+    """The header as a tree, and the bytes of the claims. One text only for each token."""
+    if len(text) > MAX_TOKEN:
+        _refuse(f"a token has at most {MAX_TOKEN:,} characters", "token")
+    segments = text.split(".")
+    if len(segments) != _SEGMENTS or not all(segments):
+        _refuse("a token has three parts with dots between them", "token")
+    try:
+        header, body, _ = (decode_base64url(segment) for segment in segments)
+    except ValueError as problem:
+        _refuse(str(problem), "token")
+    try:
+        return parse_json(header, _HEADER_BOUNDS, source="token, header"), body
+    except Refused as problem:
+        raise _invalid(problem.what, problem.where) from None
+
+
+def _key_of(header: Any, keys: TokenKeys) -> TokenKey:
+    if not isinstance(header, dict) or header.keys() != _HEADER:
+        _refuse("a token's header holds alg, typ and kid, and nothing else: no key, and no address of one", "header")
+    if header["alg"] != ALGORITHM:
+        _refuse(f"a token is signed with {ALGORITHM}, whatever its header says", "header, alg")
+    if header["typ"] != "JWT":
+        _refuse("this is another kind of document", "header, typ")
+    if not isinstance(header["kid"], str):
+        _refuse("a key id is a text", "header, kid")
+    return _known(header["kid"], keys)
+
+
+def _known(kid: str, keys: TokenKeys) -> TokenKey:
+    key = keys.get(kid)
+    if key is None:
+        raise Refused(
+            Reason.KEY_UNKNOWN,
+            "the token was signed with a key that is not known here",
+            where="token, header, kid",
+            next_step="`remit token keys` shows those that are; `remit token trust` adds an issuer's.",
+        )
+    return key
+
+
+def _require_signed(text: str, key: TokenKey, body: bytes) -> None:
+    try:
+        signed = jwt.PyJWS().decode(text, key.public, algorithms=[ALGORITHM])
+    except (jwt.PyJWTError, ValueError, TypeError):
+        signed = None
+    if signed != body:
+        raise Refused(
+            Reason.SIGNATURE_INVALID,
+            "the signature does not fit the token",
+            where="token",
+            next_step=f"It was changed, or signed with another key. {_ASK}",
+        )
+
+
+def _require_own_time(token: Token, key: TokenKey) -> None:
+    """Its life is one that a token may have, and lies in the time in which its key was used."""
+    if not token.issued_at < token.expires_at <= token.issued_at + MAX_LIFE:
+        _refuse(f"a token lives at most {MAX_LIFE.days} days", "exp")
+    if key.revoked_at:
+        raise Refused(
+            Reason.REVOKED, f"the key of this token was revoked at {key.revoked_at}", where="token, kid", next_step=_ASK
+        )
+    if key.retired_at and token.issued_at > parse_time(key.retired_at):
+        raise Refused(
+            Reason.KEY_RETIRED,
+            f"the key of this token was retired at {key.retired_at} and cannot vouch for anything later",
+            where="token, kid",
+            next_step=_ASK,
+        )
+
+
+def _require_same(found: str, expected: str, claim: str) -> None:
+    if found != expected:
+        raise Refused(
+            Reason.BINDING_MISMATCH,
+            f"the token's {claim} is another than this workspace expects",
+            where=f"token, {claim}",
+            next_step=f"Expected is {expected!r}; see `browser` in remit.yaml.",
+        )
+
+
+def _time(seconds: int, claim: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _refuse("this is not a time", claim)
+
+
+def _given(tree: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tree.items() if value is not None}
+
+
+def _invalid(what: str, where: str) -> Refused:
+    return Refused(Reason.AUTHORITY_MALFORMED, what, where=where, next_step=_ASK)
+
+
+def _refuse(what: str, where: str) -> NoReturn:
+    raise _invalid(what, where if where.startswith("token") else f"token, {where}")

@@ -1,0 +1,57 @@
+"""Asking a person, and taking yes for an answer: exactly yes, and nothing else."""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from remit.approvals.errors import ASK_ANEW, REQUEST_NOT_SENT, came_to_nothing
+from remit.approvals.service import Approvals, Question
+from remit.contracts.browser.browser import Approval
+from remit.contracts.browser.errors import NOT_SENT, USER_DENIED
+from remit.core.errors import Reason, Refused
+from remit.core.faultpoints import reach
+from remit.core.ids import render_time
+
+OnWaiting = Callable[[Approval], None]
+
+
+def ask(
+    approvals: Approvals,
+    question: Question,
+    on_waiting: OnWaiting,
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> Approval:
+    """The approval that was given. Refuses when somebody said no, nobody answered in time, or it came to nothing."""
+    if is_given_up():
+        raise given_up("the browser gave the request up before anybody was asked")
+    asked = approvals.ask(question)
+    reach("browser.asked")
+    on_waiting(asked)
+    if is_given_up():
+        approvals.void([asked.approval_id], "the browser gave the request up")
+    answer = approvals.wait(asked.approval_id)
+    if answer.state != "APPROVED":
+        _refuse(answer, question)
+    reach("browser.answered")
+    return answer
+
+
+def _refuse(answer: Approval, question: Question) -> NoReturn:
+    where = f"question {answer.approval_id}"
+    if answer.state == "DENIED":
+        because = f": {answer.reason}" if answer.reason else "."
+        said = f"{answer.decided_by} said no{because}"
+        raise Refused(Reason.APPROVAL_DENIED, USER_DENIED, where=where, next_step=f"{REQUEST_NOT_SENT} {said}")
+    if answer.state == "EXPIRED":
+        if question.not_after is not None and answer.expires == render_time(question.not_after):
+            raise Refused(
+                Reason.EXPIRED, "the token expired before anybody answered", where=where, next_step=REQUEST_NOT_SENT
+            )
+        raise Refused(
+            Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step=f"{REQUEST_NOT_SENT} {ASK_ANEW}"
+        )
+    raise came_to_nothing(answer.approval_id, answer.reason)
+
+
+def given_up(what: str) -> Refused:
+    """By the browser, or with it: nobody said no."""
+    return Refused(Reason.CANCELLED, f"{NOT_SENT}: {what}", next_step=ASK_ANEW)

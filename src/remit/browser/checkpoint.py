@@ -1,0 +1,205 @@
+"""What the browser doors write down: sentences for people, checkpoints for whoever takes over, the audit record.
+
+Nothing here holds a value that was typed, or an address with its secrets: a checkpoint stays in the database
+permanently. What the agent sent itself, such as an action's target, is masked by names and shapes alone: never for what
+was typed, which the agent chooses.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from remit.browser.model.masking import cut, mask_url
+from remit.browser.typed_secrets import TypedSecrets
+from remit.contracts.base import Contract, Count, Digest, Identifier, ShortText, Text, Uuid
+from remit.contracts.browser.browser import Action, ActionResult, AuditRecord
+from remit.core.canonical import canonical_bytes
+from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.execution.checkpoint_text import read_checkpoint
+from remit.ledger.entry import Event
+from remit.masking import mask_text
+
+UNKNOWN: Final = "unknown"
+"""Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
+
+
+@dataclass
+class Seen:
+    """What became known of an action on its way, for the record of it."""
+
+    agent_id: str = UNKNOWN
+    jti: str = UNKNOWN
+    before: str | None = None
+    after: str | None = None
+    turned_away: list[dict[str, str]] = field(default_factory=list)
+    secrets: TypedSecrets = field(default_factory=TypedSecrets)
+    """Of its session, once that is known."""
+    sent: int = 0
+    """Requests that change something, sent or perhaps sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunAction:
+    """An action as its checkpoint knows it, masked."""
+
+    action: Action
+    digest: str
+    """Of the action as it was asked for."""
+    agent_id: str
+    jti: str
+    before: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRequest:
+    """A held request as its checkpoint knows it. What it says is in the approval, by its digests here."""
+
+    request_id: str
+    digest: str
+    request_digest: str
+    action_id: str
+    agent_id: str
+    jti: str
+    approval_id: str
+    what: str
+
+
+class RequestOutcome(Contract):
+    """What became of a held request."""
+
+    request_id: Identifier
+    action_id: Identifier
+    request_digest: Digest
+    state: Literal["ANSWERED", "SENT", "NOT_SENT", "UNKNOWN", "REFUSED"]
+    status: Count | None = None
+    approval_id: Uuid | None = None
+    approved_by: Identifier | None = None
+    what: ShortText | None = None
+    """Which request: its method and its address, masked."""
+    reason: ShortText | None = None
+    """Of a problem: the word for it, and what is said about it."""
+    problem: Text | None = None
+
+
+def masked_action(action: Action, secrets: TypedSecrets) -> Action:
+    """The same action, without what nobody may read: what is typed, and secrets in its address or selector."""
+    return action.model_copy(
+        update={
+            "target": mask_url(action.target)[:8_192],
+            "selector": None if action.selector is None else secrets.selector(action.selector)[:1_000],
+            "value": None if action.value is None else "********",
+        }
+    )
+
+
+def render_begun_action(begun: BegunAction) -> str:
+    tree = {
+        "action": begun.action.tree(),
+        "digest": begun.digest,
+        "agent_id": begun.agent_id,
+        "jti": begun.jti,
+        "before": begun.before,
+    }
+    return canonical_bytes(tree).decode()
+
+
+def parse_begun_action(text: str) -> BegunAction:
+    return read_checkpoint(
+        text,
+        lambda tree: BegunAction(
+            Action.from_tree(tree["action"]), tree["digest"], tree["agent_id"], tree["jti"], tree["before"]
+        ),
+        "browser action",
+    )
+
+
+def render_begun_request(begun: BegunRequest) -> str:
+    return canonical_bytes({name: getattr(begun, name) for name in BegunRequest.__slots__}).decode()
+
+
+def parse_begun_request(text: str) -> BegunRequest:
+    return read_checkpoint(text, lambda tree: BegunRequest(**tree), "held request")
+
+
+def render_request(method: str, url: str, secrets: TypedSecrets) -> str:
+    """`POST https://shop.example/pay`, masked."""
+    return cut(f"{method or 'message to'} {secrets.url(url)}", 500)
+
+
+def render_element(described: Any, secrets: TypedSecrets | None = None) -> str:
+    """`the button 'Pay now'`: of what the browser itself says about it, masked. `secrets` for a name in a record: a
+    page may write there what was typed.
+    """
+    role = cut(mask_text(described.role or described.tag), 40)
+    name = cut(mask_text(described.name) if secrets is None else secrets.text(described.name), 120)
+    return f"the {role} {name!r}" if name else f"a {role} without a name"
+
+
+def render_summary(action: Action, here: str, described: Any, secrets: TypedSecrets) -> str:
+    """One masked sentence: what will be done, where, and to which form it leads."""
+    verb = {
+        "navigate": "Go to",
+        "click": "Click",
+        "type": "Type into",
+        "screenshot": "Take a picture of",
+        "snapshot": "Read",
+        "submit": "Submit",
+        "purchase": "Buy with",
+    }[action.type]
+    if action.type == "navigate":
+        return f"{verb} {mask_url(action.target)}"
+    what = render_element(described, secrets) if described is not None else "the page"
+    form = described.form if described is not None and (described.submits or action.type != "click") else None
+    leads = f"{cut(form.method.upper(), 10)} {secrets.url(form.action)}" if form is not None else ""
+    if leads:
+        leads = f" ({leads})" if described.tag == "form" else f" of the form {leads}"
+    price = f" for {action.amount.value:.2f} {action.amount.currency}" if action.amount is not None else ""
+    return f"{verb} {what}{leads}{price}, at {secrets.url(here)}"
+
+
+def late_event(action: Action, outcome: RequestOutcome, seconds_after: float, sent: int, agent_id: str) -> Event:
+    """The audit record of a request that came when its action had ended: so that the counts of both agree."""
+    payload = {
+        "action_id": action.action_id,
+        "request_id": outcome.request_id,
+        "approval_id": outcome.approval_id,
+        "state": outcome.state,
+        "status": outcome.status,
+        "seconds_after": round(seconds_after, 1),
+        "sent": sent,
+    }
+    return Event(
+        DEFAULT_TENANT,
+        "browser.late",
+        action.action_id,
+        payload,
+        capability_id=f"browser.{action.type}",
+        actor=agent_id,
+    )
+
+
+def audit_event(action: Action, seen: Seen, result: ActionResult, now: datetime) -> Event:
+    """The audit record of one action, allowed or not."""
+    record = AuditRecord(
+        timestamp=render_time(now),
+        agentId=seen.agent_id,
+        action=action.type,
+        target=mask_url(action.target)[:8_192],
+        tokenJti=seen.jti,
+        success=result.success,
+        contentHashBefore=result.content_hash_before,
+        contentHashAfter=result.content_hash_after,
+    )
+    more: dict[str, Any] = {"action_id": action.action_id, "sent": result.sent}
+    if result.error is not None:
+        more["code"] = result.error.code
+    if seen.turned_away:
+        more["turned_away"] = seen.turned_away
+    return Event(
+        DEFAULT_TENANT,
+        "browser.action",
+        action.action_id,
+        {**record.tree(), **more},
+        capability_id=f"browser.{action.type}",
+        actor=seen.agent_id,
+    )

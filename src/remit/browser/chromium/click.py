@@ -1,0 +1,151 @@
+"""Where an element is on the screen, whether a press there would hit it, and the press itself."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from playwright.async_api import Page
+
+from remit.browser.chromium.documents import Documents, Found, call
+from remit.browser.chromium.errors import CALL_SECONDS, within
+from remit.browser.chromium.types import Box, Element
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+
+_HEAR_SECONDS: Final = 1.0
+_TRIES: Final = 4
+_PAUSE: Final = 0.05
+"""Between two looks, if something moves: about three frames of a display."""
+
+
+class Aimed(NamedTuple):
+    x: float
+    y: float
+    outline: Box
+
+
+async def place_of(documents: Documents, found: Found, element: Element, aimed: dict[str, Any]) -> Aimed:
+    """A point on the screen where a press hits the element, in every frame around it too.
+
+    Refused where something covers it, or it does not hold still.
+    """
+    if found.document.parent_id is None:
+        return await _place(documents, found, element, aimed)
+    try:
+        seen = await _place(documents, found, element, aimed)
+    except Refused:
+        # It is in view in its frame; the frame may not be.
+        await call(found, "scroll")
+        seen = None
+    # A frame in another process scrolls when that process gets to it.
+    for attempt in range(_TRIES):
+        await asyncio.sleep(_PAUSE)
+        try:
+            again = await _place(documents, found, element, await call(found, "aim"))
+        except Refused:
+            if attempt == _TRIES - 1:
+                raise
+            continue
+        if again == seen:
+            return again
+        seen = again
+    raise _missing(element, "does not hold still")
+
+
+async def outline_of(documents: Documents, found: Found) -> Box:
+    """Its place on the screen, covered or not. Scrolls if it is not to be seen."""
+    if (await call(found, "aim")).get("outside"):
+        await call(found, "scroll")
+    box = await call(found, "box")
+    left, top = await _offset(documents, found)
+    return Box(box["x"] + left, box["y"] + top, box["width"], box["height"])
+
+
+async def press(
+    page: Page,
+    documents: Documents,
+    found: Found,
+    element: Element,
+    place: Aimed,
+    on_press: Callable[[], None] = lambda: None,
+) -> None:
+    """A real press of the mouse, once. Something else that is under it before it begins gets nothing.
+
+    `on_press` is called right before the button goes down. Until then a Refused(ELEMENT_MISSING) says that the page
+    received nothing but a pointer that moved. After that the page may have received the press, and no error says that
+    the element is missing: none of them is a reason to press again.
+    """
+    async with within(CALL_SECONDS, f"click {element}"):
+        await page.mouse.move(place.x, place.y)
+        # The page may have moved things because the pointer came: look again.
+        now = await _place(documents, found, element, await call(found, "guard"))
+        verdict = asyncio.ensure_future(call(found, "verdict"))
+        try:
+            if (now.x, now.y) != (place.x, place.y):
+                await page.mouse.move(now.x, now.y)
+            on_press()
+            await page.mouse.down()
+            await page.mouse.up()
+            done, _ = await asyncio.wait({verdict}, timeout=_HEAR_SECONDS)
+            if not done:
+                await call(found, "unguard")
+            word: str = await verdict
+        except Refused as gone:
+            # The document went while it was pressed, which only what is pressed there can do.
+            if gone.reason is not Reason.ELEMENT_MISSING or not verdict.done():
+                raise _pressed(element, gone.what) from gone
+            word = "hit"
+        finally:
+            verdict.cancel()
+            await asyncio.gather(verdict, return_exceptions=True)
+    if word != "hit":
+        raise _pressed(element, f"{word.removeprefix('missed ')} came between")
+
+
+def _pressed(element: Element, problem: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"the mouse was pressed once where {element} was, and it is not certain what received it: {problem}",
+        next_step="The press is not repeated. Take a snapshot to see what the page made of it.",
+    )
+
+
+async def _place(documents: Documents, found: Found, element: Element, aimed: dict[str, Any]) -> Aimed:
+    if "covered" in aimed:
+        raise _missing(element, f"is covered by {aimed['covered']}")
+    if "point" not in aimed:
+        raise _missing(element, "cannot be brought to where it is seen")
+    point = aimed["point"]
+    left, top = await _offset(documents, found, point, element)
+    box = aimed["box"]
+    outline = Box(box["x"] + left, box["y"] + top, box["width"], box["height"])
+    return Aimed(point["x"] + left, point["y"] + top, outline)
+
+
+async def _offset(
+    documents: Documents, found: Found, point: dict[str, float] | None = None, element: Element | None = None
+) -> tuple[float, float]:
+    """Of the element's frame on the screen. With a point: in each document around, a press there goes to the frame."""
+    if found.document.parent_id is None:
+        return 0.0, 0.0
+    left = top = 0.0
+    everything = await documents.all()
+    inner = found.document
+    while (owner := await documents.owner(inner, everything)) is not None:
+        edge = await call(owner, "owner")
+        left, top = left + edge["x"], top + edge["y"]
+        if point is not None and element is not None:
+            if not edge["straight"]:
+                raise _missing(element, "is in a frame that is scaled or turned")
+            point = {"x": point["x"] + edge["x"], "y": point["y"] + edge["y"]}
+            if not await call(owner, "isAt", point):
+                raise _missing(element, "is in a frame that is covered there, or not in view")
+        inner = owner.document
+    return left, top
+
+
+def _missing(element: Element, problem: str) -> Refused:
+    return Refused(
+        Reason.ELEMENT_MISSING,
+        f"{element} {problem}",
+        next_step="Take a screenshot or a snapshot to see what is there, and name another element.",
+    )

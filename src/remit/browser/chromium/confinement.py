@@ -1,0 +1,62 @@
+"""Whether Chromium can be confined on this machine, and in which words to say that it cannot."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from typing import Final
+
+from remit.browser.chromium import launcher
+from remit.core.errors import EnvironmentFailed, Reason
+
+LAUNCHER: Final = (sys.executable, "-I", "-S", launcher.__file__)
+_PROBE_SECONDS: Final = 5.0
+
+
+def raise_failure(message: bytes) -> None:
+    """What the launcher says that it could not do. Nothing said at all is a failure too."""
+    if not message:
+        raise EnvironmentFailed(
+            Reason.SANDBOX_UNAVAILABLE,
+            "the launcher of Chromium died",
+            next_step="Look at `remit doctor`, and try again.",
+        )
+    told = json.loads(message).get("failed")
+    if told is not None:
+        raise _cannot_confine(str(told["what"]), int(told["errno"]))
+
+
+def probe_confinement(executable: str, user: tuple[int, int] | None) -> bool:
+    """Raises why Chromium cannot be confined here. Else: whether its own sandbox needs no helper that runs as root."""
+    settings = {"confined": True, "executable": executable, "hidden": [], "user": user, "listeners": 1}
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program, in our own interpreter
+            [*LAUNCHER, "--probe", json.dumps(settings)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PROBE_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as problem:
+        raise EnvironmentFailed(Reason.SANDBOX_UNAVAILABLE, "the launcher of Chromium could not be run") from problem
+    raise_failure(done.stdout)
+    own: bool = json.loads(done.stdout)["own_sandbox"]
+    return own
+
+
+def _cannot_confine(what: str, code: int) -> EnvironmentFailed:
+    why = f": {os.strerror(code)}" if code else ""
+    advice = "Set browser.executable, browser.user or the rights of the files so that it can be done."
+    if "namespace" in what or "uid_map" in what:
+        advice = (
+            "Let this user make namespaces (sysctl user.max_user_namespaces; kernel.apparmor_restrict_unprivileged"
+            "_userns=0; in a container: a seccomp profile that allows unshare), or run Remit as root."
+        )
+    if code == errno.ENOSPC and "namespace" in what:
+        advice = "sysctl -w user.max_net_namespaces=1000 user.max_user_namespaces=1000"
+    return EnvironmentFailed(
+        Reason.SANDBOX_UNAVAILABLE,
+        f"Chromium cannot be confined here: could not {what}{why}",
+        next_step=f"{advice} `sandbox: unsafe-none` in remit.yaml runs it without, and says so in every result.",
+    )

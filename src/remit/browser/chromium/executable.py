@@ -1,0 +1,109 @@
+"""Which Chromium, run as whom, with which options."""
+
+import os
+import pwd
+import shutil
+from typing import Final
+
+from remit.contracts.config.browser import Browser
+from remit.core.errors import EnvironmentFailed, Reason
+
+NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+OLDEST: Final = 120
+"""Older ones lack a headless mode that is the real browser, or `checkVisibility`, which a click depends on."""
+
+VIEWPORT: Final = (1280, 800)
+
+LEFT_OUT: Final = ("--disable-popup-blocking", "--disable-ipc-flooding-protection", "--enable-unsafe-swiftshader")
+"""Of what Playwright asks for: each makes a hostile page's life easier."""
+
+_OFF: Final = (
+    "AutofillServerCommunication",
+    "CertificateTransparencyComponentUpdater",
+    "InterestFeedContentSuggestions",
+    "MediaRouter",
+    "NetworkTimeServiceQuerying",
+    "OptimizationHints",
+    "PreconnectToSearch",
+    "Prerender2",
+    "SafeBrowsingRealTimeUrlLookup",
+    "SpeculativeServiceWorkerWarmUp",
+    "Translate",
+    "WebOTP",
+)
+
+
+def options(spki: str) -> list[str]:
+    """Nothing goes out by itself, nothing goes past the proxy, and the proxy's own key is believed."""
+    return [
+        "--proxy-bypass-list=<-loopback>",
+        f"--ignore-certificate-errors-spki-list={spki}",
+        "--disable-quic",
+        "--disable-3d-apis",  # one drawing of a page could keep the process busy that draws for all sessions
+        "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+        "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+        "--disable-domain-reliability",
+        "--disable-client-side-phishing-detection",
+        "--safebrowsing-disable-auto-update",
+        "--disable-sync",
+        "--no-pings",
+        "--dns-prefetch-disable",
+        "--disable-print-preview",
+        "--disable-notifications",
+        "--disable-file-system",
+        "--noerrdialogs",
+        f"--window-size={VIEWPORT[0]},{VIEWPORT[1]}",
+        f"--disable-features={','.join(_OFF)}",
+    ]
+
+
+def find_program(config: Browser, search_path: str) -> str:
+    """The one that is configured, else the first on the path. Relative entries of that are skipped."""
+    if config.executable is not None:
+        if not os.access(config.executable, os.X_OK):
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED,
+                f"{config.executable} is not a program that can be run",
+                where="remit.yaml, browser.executable",
+                next_step="Name the Chromium to run, or leave it out to use the one in the PATH.",
+            )
+        return config.executable
+    absolute = os.pathsep.join(entry for entry in search_path.split(os.pathsep) if os.path.isabs(entry))
+    for name in NAMES:
+        if absolute and (found := shutil.which(name, path=absolute)):
+            return found
+    raise EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "there is no Chromium on this machine",
+        next_step="apt-get install chromium, or name one as browser.executable in remit.yaml.",
+    )
+
+
+def find_user(config: Browser, user_id: int) -> tuple[int, int] | None:
+    """Whom Chromium runs as: somebody without rights if we are root; else who we are, which is None."""
+    if user_id != 0:
+        return None
+    name = config.user or "nobody"
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        found = None
+    if found is None or found.pw_uid == 0:
+        problem = "is not a user of this machine" if found is None else "is root, as whom no browser is run"
+        raise EnvironmentFailed(
+            Reason.SANDBOX_UNAVAILABLE,
+            f"{name} {problem}",
+            where="remit.yaml, browser.user",
+            next_step="Name a user without rights, such as nobody.",
+        )
+    return found.pw_uid, found.pw_gid
+
+
+def require_version(version: str) -> None:
+    major = version.partition(".")[0]
+    if not major.isdigit() or int(major) < OLDEST:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            f"Chromium {version} is too old: {OLDEST} or newer is needed",
+            next_step="Update it: apt-get install chromium",
+        )

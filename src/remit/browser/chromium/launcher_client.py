@@ -1,0 +1,94 @@
+"""The host's side of the launcher: what it is told, and the listening sockets it hands out of its namespace."""
+
+import asyncio
+import json
+import os
+import shlex
+import socket
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from remit.browser.chromium.confinement import LAUNCHER, raise_failure
+from remit.core.errors import EnvironmentFailed, Reason
+
+LISTENERS: Final = 32
+"""As many sessions may be open at a time."""
+
+_DOOR: Final = "door"
+_MOST_BYTES: Final = 64 << 10
+
+
+class Received(NamedTuple):
+    pid: int
+    """Of the launcher, and so of Chromium, which it becomes."""
+    listeners: dict[int, socket.socket]
+
+
+class Handover:
+    """One start of Chromium. `program` is what is to be executed as if it were Chromium."""
+
+    def __init__(self, run_folder: Path, settings: dict[str, object]) -> None:
+        self._folder = run_folder
+        self.program = run_folder / "chromium"
+        paper = run_folder / "launch.json"
+        paper.write_text(json.dumps({**settings, "door": str(run_folder / _DOOR), "listeners": LISTENERS}), "utf-8")
+        # A shell is between, because a `#!` line has a length that the path of an interpreter may exceed.
+        words = [*LAUNCHER, str(paper)]
+        self.program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', "utf-8")
+        self.program.chmod(0o700)
+        self._door = self._open_door()
+
+    def _open_door(self) -> socket.socket:
+        (self._folder / _DOOR).unlink(missing_ok=True)  # of a host that was killed while it started
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # A Unix socket's address has at most 107 bytes, so it is reached by way of its folder's descriptor.
+            door.bind(f"/proc/self/fd/{folder}/{_DOOR}")
+        finally:
+            os.close(folder)
+        door.listen(1)
+        door.setblocking(False)
+        return door
+
+    async def receive(self) -> Received:
+        """When the launcher has handed over and become Chromium. Raises what it says that it could not do."""
+        loop = asyncio.get_running_loop()
+        peer, _ = await loop.sock_accept(self._door)
+        with peer:
+            pid, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            if user != os.geteuid():
+                raise EnvironmentFailed(Reason.SANDBOX_UNAVAILABLE, "somebody else answered for Chromium's launcher")
+            first, descriptors = await _next_message(peer)
+            sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+            try:
+                raise_failure(first)
+                raise_failure((await _next_message(peer))[0] or b"{}")
+            except BaseException:
+                for listener in sockets:
+                    listener.close()
+                raise
+        return Received(pid, dict(zip(json.loads(first)["ports"], sockets, strict=True)))
+
+    def close(self) -> None:
+        self._door.close()
+        for name in (_DOOR, "launch.json", self.program.name):
+            (self._folder / name).unlink(missing_ok=True)
+
+
+async def _next_message(peer: socket.socket) -> tuple[bytes, list[int]]:
+    """Empty when the other side has closed, as it does by becoming Chromium."""
+    peer.setblocking(False)
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(peer, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(peer)
+    try:
+        message, descriptors, _, _ = socket.recv_fds(peer, _MOST_BYTES, LISTENERS)
+    except ConnectionResetError:
+        return b"", []
+    return message, descriptors

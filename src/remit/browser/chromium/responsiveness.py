@@ -1,0 +1,55 @@
+"""Whether a page answers, and how long it may take. A page that keeps its process busy for good is ended."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from playwright.async_api import CDPSession, Worker
+
+from remit.browser.chromium.errors import PlaywrightError
+from remit.browser.chromium.types import PageEnded
+from remit.core.errors import Reason
+
+WORKER_FACTOR: Final = 6
+"""How many times longer than a page a worker may not answer: it may have something to compute."""
+
+
+class Patience(NamedTuple):
+    """How long a session waits, in seconds."""
+
+    late: float = 5.0
+    """For what the page has put off because of an action."""
+    page: float = 10.0
+    """For a page that does not answer, before it is ended."""
+
+
+async def all_answer(sessions: Sequence[CDPSession], seconds: float) -> bool:
+    """Whether every one of these processes computes something within that time. One that is gone is no problem."""
+    words = {"expression": "1", "returnByValue": True}
+    asked = {asyncio.ensure_future(session.send("Runtime.evaluate", words)) for session in sessions}
+    try:
+        _, silent = await asyncio.wait(asked, timeout=seconds)
+    finally:
+        for each in asked:
+            each.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+    return not silent
+
+
+async def worker_answers(worker: Worker, seconds: float) -> bool:
+    with contextlib.suppress(PlaywrightError):  # it is gone
+        try:
+            async with asyncio.timeout(seconds):
+                await worker.evaluate("1")
+        except TimeoutError:
+            return False
+    return True
+
+
+def page_stuck(patience: Patience) -> PageEnded:
+    return PageEnded(
+        Reason.TIMED_OUT,
+        f"the page did not answer for {patience.page:g} seconds and was ended",
+        next_step="Navigate again, in this session: its cookies are still there.",
+    )

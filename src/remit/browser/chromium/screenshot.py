@@ -1,0 +1,90 @@
+"""A picture of what a page shows, without the fields that hold something to be masked."""
+
+import base64
+from typing import Any, NamedTuple
+
+from remit.browser.chromium.documents import Document, Documents, ask, call
+from remit.browser.chromium.executable import VIEWPORT
+from remit.browser.chromium.redaction import Painter
+from remit.browser.chromium.secret_fields import is_hidden_in_pictures
+from remit.browser.chromium.types import Box
+from remit.core.errors import Reason, Refused
+
+
+class Shot(NamedTuple):
+    """A picture as it was taken, and what is still to be painted on it. Not to be shown to anybody."""
+
+    picture: bytes
+    hidden: list[Box]
+    outline: Box | None
+
+
+async def shoot(documents: Documents, part: Box | None, outline: Box | None) -> Shot:
+    """PNG, of what is in view or of a part of that. Fields are looked for before and after: one that moves is hidden
+    in both places. Limit: text that is in no field, or in a closed shadow root, is shown as it is.
+    """
+    clip = Box(0, 0, *VIEWPORT) if part is None else _within_view(part)
+    before = await _secret_boxes(documents)
+    answer = await documents.main.send(
+        "Page.captureScreenshot",
+        {
+            "format": "png",
+            "clip": {**clip._asdict(), "scale": 1},
+            "captureBeyondViewport": False,
+            "optimizeForSpeed": True,  # it is painted on, or kept on this machine
+        },
+    )
+    picture = base64.b64decode(answer["data"])
+    hidden = [_shifted(box, clip) for box in {*before, *await _secret_boxes(documents)}]
+    return Shot(picture, hidden, None if outline is None else _shifted(outline, clip))
+
+
+async def finish(painter: Painter, shot: Shot) -> bytes:
+    """In a page of its own: the one that was pictured may have gone meanwhile."""
+    if not shot.hidden and shot.outline is None:
+        return shot.picture
+    return await painter.paint(shot.picture, shot.hidden, shot.outline)
+
+
+def _within_view(part: Box) -> Box:
+    left, top = max(part.x, 0), max(part.y, 0)
+    right, bottom = min(part.x + part.width, VIEWPORT[0]), min(part.y + part.height, VIEWPORT[1])
+    if right - left < 1 or bottom - top < 1:
+        raise Refused(Reason.ELEMENT_MISSING, "the element has no place on the screen", next_step="Name another one.")
+    return Box(left, top, right - left, bottom - top)
+
+
+def _shifted(box: Box, clip: Box) -> Box:
+    return box._replace(x=box.x - clip.x, y=box.y - clip.y)
+
+
+async def _secret_boxes(documents: Documents) -> set[Box]:
+    everything = await documents.all()
+    places = {everything[0].frame_id: (0.0, 0.0)}
+    found: set[Box] = set()
+    for document in everything:
+        fields = await _secret_fields(document)
+        if not fields:
+            continue
+        left, top = await _place(documents, document, everything, places)
+        found.update(Box(box["x"] + left, box["y"] + top, box["width"], box["height"]) for box in fields)
+    return found
+
+
+async def _secret_fields(document: Document) -> list[dict[str, float]]:
+    answer = await ask(document, "fields")
+    fields: list[dict[str, Any]] = answer.get("value", [])
+    return [field["box"] for field in fields if is_hidden_in_pictures(field["type"], field["words"], field["value"])]
+
+
+async def _place(
+    documents: Documents, document: Document, everything: list[Document], places: dict[str, tuple[float, float]]
+) -> tuple[float, float]:
+    if document.frame_id not in places:
+        owner = await documents.owner(document, everything)
+        if owner is None:
+            return 0.0, 0.0
+        edge = await call(owner, "owner")
+        left, top = await _place(documents, owner.document, everything, places)
+        places[document.frame_id] = left + edge["x"], top + edge["y"]
+    return places[document.frame_id]

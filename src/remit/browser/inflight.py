@@ -1,0 +1,128 @@
+"""Actions at work, and everybody who waits for each: the same action again joins the one that is under way."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from remit.contracts.browser.browser import ActionResult, Approval
+from remit.core.errors import Reason, Refused
+
+
+class CallerLeft(Exception):
+    """Whoever joined an action does not want to hear how it ends. It goes on."""
+
+
+@dataclass(frozen=True)
+class BrowseHooks:
+    """What a caller wants to hear of an action while it travels."""
+
+    on_refusal: Callable[[Refused], None] = lambda _: None
+    """Nothing was claimed or done."""
+    on_stored: Callable[[], None] = lambda: None
+    """The result is of an earlier call."""
+    on_waiting: Callable[[Approval], None] = lambda _: None
+    """A person has to answer this before the action can go on."""
+    on_answered: Callable[[Approval], None] = lambda _: None
+    """To whoever joins when the last question is answered already: what follows from it is on its way."""
+    left: "Future[None]" = field(default_factory=Future)
+    """Done once the caller is gone."""
+    on_retry: Callable[[int], None] = lambda _: None
+    """It failed in a way that may pass, and is tried again, for the first, second or third time."""
+
+
+@dataclass(eq=False)
+class Flight:
+    """One action under one token, from its first caller to its end."""
+
+    result: "Future[ActionResult]" = field(default_factory=Future)
+    hooks: list[BrowseHooks] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    is_at_work: bool = False
+    """Whether its token was verified. Before that it keeps nobody else from the action."""
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, approval: Approval) -> None:
+        with self.lock:
+            self.asked.append(approval.approval_id)
+            listeners = list(self.hooks)
+        for each in listeners:
+            each.on_waiting(approval)
+
+    def retry(self, number: int) -> None:
+        for each in list(self.hooks):
+            each.on_retry(number)
+
+    def refuse(self, problem: Refused) -> None:
+        for each in list(self.hooks):
+            each.on_refusal(problem)
+
+    def found_stored(self) -> None:
+        for each in list(self.hooks):
+            each.on_stored()
+
+    def join(self, hooks: BrowseHooks, look: Callable[[str], Approval]) -> None:
+        """Tells whoever comes later what is open now. `look` finds a question as it stands in the store."""
+        with self.lock:
+            self.hooks.append(hooks)
+            asked = list(self.asked)
+        known = [look(approval_id) for approval_id in asked]
+        is_open = [approval for approval in known if approval.state == "PENDING"]
+        for approval in is_open:
+            hooks.on_waiting(approval)
+        if known and not is_open:
+            hooks.on_answered(known[-1])
+
+    def wait(self, hooks: BrowseHooks) -> ActionResult:
+        """For whoever joined: the result. CallerLeft if he is gone before; then nothing here remembers him."""
+        ends: list[Future[Any]] = [self.result, hooks.left]
+        wait(ends, return_when=FIRST_COMPLETED)
+        if not self.result.done():
+            with self.lock:
+                self.hooks.remove(hooks)
+            raise CallerLeft
+        return self.result.result()
+
+
+class Flights:
+    """All that are under way, by the digests of the action and of the token."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[tuple[str, str], Flight] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._under_way)
+
+    def results(self) -> "list[Future[ActionResult]]":
+        with self._lock:
+            return [flight.result for flight in self._under_way.values()]
+
+    def find(self, action: str, token: str) -> Flight | None:
+        return self._under_way.get((action, token))
+
+    def take_off(self, action: str, token: str) -> tuple[Flight, bool]:
+        """The flight, and whether the caller is the one who flies it."""
+        with self._lock:
+            found = self._under_way.get((action, token))
+            if found is not None:
+                return found, False
+            self._under_way[action, token] = flight = Flight()
+            return flight, True
+
+    def require_only(self, action: str, flight: Flight) -> None:
+        """From here on this one is at work. Refuses, at once, if the action is at work under another token."""
+        with self._lock:
+            others = [other for (name, _), other in self._under_way.items() if name == action and other is not flight]
+            if any(other.is_at_work for other in others):
+                raise Refused(
+                    Reason.IDEMPOTENCY_CONFLICT,
+                    "this action is at work already, under another token",
+                    next_step="Ask with the token that it was begun with; or give this one an action_id of its own.",
+                )
+            flight.is_at_work = True
+
+    def land(self, action: str, token: str) -> None:
+        with self._lock:
+            self._under_way.pop((action, token), None)

@@ -1,0 +1,201 @@
+"""What people see of URLs, headers and fields: masked by name and by shape, on one line, of bounded length."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+from urllib.parse import unquote, unquote_plus, urlsplit
+
+from remit.browser.model.form_fields import Field, pairs_of
+from remit.core.text_printable import printable
+from remit.masking import is_secret_name, mask_field, mask_shown
+from remit.masking.regex_cache import vocabulary
+
+MASK: Final = "********"
+LONGEST_VALUE: Final = 2_000
+LONGEST_HEADER: Final = 500
+LONGEST_NAME: Final = 200
+LONGEST_URL: Final = 4_000
+LOOKED_AT: Final = 20_000
+MOST_FIELDS: Final = 200
+MOST_SHOWN: Final = 40_000
+"""Characters of one preview, all its fields together: more than that nobody reads, and no record should hold."""
+
+OURS: Final = "("
+"""How names begin that we gave. A field of the request whose own name does is shown in quotes."""
+
+_FORGERY_WORDS: Final = ("csrf", "xsrf", "requestverification", "antiforgery", "authenticity")
+# Names that say nothing of a secret where the value is short, and everything where it is long and drawn at random.
+_TICKETS: Final = vocabulary("auth code nonce session sid sig signature sso state ticket")
+# The same in an address, where a link is that lets somebody in. A header or a field of such a name may be anything.
+_LINKS: Final = vocabulary("access activate confirm invite key reset")
+_LONG_TICKET: Final = 12
+# What follows such a word in the path of a page of the site's own: /password/reset, /token/refresh.
+_STEPS: Final = vocabulary(
+    "change check confirm create delete edit expired forgot forgotten generate index introspect issue list login lost "
+    "new policy recover recovery refresh renew request reset revoke send show strength update validate verify"
+)
+_ENCODED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_ADDRESSES: Final = frozenset({"referer", "origin", "location", "sec-websocket-origin"})
+
+
+TypedMask = Callable[[str, str], str | None]
+"""The mask of a whole value of this name, if it is what was typed into a field that does not show it."""
+
+
+def _nothing_typed(_name: str, _value: str) -> str | None:
+    return None
+
+
+def is_hidden_name(name: str) -> bool:
+    """Whether a field of this name is masked, whatever it holds."""
+    lowered = re.sub(r"[^a-z0-9]", "", name.lower())
+    return is_secret_name(name) or any(word in lowered for word in _FORGERY_WORDS)
+
+
+def mask_value(name: str, value: str) -> str:
+    """The value of a named field, uncut. The same value again: nothing in it needed a mask."""
+    shown = mask_field(name, value, mask_shown)
+    if shown == value and is_hidden_name(name) and value:
+        return MASK
+    if shown == value and _last_word(name) in _TICKETS and len(value) >= _LONG_TICKET:
+        return MASK
+    return _mask_encoded(name, value) if shown == value else shown
+
+
+def mask_typed(name: str, value: str, typed: TypedMask) -> str:
+    """The same, also for what was typed. A name that says what it holds goes first: it says how that is masked."""
+    hidden = None if is_hidden_name(name) else typed(name, value)
+    return mask_value(name, value) if hidden is None else hidden
+
+
+def _last_word(name: str) -> str:
+    return re.split(r"[^a-z0-9]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().strip("_]. "))[-1]
+
+
+def _mask_encoded(name: str, value: str) -> str:
+    """A secret may hide behind percent signs, once or twice: then nothing of the value is shown."""
+    decoded = value
+    for _ in range(3):
+        if not _ENCODED.search(decoded):
+            return value
+        decoded = unquote(decoded, errors="replace")
+        if mask_field(name, decoded) != decoded:
+            return MASK
+    return value
+
+
+def mask_url(url: str, typed: TypedMask = _nothing_typed) -> str:
+    """As it will be asked for, less its secrets: in the user, path, query and fragment. Never in the host.
+
+    `typed` masks whole values of parameters, and nothing else of it.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return printable(mask_shown(url))[:LONGEST_URL]
+    place = f"{parts.scheme}://{_without_user(parts.netloc)}" if parts.netloc else f"{parts.scheme}:"
+    segments = parts.path.split("/")
+    path = "/".join(map(_mask_segment, ["", *segments], segments))
+    query = f"?{_mask_query(parts.query, typed)}" if parts.query else ""
+    fragment = f"#{_mask_query(parts.fragment, typed)}" if parts.fragment else ""
+    # Each piece by itself: a quote in one of them hides none of the others.
+    shown = printable(place + path + query + fragment)
+    return shown if len(shown) <= LONGEST_URL else f"{shown[:LONGEST_URL]}... ({len(shown) - LONGEST_URL:,} more)"
+
+
+def _mask_segment(before: str, segment: str) -> str:
+    """Part of a path: what follows `password` or `token` is one. Behind a word that says less, if it looks drawn."""
+    word, decoded = unquote(before, errors="replace"), unquote(segment, errors="replace")
+    if is_hidden_name(word) and segment and segment.partition(".")[0].lower() not in _STEPS:
+        return MASK
+    is_word = (_last_word(word) in _TICKETS or word.lower() in _LINKS) and _looks_drawn(decoded)
+    return MASK if is_word else mask_value("", segment)
+
+
+def _looks_drawn(value: str) -> bool:
+    return len(value) >= _LONG_TICKET and any(map(str.isdigit, value))
+
+
+def host_of(url: str) -> str:
+    """As the browser wrote it; an IPv6 address in brackets. Empty where there is none."""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+    return f"[{host}]" if ":" in host else host
+
+
+def _without_user(netloc: str) -> str:
+    user, at, host = netloc.rpartition("@")
+    return f"{MASK}@{host}" if at and user else host
+
+
+def _mask_query(query: str, typed: TypedMask) -> str:
+    if "=" not in query:
+        hidden = typed("", unquote_plus(query, errors="replace"))
+        return mask_value("", query) if hidden is None else hidden
+    shown = []
+    for raw, pair in zip((piece for piece in query.split("&") if piece), pairs_of(query), strict=True):
+        name, equals, _ = raw.partition("=")
+        is_link = pair.name.lower() in _LINKS and _looks_drawn(pair.value)
+        masked = MASK if is_link else mask_typed(pair.name, pair.value, typed)
+        shown.append(mask_shown(raw) if masked == pair.value else mask_shown(name) + equals + masked)
+    return "&".join(shown)
+
+
+def mask_header(name: str, value: str, typed: TypedMask = _nothing_typed) -> str:
+    if name.lower() in _ADDRESSES:
+        return mask_url(value, typed)
+    return cut(mask_typed(name, value, typed), LONGEST_HEADER)
+
+
+def cut(shown: str, longest: int = LONGEST_VALUE, *, unseen: int = 0) -> str:
+    """Masked text, bounded, and saying so. `unseen` is how much of it was left out before."""
+    text = printable(shown)
+    more = max(len(text) - longest, 0) + unseen
+    return f"{text[:longest]}... ({more:,} more characters, not shown)" if more else text
+
+
+class Shown:
+    """Fields under names that are unique, within the bounds of one preview."""
+
+    def __init__(self) -> None:
+        self.masked: dict[str, str] = {}
+        self.plain: dict[str, str] = {}
+        self.left_out = 0
+        self._room = MOST_SHOWN
+
+    def add(self, fields: Iterable[Field], typed: TypedMask) -> None:
+        for field in fields:
+            if len(self.masked) + len(self.plain) >= MOST_FIELDS:
+                self.left_out += 1
+                continue
+            # More than is shown is looked at: half a secret no longer looks like one. But not without end.
+            seen = field._replace(name=field.name[:LOOKED_AT], value=field.value[:LOOKED_AT])
+            hidden = _mask_of(seen, typed)
+            is_masked = hidden != seen.value
+            unseen = len(field.value) - len(seen.value)
+            name, value = cut(mask_shown(seen.name), LONGEST_NAME), cut(hidden, unseen=unseen)
+            if name.startswith(OURS) and not field.is_ours:
+                name = f'"{name}"'
+            if len(name) + len(value) > self._room:
+                self.left_out += 1
+                continue
+            self._room -= len(name) + len(value)
+            (self.masked if is_masked else self.plain)[self._unused(name)] = value
+
+    def _unused(self, name: str) -> str:
+        taken = self.masked.keys() | self.plain.keys()
+        number = 1
+        unused = name
+        while unused in taken:
+            number += 1
+            unused = f"{name}#{number}"
+        return unused
+
+
+def _mask_of(field: Field, typed: TypedMask) -> str:
+    by_place = field.value if field.masked is None else field.masked
+    if by_place not in {field.value, mask_shown(field.value)}:
+        return by_place
+    return mask_typed(field.name, field.value, typed)

@@ -1,0 +1,38 @@
+"""What a held request says that it costs, against what the agent declared and what its token allows. Pure.
+
+A token's `max_purchase` binds every request that names a price, whatever the action calls itself: else a purchase that
+is proposed as a click would have no limit but the person's attention.
+"""
+
+from typing import Final
+
+from remit.browser.amounts import Found, first_above, judge_amounts
+from remit.browser.model.masking import cut
+from remit.browser.policy import exceeds_limit, render_money
+from remit.contracts.browser.browser import Amount
+
+_LONGEST_NAME: Final = 60
+
+
+def require_price(
+    declared: Amount | None, limit: Amount | None, in_request: tuple[Found, ...], on_page: tuple[Found, ...]
+) -> None:
+    if declared is not None:
+        bounds = f"the agent declared {render_money(declared)}"
+        bounds += f", and the token allows {render_money(limit)}" if limit is not None else ""
+        for found, place in ((in_request, "request"), (on_page, "page")):
+            too_much = judge_amounts(declared, found).too_much
+            if too_much is not None:
+                raise exceeds_limit(f"{_told(too_much, place)}; {bounds}. It was not sent.")
+    elif limit is not None and (too_much := first_above(limit, in_request)) is not None:
+        raise exceeds_limit(
+            f"{_told(too_much, 'request')}; the token allows {render_money(limit)}. It was not sent. If this is a"
+            " purchase, propose it as one, with its amount."
+        )
+
+
+def _told(found: Found, place: str) -> str:
+    where = f"in the field `{cut(found.where, _LONGEST_NAME)}` of the request" if place == "request" else "in the form"
+    if found.value is None:
+        return f"something that cannot be read as an amount {where}"
+    return f"{found.value:f} {found.currency or ('cents ' if found.minor else '')}".rstrip() + f" {where}"

@@ -1,0 +1,214 @@
+"""What comes in from the browser: a plain request for a proxy, or a tunnel; then one request after the other."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from socket import IPPROTO_TCP, MSG_PEEK, TCP_NODELAY, socket
+from typing import Final
+
+from remit.browser.model.requests import Gate, OutgoingRequest
+from remit.browser.proxy.addresses import Place
+from remit.browser.proxy.certificates import Authority
+from remit.browser.proxy.exchange import Exchanges
+from remit.browser.proxy.gate_client import tell_refused
+from remit.browser.proxy.request_head import MAX_HEAD, BadRequest, Head, parse_head, read_authority, read_place
+from remit.browser.proxy.responses import REFUSED, render_notice
+from remit.browser.proxy.stream import END_OF_HEAD, HeadTooLarge, Wire
+from remit.core.ids import system_clock, uuid7
+
+_CONNECT: Final = b"CONNECT "
+_TLS_HANDSHAKE: Final = 0x16
+_ESTABLISHED: Final = b"HTTP/1.1 200 Connection established\r\n\r\n"
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_HEAD_TOO_LARGE: Final = f"the head of the request has more than {MAX_HEAD} bytes"
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long the browser may take, in seconds."""
+
+    idle: float = 120.0
+    """Until it says something at all: it likes to connect ahead of need."""
+    head: float = 10.0
+    """From the first to the last byte of a head, or of a TLS handshake."""
+    body: float = 30.0
+    """Between two pieces of a body."""
+    linger: float = 2.0
+    """To read our refusal, when it still has something to send."""
+
+
+class Connection:
+    """One connection of one session's browser."""
+
+    def __init__(
+        self, gate: Gate, exchanges: Exchanges, authority: Authority, most_body_bytes: int, patience: Patience
+    ) -> None:
+        self._gate = gate
+        self._exchanges = exchanges
+        self._authority = authority
+        self._most_body_bytes = most_body_bytes
+        self._patience = patience
+
+    async def serve(self, connected: socket) -> None:
+        """Until it ends. Closes the socket."""
+        wire: Wire | None = None
+        try:
+            # asyncio would do so only if the listener had been made with the protocol's number.
+            connected.setsockopt(IPPROTO_TCP, TCP_NODELAY, 1)
+            wire, tunnel = await self._open(connected)
+            if wire is not None:
+                await self._serve_requests(wire, tunnel)
+        except (OSError, EOFError):  # broken, or too slow: a timeout is an OSError
+            return
+        except asyncio.CancelledError:
+            if wire is not None:
+                wire.abort()
+            raise
+        finally:
+            if wire is None:
+                connected.close()
+            else:
+                wire.close()
+                # Without this the loop could end before the socket is closed.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._patience.linger):
+                        await wire.wait_closed()
+                wire.abort()
+
+    # --- the beginning
+
+    async def _open(self, connected: socket) -> tuple[Wire | None, Place | None]:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._patience.idle):
+            begun = await loop.sock_recv(connected, MAX_HEAD)
+        async with asyncio.timeout(self._patience.head):
+            while begun and _CONNECT.startswith(begun[: len(_CONNECT)]) and len(begun) < len(_CONNECT):
+                begun += await self._receive(connected)
+            if not begun.startswith(_CONNECT):
+                return await _plain(connected, begun), None
+            while END_OF_HEAD not in begun and len(begun) <= MAX_HEAD:
+                begun += await self._receive(connected)
+        try:
+            authority = _read_connect(begun)
+        except BadRequest as bad:
+            tell_refused(self._gate, "CONNECT", "", bad.why)
+            await loop.sock_sendall(connected, render_notice(bad.status, bad.why, mark=REFUSED, closing=True))
+            return None, None
+        await loop.sock_sendall(connected, _ESTABLISHED)
+        async with asyncio.timeout(self._patience.idle):
+            first = await _peek(connected)
+        if first != _TLS_HANDSHAKE:
+            return await _plain(connected, b""), read_authority(authority, "http")
+        place = read_authority(authority, "https")
+        return await self._encrypted(connected, place), place
+
+    async def _receive(self, connected: socket) -> bytes:
+        received = await asyncio.get_running_loop().sock_recv(connected, MAX_HEAD)
+        if not received:
+            raise EOFError
+        return received
+
+    async def _encrypted(self, connected: socket, place: Place) -> Wire:
+        wire = Wire()
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: wire,
+            connected,
+            ssl=self._authority.context_for(place.host),
+            ssl_handshake_timeout=self._patience.head,
+            ssl_shutdown_timeout=self._patience.linger,
+        )
+        return wire
+
+    # --- the requests
+
+    async def _serve_requests(self, wire: Wire, tunnel: Place | None) -> None:
+        while True:
+            async with asyncio.timeout(self._patience.idle):
+                if not await wire.wait():
+                    return
+            head: Head | None = None
+            try:
+                async with asyncio.timeout(self._patience.head):
+                    head = parse_head(await wire.read_head(MAX_HEAD))
+                place, request = await self._read_request(wire, head, tunnel)
+            except HeadTooLarge:
+                await self._refuse(wire, head, BadRequest(_HEAD_TOO_LARGE, 431))
+                return
+            except BadRequest as bad:
+                await self._refuse(wire, head, bad)
+                return
+            wire.expect_silence()
+            if not await self._exchanges.exchange(wire, place, request, closing=head.closes):
+                return
+            wire.listen_again()
+
+    async def _read_request(self, wire: Wire, head: Head, tunnel: Place | None) -> tuple[Place, OutgoingRequest]:
+        place, path = read_place(head, tunnel)
+        is_websocket = head.is_websocket
+        if (tunnel is None and is_websocket) or (tunnel and tunnel.scheme == "http" and not is_websocket):
+            # The browser tunnels WebSockets always, and plain requests never.
+            raise BadRequest("not the way in which a browser asks a proxy")
+        length = head.body_length
+        if length > self._most_body_bytes:
+            raise BadRequest(f"the body has more than {self._most_body_bytes} bytes, and could not be shown", 413)
+        if head.wants_to_continue:
+            wire.write(_CONTINUE)
+        body = await wire.read_exactly(length, self._patience.body)
+        if wire.has_unread:
+            raise BadRequest("there is more behind the request, which browsers do not do")
+        scheme = {"http": "ws", "https": "wss"}[place.scheme] if is_websocket else place.scheme
+        return place, OutgoingRequest(
+            request_id=uuid7(system_clock()),
+            kind="websocket" if is_websocket else "request",
+            method=head.method,
+            url=f"{scheme}://{place.authority}{path}",
+            headers=head.forwarded(),
+            body=body,
+            is_navigation=head.is_navigation,
+        )
+
+    async def _refuse(self, wire: Wire, head: Head | None, bad: BadRequest) -> None:
+        method, target = (head.method, head.target) if head else ("", "")
+        tell_refused(self._gate, method, target, bad.why)
+        wire.write(render_notice(bad.status, bad.why, mark=REFUSED, method=method, closing=True))
+        await wire.discard(self._patience.linger, self._most_body_bytes)
+
+
+async def _plain(connected: socket, already_read: bytes) -> Wire:
+    wire = Wire(already_read)
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: wire, connected)
+    return wire
+
+
+async def _peek(connected: socket) -> int:
+    """The first byte, which stays where it is."""
+    loop = asyncio.get_running_loop()
+    readable: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(connected, _resolve, readable)
+    try:
+        await readable
+    finally:
+        loop.remove_reader(connected)
+    first = connected.recv(1, MSG_PEEK)
+    if not first:
+        raise EOFError
+    return first[0]
+
+
+def _resolve(awaited: asyncio.Future[None]) -> None:
+    if not awaited.done():
+        awaited.set_result(None)
+
+
+def _read_connect(raw: bytes) -> str:
+    """The authority that a tunnel is wanted to: it must name its port."""
+    if len(raw) > MAX_HEAD:
+        raise BadRequest(_HEAD_TOO_LARGE, 431)
+    written, end, more = raw.partition(END_OF_HEAD)
+    if more:
+        raise BadRequest("there is more behind the request, which browsers do not do")
+    head = parse_head(written + end)
+    if not head.target.rpartition(":")[2].isdigit() or head.value("host") != head.target or head.body_length:
+        raise BadRequest("not a request for a tunnel")
+    read_authority(head.target, "https")
+    return head.target

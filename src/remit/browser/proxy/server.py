@@ -1,0 +1,99 @@
+"""The proxy: all requests of one session come in at one listening socket, and are asked of one gate."""
+
+import asyncio
+from socket import socket
+from typing import Final
+
+from remit.browser.model.requests import Gate
+from remit.browser.proxy.certificates import Authority
+from remit.browser.proxy.connection import Connection, Patience
+from remit.browser.proxy.dns import Lookups, Resolve, ask_the_system
+from remit.browser.proxy.exchange import Exchanges
+from remit.browser.proxy.upstream import Upstream, server_trust
+from remit.contracts.config.browser import Browser
+
+MOST_CONNECTIONS: Final = 256
+"""Of one session at a time; more have to wait. Chromium itself opens 32 to a proxy."""
+
+
+class Serving:
+    """What goes on at one listening socket."""
+
+    def __init__(self, listener: socket, connection: Connection, upstream: Upstream) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._upstream = upstream
+        self._connections: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._listen()
+
+    # Not by a task that accepts: if it were cancelled in the wrong moment, a connection would be lost, and left open.
+
+    def _listen(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connected, _address = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:
+            # Out of descriptors, most likely: those that are open will end.
+            self._loop.remove_reader(self._listener)
+            self._loop.call_later(0.1, self._listen)
+            return
+        connected.setblocking(False)
+        task = self._loop.create_task(self._connection.serve(connected))
+        self._connections.add(task)
+        task.add_done_callback(self._ended)
+        if len(self._connections) >= MOST_CONNECTIONS:
+            self._loop.remove_reader(self._listener)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        if len(self._connections) == MOST_CONNECTIONS - 1:
+            self._listen()
+
+    async def close(self) -> None:
+        """Ends all its connections. What is held is cancelled, and nothing more is sent. The listener stays open."""
+        self._closed = True
+        self._loop.remove_reader(self._listener)
+        await asyncio.sleep(0)  # a connection that was just accepted takes its first step, or nobody would close it
+        tasks = list(self._connections)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._upstream.close()
+
+
+class Egress:
+    """The ways out of one host process's browser."""
+
+    def __init__(
+        self,
+        config: Browser,
+        *,
+        authority: Authority | None = None,
+        resolve: Resolve = ask_the_system,
+        patience: Patience | None = None,
+    ) -> None:
+        self._authority = authority or Authority()
+        self._trust = server_trust(config)
+        self._lookups = Lookups(config, resolve)
+        self._most_bytes = config.max_body_bytes
+        self._patience = patience or Patience()
+
+    @property
+    def spki(self) -> str:
+        """What Chromium is told to believe: the hash of our authority's key, in base64."""
+        return self._authority.spki
+
+    async def serve(self, listener: socket, gate: Gate) -> Serving:
+        """Accepts on this listening socket, for one session, until it is closed."""
+        listener.setblocking(False)
+        upstream = Upstream(self._trust)
+        exchanges = Exchanges(gate, self._lookups, upstream, self._most_bytes)
+        connection = Connection(gate, exchanges, self._authority, self._most_bytes, self._patience)
+        return Serving(listener, connection, upstream)

@@ -1,0 +1,104 @@
+"""Connections to servers: to an address that was checked, believed by the name that was asked for."""
+
+import asyncio
+import ssl
+from itertools import chain
+from typing import Final
+
+from remit.browser.proxy.addresses import Place
+from remit.browser.proxy.stream import Wire
+from remit.contracts.config.browser import Browser
+from remit.core.errors import Reason, Refused
+
+CONNECT_SECONDS: Final = 15.0
+KEPT_SECONDS: Final = 4.0
+"""Less than servers wait for the next request, so that they hardly ever hang up in the moment we write one."""
+MOST_KEPT: Final = 64
+
+
+class ConnectFailed(Exception):
+    """No connection was made, so nothing was sent."""
+
+
+def server_trust(config: Browser) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=config.certificates)
+    except (OSError, ssl.SSLError):
+        raise Refused(
+            Reason.MALFORMED,
+            "the authorities that servers are believed by cannot be read",
+            where=f"browser.certificates: {config.certificates}",
+            next_step="Name a readable file of certificates in PEM, or leave the setting out.",
+        ) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class Upstream:
+    """For one session: a connection that one session used is never used by another."""
+
+    def __init__(self, trust: ssl.SSLContext) -> None:
+        self._trust = trust
+        self._idle: dict[Place, list[tuple[Wire, asyncio.TimerHandle]]] = {}
+        self._open: set[Wire] = set()
+
+    async def connect(self, place: Place, addresses: tuple[str, ...]) -> Wire:
+        """A new connection, to the first of these addresses that takes it."""
+        problem = "no address is known"
+        for address in addresses:
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await self._connect(place, address)
+            except ssl.SSLCertVerificationError as refused:
+                raise ConnectFailed(f"the server's certificate is not believed: {refused.verify_message}") from None
+            except TimeoutError:
+                problem = "the server does not answer"
+            except UnicodeError:
+                raise ConnectFailed("the host's name cannot be written in a certificate") from None
+            except OSError as failed:
+                problem = f"no connection to the server: {failed.strerror or type(failed).__name__}"
+        raise ConnectFailed(problem)
+
+    async def _connect(self, place: Place, address: str) -> Wire:
+        loop = asyncio.get_running_loop()
+        wire = Wire()
+        if place.scheme == "https":
+            await loop.create_connection(lambda: wire, address, place.port, ssl=self._trust, server_hostname=place.host)
+        else:
+            await loop.create_connection(lambda: wire, address, place.port)
+        self._open.add(wire)
+        wire.when_closed(lambda: self._open.discard(wire))
+        return wire
+
+    def take(self, place: Place) -> Wire | None:
+        """A connection that was used before, if one is still good."""
+        idle = self._idle.get(place, [])
+        while idle:
+            wire, expiry = idle.pop()
+            expiry.cancel()
+            if not wire.is_gone:
+                wire.listen_again()
+                return wire
+            wire.abort()
+        self._idle.pop(place, None)
+        return None
+
+    def give_back(self, place: Place, wire: Wire, *, is_reusable: bool) -> None:
+        """For the next plain request to the same place, or to be closed."""
+        wire.expect_silence()
+        if not is_reusable or wire.is_gone or sum(map(len, self._idle.values())) >= MOST_KEPT:
+            wire.abort()
+            return
+        expiry = asyncio.get_running_loop().call_later(KEPT_SECONDS, wire.abort)
+        self._idle.setdefault(place, []).append((wire, expiry))
+
+    async def close(self) -> None:
+        for _wire, expiry in chain.from_iterable(self._idle.values()):
+            expiry.cancel()
+        still_open = list(self._open)
+        for wire in still_open:
+            wire.abort()
+        for wire in still_open:
+            await wire.wait_closed()
+        self._idle.clear()

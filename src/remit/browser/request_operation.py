@@ -1,0 +1,278 @@
+"""The door of held requests: each request that changes something travels the road by itself, and waits for a person.
+
+What is shown, approved, recorded and sent is one object, bound by its digest to the action that caused it and to the
+token that allowed that. Once the intent is recorded it may have been sent, and is never sent again.
+"""
+
+import concurrent.futures
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from remit.approvals.errors import ASK_ANEW
+from remit.approvals.service import Approvals, Question
+from remit.authority.capability_token import Token, require_in_time
+from remit.browser.approval import OnWaiting, ask, given_up
+from remit.browser.checkpoint import (
+    BegunRequest,
+    RequestOutcome,
+    late_event,
+    parse_begun_request,
+    render_begun_request,
+    render_request,
+)
+from remit.browser.held_requests import Held
+from remit.browser.model.masking import host_of
+from remit.browser.model.requests import Ending
+from remit.browser.policy import purchase_limit, require_host
+from remit.browser.price_policy import require_price
+from remit.browser.request_preview import Context, preview_request, read_request, require_showable
+from remit.browser.types import TokenBook
+from remit.contracts.browser.browser import Approval, HTTPPreview
+from remit.core.canonical import digest
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.core.ids import DEFAULT_TENANT
+from remit.execution.decision import Decision, Denial
+from remit.execution.engine import Door, Note, Notes, Preview
+from remit.execution.journal import Trace
+from remit.ledger.entry import Event
+from remit.ledger.writer import Batch
+
+ANSWER_SECONDS: Final = 330.0
+"""A little more than the proxy waits for a server's answer."""
+
+
+@dataclass(frozen=True)
+class HeldRequest:
+    """A request that the proxy holds, or, recalled after a crash, what is known of one."""
+
+    request_id: str
+    action_id: str
+    digest: str
+    """Of the request, its id, the action and the token together."""
+    request_digest: str
+    approval_id: str | None = None
+
+
+@dataclass(frozen=True)
+class GrantedRequest:
+    request: HeldRequest
+    approvals: list[Approval] = field(default_factory=list, compare=False)
+
+
+@dataclass(frozen=True)
+class RequestPreview(Preview):
+    """With what the person will see."""
+
+    shown: HTTPPreview
+
+
+@dataclass(frozen=True)
+class HeldRequestDoor(Door[HeldRequest, GrantedRequest, BegunRequest, Ending, RequestOutcome]):
+    """Of one held request. For recovery, which only tells what is known, there is none: `held` is None."""
+
+    tokens: TokenBook
+    approvals: Approvals
+    held: Held | None = None
+    token: Token | None = None
+    context: Context = field(default_factory=Context)
+    picture: str | None = None
+    currency: str = "USD"
+    """Of a limit that is a bare number."""
+    on_waiting: OnWaiting = lambda _: None
+    on_problem: Callable[[RemitError], None] = lambda _: None
+    """Told why it was not sent, or not answered, as the error that it is."""
+    name: str = field(default="browser_request", init=False)
+    try_again: str = field(default=f"It is not sent again. {ASK_ANEW}", init=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> HeldRequest:
+        held, token = self._own()
+        request, cause = held.request, held.cause
+        bound = {
+            "request_id": request.request_id,
+            "request": request.digest,
+            "action": cause.digest,
+            "token_jti": token.jti,
+        }
+        return HeldRequest(request.request_id, cause.action.action_id, digest(bound), request.digest)
+
+    def trace(self, request: HeldRequest) -> Trace:
+        return Trace(DEFAULT_TENANT, request.action_id, self.name, request.request_id, request.digest)
+
+    def verify_authority(self, request: HeldRequest, now: datetime) -> GrantedRequest:
+        require_in_time(self._own()[1], now)
+        return GrantedRequest(request)
+
+    def decide(self, request: HeldRequest) -> Decision:
+        if self.held is None:
+            return Decision(("it was begun, and is only brought to an end",))
+        held, token = self._own()
+        try:
+            require_showable(held.request)
+            require_host(token.constraints, host_of(held.request.url))
+            in_request = read_request(held.request).amounts
+            limit = purchase_limit(token.constraints, self.currency)
+            require_price(held.cause.action.amount, limit, in_request, self.context.on_page)
+        except Refused as problem:
+            return Decision((), (Denial(problem.reason, problem.what, problem.where, problem.next_step),))
+        return Decision((f"token {token.jti} allows the place; a person is to allow the request",))
+
+    def preview(self, granted: GrantedRequest) -> RequestPreview:
+        held, _ = self._own()
+        shown = preview_request(read_request(held.request), self.context)
+        return RequestPreview(shown.estimated_effect, digest([held.request.digest, shown.digest()]), shown)
+
+    def consent(self, granted: GrantedRequest, preview: Preview, now: datetime) -> str:
+        held, token = self._own()
+        shown = preview.shown if isinstance(preview, RequestPreview) else self.preview(granted).shown
+        question = Question(
+            agent_id=token.agent_id,
+            token_jti=token.jti,
+            action_id=granted.request.action_id,
+            action_digest=held.cause.digest,
+            request_digest=held.request.digest,
+            preview=shown,
+            screenshot=self.picture,
+            not_after=token.expires_at,
+        )
+
+        def waiting(approval: Approval) -> None:
+            held.put(approval.approval_id)
+            self.on_waiting(approval)
+
+        approval = ask(self.approvals, question, waiting, lambda: held.given_up)
+        held.approved_by, held.said = approval.decided_by, approval.reason
+        granted.approvals[:] = [approval]
+        return f"approval {approval.approval_id} by {approval.decided_by}"
+
+    def checkpoint(self, granted: GrantedRequest, preview: Preview) -> str:
+        _, token = self._own()
+        request = granted.request
+        begun = BegunRequest(
+            request_id=request.request_id,
+            digest=request.digest,
+            request_digest=request.request_digest,
+            action_id=request.action_id,
+            agent_id=token.agent_id,
+            jti=token.jti,
+            approval_id=granted.approvals[0].approval_id,
+            what=self._what(),
+        )
+        return render_begun_request(begun)
+
+    def require_alive(self, granted: GrantedRequest, now: datetime) -> None:
+        held, token = self._own()
+        require_in_time(token, now)
+        if held.given_up:
+            raise given_up("the browser gave the request up")
+
+    def spend(self, granted: GrantedRequest, batch: Batch, now: datetime) -> None:
+        """The yes is used up with the intent: for this request, this action, this token, and never again."""
+        held, token = self._own()
+        self.tokens.require_alive(batch.store, token, now)
+        self.approvals.use(
+            batch,
+            granted.approvals[0].approval_id,
+            request_digest=held.request.digest,
+            action_digest=held.cause.digest,
+            token_jti=token.jti,
+        )
+
+    def recall(self, checkpoint: str) -> tuple[HeldRequest, BegunRequest]:
+        begun = parse_begun_request(checkpoint)
+        known = (begun.request_id, begun.action_id, begun.digest, begun.request_digest, begun.approval_id)
+        return HeldRequest(*known), begun
+
+    def effect(self, granted: GrantedRequest, begun: BegunRequest, note: Note) -> Ending:
+        held, _ = self._own()
+        held.release()
+        reach("browser.released")
+        try:
+            ending = held.ending.result(ANSWER_SECONDS)
+        except concurrent.futures.TimeoutError:
+            ending = Ending(None, sent=True, problem="the server does not answer")
+        reach("browser.ended")
+        if ending.status is None and not ending.sent:
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED,
+                f"the request was approved and was not sent: {ending.problem}",
+                where=begun.what,
+                next_step=self.try_again,
+            )
+        if ending.status is None and (ending.problem or held.request.kind != "message"):
+            raise _unknown(begun, ending.problem)
+        return ending
+
+    def settle(self, begun: BegunRequest, notes: Notes, note: Note) -> Ending | None:
+        return Ending(None, sent=True, problem="the process that sent it ended")
+
+    def undo(self, begun: BegunRequest, notes: Notes, note: Note) -> None:
+        """What was sent cannot be called back."""
+
+    def verify_effect(self, begun: BegunRequest, made: Ending) -> None:
+        """The server's word is all there is."""
+
+    def succeed(self, request: HeldRequest, begun: BegunRequest, made: Ending) -> RequestOutcome:
+        if made.problem:
+            return self.fail(request, _unknown(begun, made.problem), begun)
+        return RequestOutcome(
+            request_id=request.request_id,
+            action_id=request.action_id,
+            request_digest=request.request_digest,
+            state="SENT" if made.status is None else "ANSWERED",
+            status=made.status,
+            approval_id=begun.approval_id,
+            approved_by=self.held.approved_by if self.held is not None else None,
+            what=begun.what,
+        )
+
+    def fail(self, request: HeldRequest, problem: RemitError, begun: BegunRequest | None = None) -> RequestOutcome:
+        unknown = problem.reason is Reason.FATE_UNKNOWN
+        if begun is not None and not unknown and self.held is not None and self.held.may_have_been_sent:
+            # Whatever went wrong after it was let go: that it was not sent would be a lie.
+            problem, unknown = _unknown(begun, str(problem)), True
+        self.on_problem(problem)
+        return RequestOutcome(
+            request_id=request.request_id,
+            action_id=request.action_id,
+            request_digest=request.request_digest,
+            state="UNKNOWN" if unknown else "NOT_SENT" if begun is not None else "REFUSED",
+            approval_id=None if self.held is None else self.held.approval_id,
+            approved_by=None if self.held is None else self.held.approved_by,
+            what=begun.what if begun is not None else self._what() or None,
+            reason=problem.reason.value,
+            problem=str(problem)[:10_000],
+        )
+
+    def store_outcome(self, outcome: RequestOutcome) -> str:
+        return outcome.canonical().decode()
+
+    def load_outcome(self, stored: str, recorded_at: str) -> RequestOutcome:
+        return RequestOutcome.parse(stored.encode(), source="stored outcome of a request")
+
+    def also_record(self, request: HeldRequest, outcome: RequestOutcome) -> Sequence[Event]:
+        """Of a late one: that its action, which had ended with other numbers, has sent this too, or has not."""
+        if self.held is None or self.token is None or self.held.seconds_after is None:
+            return ()
+        cause = self.held.cause
+        return (late_event(cause.action, outcome, self.held.seconds_after, cause.sent, self.token.agent_id),)
+
+    def _what(self) -> str:
+        held = self.held
+        return "" if held is None else render_request(held.request.method, held.request.url, held.secrets)
+
+    def _own(self) -> tuple[Held, Token]:
+        if self.held is None or self.token is None:
+            raise EnvironmentFailed(Reason.INTERNAL, "a request of which only the record is left cannot be sent")
+        return self.held, self.token
+
+
+def _unknown(begun: BegunRequest, problem: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.FATE_UNKNOWN,
+        f"the request may have been sent, and nobody knows what the server made of it: {problem or 'no answer'}",
+        where=begun.what,
+        next_step="It is not sent again. Look at the site itself.",
+    )

@@ -1,0 +1,233 @@
+"""What a person is shown of a held request: an HTTPPreview, made from the very object that will be sent. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+from urllib.parse import urlsplit
+
+from remit.browser.amounts import Found, amounts_in
+from remit.browser.amounts_priced import priced_fields
+from remit.browser.model.form_fields import Field, describe_bytes, fields_of, pairs_of
+from remit.browser.model.masking import LONGEST_URL, Shown, cut, mask_header, mask_url
+from remit.browser.model.requests import OutgoingRequest
+from remit.browser.typed_secrets import Carried, TypedSecrets
+from remit.contracts.browser.browser import Action, Amount, HTTPPreview, PreviewBody
+from remit.core.errors import Reason, Refused
+from remit.core.text_printable import spelled_name
+from remit.masking import is_secret_name
+
+ShownMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+SHOWN_METHODS: Final[dict[str, ShownMethod]] = {method: method for method in get_args(ShownMethod)}
+LONGEST_SHOWN_URL: Final = 8_000
+MOST_HEADERS: Final = 100
+MOST_NAMED: Final = 10
+_VERBS: Final = {"POST": "Sends", "PUT": "Stores", "PATCH": "Changes", "DELETE": "Deletes", "GET": "Sends a form to"}
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is known about a request beside itself."""
+
+    action: Action | None = None
+    """The action that was running, or the last one of the session."""
+    page: str = ""
+    """The URL of the page that is shown, if it is known."""
+    by_itself: bool = False
+    """The page asked for it, such as by a timer, a worker or as it loaded, and no action of the agent."""
+    secrets: TypedSecrets = field(default_factory=TypedSecrets)
+    """What was typed into fields that do not show it: masked where a whole value is one of them."""
+    on_page: tuple[Found, ...] = ()
+    """Prices that the page shows."""
+    redirected_from: str = ""
+    """The address whose server sent the browser on to this one."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Read:
+    """A request, its fields read once."""
+
+    request: OutgoingRequest
+    fields: tuple[Field, ...]
+
+    @property
+    def amounts(self) -> tuple[Found, ...]:
+        """Also of the query beside a body: a server may read either."""
+        query = pairs_of(urlsplit(self.request.url).query) if self.request.body else ()
+        return amounts_in(priced_fields((*self.fields, *query)))
+
+
+def read_request(request: OutgoingRequest) -> Read:
+    """The fields of its body; of a request without one, those of its query."""
+    headers = {name.lower(): value for name, value in request.headers}
+    fields = fields_of(headers.get("content-type", ""), headers.get("content-encoding", ""), request.body)
+    query = urlsplit(request.url).query
+    return Read(request, fields if request.body else tuple(pairs_of(query)))
+
+
+def require_showable(request: OutgoingRequest) -> None:
+    """What has no preview cannot be asked about, and is not sent."""
+    if request.kind == "request" and request.method not in SHOWN_METHODS:
+        what = f"a request with the method {request.method[:20]!r} cannot be shown to a person, so it is not sent"
+    elif len(request.url) > LONGEST_SHOWN_URL:
+        what = f"a request with a URL of {len(request.url):,} characters cannot be shown to a person, so it is not sent"
+    else:
+        return
+    raise Refused(
+        Reason.CONSTRAINT_VIOLATED, what, where=mask_url(request.url)[:200], next_step="Do this without an agent."
+    )
+
+
+def preview_request(read: Read, context: Context) -> HTTPPreview:
+    request = read.request
+    typed = _carried(read, context)
+    shown = Shown()
+    shown.add(read.fields, typed.mask)
+    url, headers = mask_url(request.url, typed.mask)[: 2 * LONGEST_URL], _headers(request, typed)
+    plain = dict(shown.plain)
+    if shown.left_out:
+        plain["(not shown)"] = f"{shown.left_out:,} more fields; the whole body: {describe_bytes(request.body)}"
+    return HTTPPreview(
+        method=_method(request),
+        url=url,
+        headers=headers,
+        body=PreviewBody(masked=shown.masked, preview=plain),
+        estimatedEffect=cut(" ".join((estimate_effect(read, context), *_masked_for_typing(typed.masked))), 4_000),
+    )
+
+
+def _carried(read: Read, context: Context) -> Carried:
+    """Also of the query beside a body."""
+    query = tuple(pairs_of(urlsplit(read.request.url).query)) if read.request.body else ()
+    return context.secrets.carried_by((*read.fields, *query), context.page)
+
+
+def _masked_for_typing(names: Sequence[str]) -> Iterator[str]:
+    """What is hidden is told, also if its name says nothing of a secret."""
+    if names:
+        first = ", ".join(spelled_name(cut(name, 40)) or "a value without a name" for name in names[:MOST_NAMED])
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        yield f"Masked: {first}{more} (value typed into a secret field)."
+
+
+def preview_typing(action: Action, where: str, element: str, secrets: TypedSecrets) -> HTTPPreview:
+    """Typing a password sends nothing yet, so there is no method. Of the value only its length is told."""
+    length = len(action.value or "")
+    in_clear = " The page is not encrypted, and most likely sends it on like that." if _is_clear(where) else ""
+    return HTTPPreview(
+        method=None,
+        url=secrets.url(where),
+        headers={},
+        body=PreviewBody(masked={"value": "********" if length else ""}, preview={}),
+        estimatedEffect=cut(
+            f"Types a secret of {length} characters into {element}, a password field of {_host(where)}.{in_clear}"
+        ),
+    )
+
+
+def estimate_effect(read: Read, context: Context) -> str:
+    """A few sentences, made of the request itself; nothing in them was written by the agent or by the page alone."""
+    sentences = [_what(read), *_around(read, context)]
+    amounts = read.amounts
+    if context.action is not None and context.action.amount is not None:
+        sentences.append(_price(context.action.amount, amounts, context.on_page))
+    elif amounts:
+        sentences.append(f"It names a price ({_named(amounts)}), and the agent does not call it a purchase.")
+    return " ".join((*sentences, *context.notes))
+
+
+def _what(read: Read) -> str:
+    request = read.request
+    host, path = _host(request.url), cut(_path(mask_url(request.url)), 200)
+    if request.kind == "websocket":
+        return f"Opens a WebSocket to {host} {path}. Every message on it will be asked about."
+    if request.kind == "message":
+        return f"Sends a message of {len(request.body):,} bytes over the WebSocket to {host} {path}."
+    count = len(read.fields)
+    fields = f"{count} field{'' if count == 1 else 's'}"
+    if request.method == "GET":
+        return f"Submits a form with {fields} to {host}: GET {path}."
+    if request.method == "DELETE":
+        return f"Asks {host} to delete {path}."
+    carried = fields if request.body else "an empty body"
+    return f"{_VERBS.get(request.method, 'Sends')} {carried} at {host}: {request.method} {path}."
+
+
+def _around(read: Read, context: Context) -> list[str]:
+    told, request = [], read.request
+    if _is_clear(request.url):
+        told.append("It is not encrypted on its way.")
+        typed = _carried(read, context)
+        if any(_is_password(field, typed) for field in read.fields):
+            told.append("So a password is sent unencrypted: whoever is on the way can read it.")
+    page = _host(context.page)
+    if page and page != _host(request.url):
+        told.append(f"It goes to another host than the page that is shown, {page}.")
+    if context.redirected_from:
+        came_from = mask_url(context.redirected_from, _carried(read, context).mask)
+        told.append(f"It comes after a redirect from {cut(came_from, 200)}.")
+    if context.by_itself:
+        told.append("The page asked for this by itself; it is not the agent's action.")
+    return told
+
+
+def _is_clear(url: str) -> bool:
+    return url.lower().startswith(("http:", "ws:"))
+
+
+def _is_password(field: Field, typed: Carried) -> bool:
+    """By its name, or because it is what was typed into a field that does not show it."""
+    name = field.name.lower()
+    return bool(field.value) and (
+        typed.is_password(field.value) or (("pass" in name or "pwd" in name) and is_secret_name(field.name))
+    )
+
+
+def _price(declared: Amount, in_request: tuple[Found, ...], on_page: tuple[Found, ...]) -> str:
+    said = f"The agent declares a price of {declared.value:.2f} {declared.currency}."
+    if in_request:
+        return f"{said} The request agrees: {_named(in_request)}."
+    if on_page:
+        return f"{said} The request names none; the page shows {', '.join(str(each.value) for each in on_page[:5])}."
+    return f"{said} Neither the request nor the page names one that could be compared: look closely."
+
+
+def _named(amounts: tuple[Found, ...]) -> str:
+    """Those that cannot be read first: they are what to look at."""
+    first = sorted(amounts, key=lambda each: each.value is not None)[:5]
+    return ", ".join(
+        f"{spelled_name(cut(each.where, 40))} "
+        + (f"= {each.value:f}" if each.value is not None else "cannot be read as an amount")
+        for each in first
+    )
+
+
+def _method(request: OutgoingRequest) -> ShownMethod | None:
+    """None for a message on a WebSocket, which has none."""
+    return SHOWN_METHODS.get(request.method)
+
+
+def _headers(request: OutgoingRequest, typed: Carried) -> dict[str, str]:
+    shown: dict[str, str] = {}
+    for name, value in request.headers[:MOST_HEADERS]:
+        own = cut(name, 100)
+        number, unused = 1, own
+        while unused in shown:
+            number += 1
+            unused = f"{own}#{number}"
+        shown[unused] = mask_header(name, value, typed.mask_header)
+    if len(request.headers) > MOST_HEADERS:
+        shown["(not shown)"] = f"{len(request.headers) - MOST_HEADERS:,} more headers"
+    return shown
+
+
+def _path(masked_url: str) -> str:
+    return urlsplit(masked_url).path or "/"
+
+
+def _host(url: str) -> str:
+    """As Chromium wrote it: a host that looks like another one is in its ASCII form."""
+    try:
+        return cut(urlsplit(url).netloc.rpartition("@")[2], 255)
+    except ValueError:
+        return ""

@@ -1,0 +1,58 @@
+"""Trying again: at most three times, later and later, and never what may have been sent."""
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from remit.browser.chromium.types import NeverFound, PageEnded
+from remit.browser.policy import browser_error
+from remit.contracts.browser.errors import (
+    BACKOFF_INITIAL_MS,
+    BACKOFF_MAX_MS,
+    BACKOFF_MULTIPLIER,
+    MAX_RETRIES,
+    RETRYABLE_CODES,
+)
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+
+T = TypeVar("T")
+Sleep = Callable[[float], None]
+
+# A KERNEL_ERROR that will be the same the next time, or of which nobody knows what it did.
+_FINAL: Final = frozenset({Reason.FATE_UNKNOWN, Reason.SANDBOX_UNAVAILABLE, Reason.CANCELLED, Reason.INTERNAL})
+
+
+class Retries:
+    """Of one action, all its steps together. `record` is told before each further try."""
+
+    def __init__(self, record: Callable[[int, RemitError], None], sleep: Sleep = time.sleep) -> None:
+        self._record = record
+        self._sleep = sleep
+        self.made = 0
+
+    def run(self, work: Callable[[], T], is_safe: Callable[[RemitError], bool] = lambda _: True) -> T:
+        """`is_safe` says whether what failed like this did nothing that must not be done twice."""
+        while True:
+            try:
+                return work()
+            except RemitError as problem:
+                if self.made >= MAX_RETRIES or not is_retryable(problem) or not is_safe(problem):
+                    raise
+                self.made += 1
+                self._record(self.made, problem)
+                self._sleep(pause_before(self.made))
+
+
+def is_retryable(problem: RemitError) -> bool:
+    """By its code, if it may be otherwise the next time: of refusals, that of an element which is not there yet."""
+    if isinstance(problem, NeverFound | PageEnded):
+        return False
+    if browser_error(problem).code not in RETRYABLE_CODES or problem.reason in _FINAL:
+        return False
+    return isinstance(problem, EnvironmentFailed) or problem.reason is Reason.ELEMENT_MISSING
+
+
+def pause_before(retry: int) -> float:
+    """Seconds before the first, second, third further try."""
+    milliseconds: int = min(BACKOFF_INITIAL_MS * BACKOFF_MULTIPLIER ** (retry - 1), BACKOFF_MAX_MS)
+    return milliseconds / 1_000

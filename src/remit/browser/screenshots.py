@@ -1,0 +1,60 @@
+"""Pictures of pages, in a folder of their own, as long and as many as the settings allow."""
+
+import contextlib
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+from remit.fs.atomic_write import PRIVATE_FILE, disk_failure, make_private_directory, write_durably
+
+PRUNED_AFTER: Final = 100
+"""So many pictures later it is time to look at them all."""
+SPARED_SECONDS: Final = 3_600
+"""Younger ones stay, however many there are: a question may be open, or a result just be read. It lasts ten minutes."""
+_NAME: Final = re.compile(r"[0-9a-f]{32}\.png")
+
+
+class Pictures:
+    def __init__(self, folder: Path, *, most_days: int, most_bytes: int) -> None:
+        self._folder = folder
+        self._most_seconds = most_days * 86_400
+        self._most_bytes = most_bytes
+        self._kept = 0
+
+    def keep(self, picture: bytes, *, durably: bool) -> str:
+        """Where it is, under a name that says nothing of what is on it."""
+        make_private_directory(self._folder)
+        path = self._folder / f"{secrets.token_hex(16)}.png"
+        self._kept += 1
+        if durably:
+            write_durably(path, picture)
+            return str(path)
+        try:
+            path.touch(PRIVATE_FILE, exist_ok=False)
+            path.write_bytes(picture)
+        except OSError as problem:
+            raise disk_failure(problem, path) from problem
+        return str(path)
+
+    @property
+    def is_pruning_due(self) -> bool:
+        return self._kept % PRUNED_AFTER == 0
+
+    def prune(self, now: float) -> int:
+        """Removes those that are too old, and then the oldest while there are too many. How many."""
+        found = []
+        with contextlib.suppress(OSError):  # there is none yet
+            for path in self._folder.iterdir():
+                if _NAME.fullmatch(path.name):
+                    with contextlib.suppress(OSError):  # removed by another process
+                        state = path.stat()
+                        found.append((now - state.st_mtime, state.st_size, path))
+        total = removed = 0
+        for age, size, path in sorted(found):
+            total += size
+            if age > self._most_seconds or (total > self._most_bytes and age > SPARED_SECONDS):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    removed += 1
+        return removed

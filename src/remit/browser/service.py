@@ -1,0 +1,283 @@
+"""The browser actions of one workspace: each down the road, each held request too, and what a crash left settled.
+
+The browser is started by the first action that needs it, in this process, and ends with it. One that lives on from one
+command to the next is `remit.browser_daemon`.
+"""
+
+import concurrent.futures
+import contextlib
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, Final
+
+from remit.approvals.service import Approvals
+from remit.authority.capability_token import Token
+from remit.browser.checkpoint import RequestOutcome
+from remit.browser.held_requests import Fate, Held
+from remit.browser.inflight import BrowseHooks, Flight, Flights
+from remit.browser.operation import BrowserDoor, require_text
+from remit.browser.recovery_browser_cut_short import RequestFate, requests_of
+from remit.browser.recovery_browser_sent import Earlier, earlier_of
+from remit.browser.request_operation import HeldRequestDoor
+from remit.browser.request_preview import Context
+from remit.browser.retry import Retries, Sleep
+from remit.browser.timeout import ActionTime
+from remit.browser.types import BrowserWorld, TokenBook
+from remit.contracts.browser.browser import Action, ActionResult
+from remit.contracts.config.config import SystemConfig
+from remit.core.canonical import digest_bytes
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError
+from remit.core.ids import DEFAULT_TENANT, Clock
+from remit.execution.engine import Preview, Site, travel
+from remit.execution.recovery import Recovered, recover
+from remit.fs.state_dir import StateDirectory
+from remit.ledger.entry import Event
+from remit.ledger.writer import Ledger
+from remit.observability.browser_metrics import INSTALL, SUCCESS, Metrics
+from remit.store.process_identity import remove_stale_locks
+
+if TYPE_CHECKING:
+    from remit.browser.driver import World
+    from remit.browser.sessions import Tab
+
+END_SECONDS: Final = 15.0
+_LOG: Final = logging.getLogger("remit.browsing")
+
+
+class Browsing:
+    """Safe to use from several threads. Close it: a browser that is left behind ends with this process."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        config: Callable[[], SystemConfig],
+        tokens: Callable[[], TokenBook],
+        approvals: Callable[[], Approvals],
+        ledger: Callable[[], Ledger],
+        clock: Clock,
+        sleep: Sleep = time.sleep,
+    ) -> None:
+        self._state = state
+        self._config = config
+        self._tokens = tokens
+        self._approvals = approvals
+        self._ledger = ledger
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._world: World | None = None
+        self._flights = Flights()
+        self._recovered = False
+        self._is_closing = False
+
+    @functools.cached_property
+    def metrics(self) -> Metrics:
+        return Metrics(lambda: len(self._approvals().listed("PENDING")))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an action is at work, or a request waits for a person."""
+        return bool(self._flights) or (self._world is not None and self._world.is_busy)
+
+    @property
+    def sessions(self) -> int:
+        return 0 if self._world is None else self._world.sessions
+
+    def browse(self, action: bytes, token: str, hooks: BrowseHooks | None = None) -> ActionResult:
+        """One action, to its end. Bytes that are no action raise; all else comes back as a result, and is recorded.
+
+        The same action under the same token, while it is at work, is not begun again: both callers get its result.
+        """
+        hooks = hooks or BrowseHooks()
+        text = require_text(token)
+        parsed = Action.parse(action)
+        key = (parsed.digest(), digest_bytes(text))
+        flight, is_mine = self._flights.take_off(*key)
+        flight.join(hooks, lambda approval_id: self._approvals().show(approval_id))
+        if not is_mine:
+            return flight.wait(hooks)
+        try:
+            result = self._travelled(parsed, key[0], (action, text), flight)
+        except BaseException as problem:
+            flight.result.set_exception(problem)
+            raise
+        else:
+            flight.result.set_result(result)
+            return result
+        finally:
+            self._flights.land(*key)
+
+    def _travelled(self, parsed: Action, name: str, raw: tuple[bytes, bytes], flight: Flight) -> ActionResult:
+        self._recover_once()
+        started = time.monotonic()
+        door = self._door(parsed, flight, functools.partial(self._flights.require_only, name, flight))
+        outcome = travel(door, raw, self._site(), on_refusal=flight.refuse, on_stored=flight.found_stored)
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        with contextlib.suppress(EnvironmentFailed):  # an extra: without it nothing is counted, and all else goes on
+            status = SUCCESS if outcome.error is None else outcome.error.code
+            self.metrics.count(parsed.type, status, time.monotonic() - started)
+        return outcome
+
+    def recover(
+        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[ActionResult] | Recovered[RequestOutcome]]:
+        """What processes that died had begun: questions are void, requests of unknown fate say so, actions failed."""
+        self._approvals().void_orphans()
+        named = {"presumed_dead": presumed_dead, "abandoned": abandoned}
+        requests = recover(HeldRequestDoor(self._tokens(), self._approvals()), self._site(), **named)
+        actions = recover(self._door(None, Flight()), self._site(), **named)
+        remove_stale_locks(self._state.hosts)
+        return [*requests, *actions]
+
+    def waits_for_person(self, jti: str) -> bool:
+        """Whether an action under this token can go on only once somebody has answered."""
+        return self._world is not None and self._world.waits_for_person(jti)
+
+    def within(self, seconds: float, jti: str, revoke: Callable[[], None]) -> ActionTime:
+        """A `with` for what is done under this token. When its time is over the token is revoked and its sessions end:
+        nothing more is sent, and the action that is at work comes to its end.
+        """
+
+        def end_sessions() -> None:
+            if self._world is not None:
+                self._world.end_sessions_of(jti)
+
+        def end() -> None:
+            for step in (revoke, end_sessions):
+                try:
+                    step()
+                except RemitError as problem:
+                    _LOG.warning("an action could not be ended", extra={"jti": jti, "why": str(problem)})
+
+        return ActionTime(seconds, lambda: self.waits_for_person(jti), end)
+
+    def close(self) -> None:
+        """What waits for a person is void; every action that is at work gets its outcome recorded."""
+        with self._lock:
+            self._is_closing = True
+            world = self._world
+        flights = self._flights.results()
+        if world is None:
+            return
+        try:
+            world.end_sessions()
+            concurrent.futures.wait(flights, END_SECONDS)
+        finally:
+            self._world = None
+            world.close()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _door(
+        self, action: Action | None, flight: Flight, require_only: Callable[[], None] = lambda: None
+    ) -> BrowserDoor:
+        return BrowserDoor(
+            self._tokens(),
+            self._approvals(),
+            self._started,
+            Retries(functools.partial(self._record_retry, action, flight), self._sleep),
+            self._config().policies.currency,
+            self._clock,
+            on_waiting=flight.tell,
+            require_only=require_only,
+            requests_of=self._requests_of,
+            earlier=self._earlier,
+        )
+
+    def _earlier(self, action_id: str, request_digest: str, jti: str) -> Earlier | None:
+        with self._ledger().store.reading() as connection:
+            return earlier_of(connection, action_id, request_digest, jti)
+
+    def _requests_of(self, action_id: str) -> list[RequestFate]:
+        with self._ledger().store.reading() as connection:
+            return requests_of(connection, action_id)
+
+    def _started(self) -> BrowserWorld:
+        with self._lock:
+            if self._world is None and self._is_closing:
+                raise EnvironmentFailed(Reason.CANCELLED, "the browser is being ended", next_step="Begin again.")
+            if self._world is None:
+                try:
+                    # Drives the browser: an extra, and heavy.
+                    from remit.browser.driver import World, WorldPlace  # noqa: PLC0415 - see above
+                except ImportError as missing:
+                    raise EnvironmentFailed(
+                        Reason.EFFECT_FAILED,
+                        f"what drives the browser is not installed ({missing.name})",
+                        next_step=f"Install it with: {INSTALL}",
+                    ) from None
+                config = self._config()
+                self._world = World(
+                    config.browser,
+                    WorldPlace(self._state.path / "browser", (self._state.path,)),
+                    self._why_dead,
+                    self._travel_held,
+                    self._void,
+                    unsafe=config.sandbox == "unsafe-none",
+                )
+            return self._world
+
+    def _travel_held(self, tab: "Tab", held: Held, context: Context, picture: str | None) -> Fate:
+        """One held request, down the road. In a thread of its own."""
+        # No caller waits for what the page asks for by itself, or later.
+        flight = None if not held.is_awaited else self._flights.find(held.cause.action.digest(), tab.token.digest)
+        problems: list[RemitError] = []
+        door = HeldRequestDoor(
+            self._tokens(),
+            self._approvals(),
+            held,
+            tab.token,
+            context,
+            picture,
+            self._config().policies.currency,
+            on_waiting=flight.tell if flight is not None else lambda _: None,
+            on_problem=problems.append,
+        )
+        outcome = travel(door, (b"",), self._site())
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        if outcome.state in {"ANSWERED", "SENT"}:
+            return Fate(outcome.status)
+        return Fate(problem=problems[-1] if problems else _told(outcome))
+
+    def _why_dead(self, token: Token) -> str:
+        try:
+            with self._ledger().store.glancing() as connection:
+                self._tokens().require_alive(connection, token, self._clock())
+        except RemitError as problem:
+            return problem.what
+        return ""
+
+    def _void(self, approval_id: str, why: str) -> None:
+        try:
+            self._approvals().void([approval_id], why)
+        except RemitError as problem:
+            _LOG.warning("a question could not be made void", extra={"approval_id": approval_id, "why": str(problem)})
+
+    def _record_retry(self, action: Action | None, flight: Flight, number: int, problem: RemitError) -> None:
+        action_id = action.action_id if action is not None else "unknown"
+        kind = action.type if action is not None else "unknown"
+        payload: dict[str, Any] = {"retry": number, "why": problem.as_json()}
+        event = Event(DEFAULT_TENANT, "browser.retried", action_id, payload, capability_id=f"browser.{kind}")
+        self._ledger().append(event)
+        flight.retry(number)
+
+    def _recover_once(self) -> None:
+        with self._lock:
+            if self._recovered:
+                return
+            self._recovered = True
+        for report in self.recover():
+            if report.problem is not None:
+                _LOG.warning("an action could not be settled", extra={"key": report.key, "why": str(report.problem)})
+
+    def _site(self) -> Site:
+        return Site(self._ledger(), self._clock, self._state.hosts)
+
+
+def _told(outcome: RequestOutcome) -> EnvironmentFailed:
+    return EnvironmentFailed(Reason(outcome.reason or Reason.EFFECT_FAILED.value), outcome.problem or "it was not sent")

@@ -1,0 +1,75 @@
+"""What the browser door speaks of: the browser and the tokens as it knows them, and an action at each of its stages."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from remit.authority.capability_token import Token
+from remit.browser.actions import Acted, Looked
+from remit.browser.checkpoint import Seen
+from remit.browser.held_requests import Running
+from remit.contracts.browser.browser import Action, Approval
+from remit.core.errors import RemitError
+from remit.store.connection import Connection
+
+if TYPE_CHECKING:
+    from remit.browser.sessions import Tab  # which loads the browser's driver
+
+
+class BrowserWorld(Protocol):
+    """The browser, as far as this door asks for it: `remit.browser.driver.World`."""
+
+    def enter(self, token: Token, action: Action) -> "Tab": ...
+    def look(self, tab: "Tab", action: Action) -> Looked: ...
+    def begin(self, tab: "Tab", looked: Looked, running: Running) -> None: ...
+    def act(self, tab: "Tab", looked: Looked, running: Running, token: Token) -> Acted: ...
+    def hash_of(self, tab: "Tab") -> str | None: ...
+    def picture_of(self, tab: "Tab", looked: Looked) -> str | None: ...
+    def keep(self, picture: bytes) -> str: ...
+
+
+class TokenBook(Protocol):
+    """The tokens of the workspace: `remit.identity.tokens.Tokens`."""
+
+    def verify(self, text: str, now: datetime | None = None) -> Token: ...
+    def signed_jti(self, text: str) -> str | None: ...
+    def require_alive(self, connection: Connection, token: Token, now: datetime) -> None: ...
+    def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None: ...
+
+
+@dataclass(frozen=True)
+class BrowserRequest:
+    """Nobody has vouched for any of it, until `verified` holds the token."""
+
+    action: Action
+    token: str = field(repr=False)
+    digest: str
+    seen: Seen = field(default_factory=Seen, compare=False)
+    verified: list[Token] = field(default_factory=list, compare=False)
+
+
+@dataclass(frozen=True)
+class GrantedAction:
+    """An action whose token was verified, and how far it has come."""
+
+    request: BrowserRequest
+    token: Token
+    tabs: list["Tab"] = field(default_factory=list, compare=False)
+    looked: list[Looked] = field(default_factory=list, compare=False)
+    approvals: list[Approval] = field(default_factory=list, compare=False)
+
+    @property
+    def action(self) -> Action:
+        return self.request.action
+
+
+@dataclass(frozen=True)
+class CutShort:
+    """What a process that died leaves of an action: its session is gone, and nothing of it is tried again."""
+
+    problem: RemitError
+    sent: int
+    """How many requests that change something were sent, or may have been."""
+
+
+Made = Acted | CutShort

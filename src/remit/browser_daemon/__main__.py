@@ -1,0 +1,91 @@
+"""The process of the browser host: `python -m remit.browser_daemon WORKSPACE DESCRIPTOR`.
+
+Says on the descriptor, once, that it is ready or why not. One host a workspace: a second one finds the lock taken, and
+leaves it to the first.
+"""
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from remit.browser_daemon.framing import error_to_frame
+from remit.browser_daemon.server import HostServer, listen_on
+from remit.browser_daemon.socket_path import HostPlace
+from remit.core.errors import EnvironmentFailed, Reason, as_remit_error
+from remit.observability.logs import configure_logging
+from remit.workspace.workspace import Workspace
+
+PATIENCE_SECONDS: Final = 25.0
+PAUSE_SECONDS: Final = 0.02
+
+
+def main(root: str, descriptor: int) -> int:
+    configure_logging(sys.stderr, logging.INFO)
+    with contextlib.ExitStack() as stack:
+        try:
+            workspace = stack.enter_context(Workspace.open(Path(root)))
+            place = HostPlace.of(workspace.state)
+            place.make()
+            lock = _lock_unless_served(place)
+            if lock is None:
+                _say(descriptor, {"ready": True})
+                return 0
+            stack.callback(os.close, lock)
+            config = workspace.config.browser
+            workspace.browsing.recover()
+            listeners = [place.listen()]
+            if config.metrics_port is not None:
+                listeners.append(listen_on(config.metrics_port))
+            for listener in listeners:
+                stack.callback(listener.close)
+        except Exception as problem:  # noqa: BLE001 - told to whoever started this
+            _say(descriptor, error_to_frame(as_remit_error(problem)))
+            return 1
+        server = stack.enter_context(contextlib.closing(HostServer(workspace.browsing, config.idle_seconds)))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: server.stop())
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        _say(descriptor, {"ready": True})
+        server.serve(listeners)
+        place.clear()
+        workspace.browsing.close()
+    return 0
+
+
+def _lock_unless_served(place: HostPlace) -> int | None:
+    """The lock; None once another host answers. One that is about to begin, or to end, is waited for."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        lock = place.lock()
+        if lock is not None:
+            return lock
+        connection = place.connect()
+        if connection is not None:
+            connection.close()
+            return None
+        if time.monotonic() > deadline:
+            raise EnvironmentFailed(
+                Reason.IN_PROGRESS,
+                "another browser host has the lock and does not answer",
+                where=str(place.folder),
+                next_step="End that process; its log is beside its socket.",
+            )
+        time.sleep(PAUSE_SECONDS)
+
+
+def _say(descriptor: int, word: dict[str, Any]) -> None:
+    """The starter may be gone by now; the host is not for him alone."""
+    with contextlib.suppress(OSError):
+        os.write(descriptor, json.dumps(word).encode() + b"\n")
+    with contextlib.suppress(OSError):
+        os.close(descriptor)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

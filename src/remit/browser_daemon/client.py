@@ -1,0 +1,216 @@
+"""Asking the browser host of a workspace; starting it first, if none is there."""
+
+import contextlib
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from remit.browser_daemon.framing import error_from_frame, receive_frame, send_frame
+from remit.browser_daemon.socket_path import HostPlace, open_peer
+from remit.contracts.browser.browser import ActionResult
+from remit.core.errors import EnvironmentFailed, Reason
+
+START_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 30.0
+SENDING_SECONDS: Final = 10.0
+"""How long whoever does not wait for a person waits for what follows from his yes."""
+_started: Final[set[int]] = set()
+"""Hosts that are children of this process, as far as it has not seen the end of them."""
+
+
+class Waiting(NamedTuple):
+    """A question that a person has to answer before the action can go on; or that one has answered just now."""
+
+    approval_id: str
+    expires: str
+    what: str
+    state: str = "PENDING"
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == "PENDING"
+
+
+class Answered(NamedTuple):
+    result: ActionResult
+    refused: bool
+    """Nothing was claimed or done."""
+    stored: bool
+    """It is the result of an earlier call."""
+
+
+class HostClient:
+    """`root` is the workspace's folder; `environ`, what a host that has to be started is given."""
+
+    def __init__(self, root: Path, place: HostPlace, environ: Mapping[str, str]) -> None:
+        self._root = root
+        self._place = place
+        self._environ = environ
+
+    def browse(
+        self,
+        action: bytes,
+        token: str,
+        *,
+        on_waiting: Callable[[Waiting], bool] = lambda _: True,
+        on_retry: Callable[[int], None] = lambda _: None,
+    ) -> Answered | None:
+        """The result; None if `on_waiting` did not want to wait: then the action goes on in the host.
+
+        Even then what a person has answered is waited for a while: most often the result is there at once.
+        """
+        with self._connected() as connection:
+            _ask(connection, {"do": "browse", "action": action.decode("utf-8", "replace"), "token": token})
+            while True:
+                try:
+                    told = _answer(connection)
+                except TimeoutError:
+                    return None
+                if "retrying" in told:
+                    on_retry(int(told["retrying"]))
+                    continue
+                if "waiting" in told:
+                    question = Waiting(**told["waiting"])
+                    if not on_waiting(question):
+                        if question.is_open:
+                            return None
+                        connection.settimeout(SENDING_SECONDS)
+                    continue
+                result = ActionResult.from_tree(told["result"], source="the browser host's answer")
+                return Answered(result, bool(told["refused"]), bool(told["stored"]))
+
+    def status(self) -> dict[str, Any] | None:
+        """What the host is at; None if there is none."""
+        connection = self._place.connect() if self._place.folder.exists() else None
+        if connection is None:
+            return None
+        with connection:
+            _ask(connection, {"do": "status"})
+            told = _answer(connection)["status"]
+            return dict(told)
+
+    def stop(self) -> int | None:
+        """How many sessions ended with the host; None if there was none. Its process is gone when this returns."""
+        connection = self._place.connect() if self._place.folder.exists() else None
+        if connection is None:
+            return None
+        sessions = 0
+        with connection, contextlib.ExitStack() as stack:
+            connection.settimeout(STOP_SECONDS)
+            try:
+                process = open_peer(connection)  # now: once it is gone, its number may be another's
+            except ProcessLookupError:
+                return None
+            stack.callback(os.close, process)
+            _ask(connection, {"do": "stop"})
+            with contextlib.suppress(ConnectionResetError):
+                while (told := receive_frame(connection)) is not None:
+                    if "error" in told:
+                        raise error_from_frame(told["error"])
+                    sessions = int(told.get("sessions", 0))
+            if not select.select([process], [], [], STOP_SECONDS)[0]:
+                raise EnvironmentFailed(Reason.TIMED_OUT, "the browser host does not end", where=str(self._place.log))
+        return sessions
+
+    @contextlib.contextmanager
+    def _connected(self) -> Any:
+        self._place.make()
+        connection = self._place.connect()
+        if connection is None:
+            self._start()
+            connection = self._place.connect()
+        if connection is None:
+            raise _not_started("it ended as soon as it had begun", self._place.log)
+        with connection:
+            yield connection
+
+    def _start(self) -> None:
+        """A process of its own, in a session of its own: it outlives this command and its terminal."""
+        _bury_ended()
+        ready, told = os.pipe2(os.O_CLOEXEC)
+        log = self._place.open_log()
+        try:
+            host = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-P", "-m", "remit.browser_daemon", str(self._root), str(told)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=dict(self._environ),
+                pass_fds=(told,),
+                start_new_session=True,
+            )
+            host.returncode = 0  # nobody waits for it: it outlives a command
+            _started.add(host.pid)
+        finally:
+            os.close(log)
+            os.close(told)
+        with os.fdopen(ready, "rb", buffering=0) as stream:
+            word = _read_word(stream.fileno())
+        if word != {"ready": True}:
+            if "error" in word:
+                raise error_from_frame(word["error"])
+            raise _not_started("it did not say that it is ready", self._place.log)
+
+
+def _bury_ended() -> None:
+    """A server outlives many hosts, and each would stay in the kernel's table until the server ends."""
+    for pid in tuple(_started):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+        _started.discard(pid)
+
+
+def _read_word(descriptor: int) -> dict[str, Any]:
+    """One line of JSON, or nothing if the process ended first or takes too long."""
+    deadline, line = time.monotonic() + START_SECONDS, b""
+    while not line.endswith(b"\n"):
+        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            break
+        piece = os.read(descriptor, 65_536)
+        if not piece:
+            break
+        line += piece
+    try:
+        return dict(json.loads(line))
+    except ValueError:
+        return {}
+
+
+def _ask(connection: socket.socket, what: dict[str, Any]) -> None:
+    """A host that hangs up at once has said why before."""
+    with contextlib.suppress(ConnectionError):
+        send_frame(connection, what)
+
+
+def _answer(connection: socket.socket) -> dict[str, Any]:
+    try:
+        told = receive_frame(connection)
+    except ConnectionError:
+        told = None
+    if not isinstance(told, dict):
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "the browser host ended before it had answered",
+            next_step="What it held is void. `remit recover` tells what came of the action.",
+        )
+    if "error" in told:
+        raise error_from_frame(told["error"])
+    return told
+
+
+def _not_started(why: str, log: Path) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"the browser host could not be started: {why}",
+        where=str(log),
+        next_step="Its log tells more.",
+    )

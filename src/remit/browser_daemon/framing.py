@@ -1,0 +1,61 @@
+"""What is said between a command and the browser host: JSON documents, each behind its length, none too long."""
+
+import json
+import socket
+import struct
+from typing import Any, Final
+
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.parsing import Bounds, parse_json
+
+LENGTH: Final = struct.Struct(">I")
+MAX_FRAME: Final = 16 << 20
+BOUNDS: Final = Bounds(max_bytes=MAX_FRAME, max_depth=64, max_items=200_000)
+_KINDS: Final[dict[str, type[RemitError]]] = {"refused": Refused, "misuse": Misuse, "failed": EnvironmentFailed}
+
+
+def send_frame(connection: socket.socket, document: dict[str, Any]) -> None:
+    body = json.dumps(document).encode()
+    if len(body) > MAX_FRAME:
+        raise EnvironmentFailed(Reason.TOO_LARGE, "what is to be said to the other side is too long")
+    connection.sendall(LENGTH.pack(len(body)) + body)
+
+
+def receive_frame(connection: socket.socket, *, begun: bytes = b"", max_bytes: int = MAX_FRAME) -> Any:
+    """None at the end of the conversation. `begun` is what was read of it already."""
+    head = begun + receive_exactly(connection, LENGTH.size - len(begun))
+    if not head:
+        return None
+    size = LENGTH.unpack(head)[0] if len(head) == LENGTH.size else -1
+    if not 0 <= size <= max_bytes:
+        raise Refused(Reason.TOO_LARGE, "a frame is cut short or too long", where="the browser host's socket")
+    body = receive_exactly(connection, size)
+    if len(body) < size:
+        raise Refused(Reason.MALFORMED, "the other side ended in the middle of a frame")
+    return parse_json(body, BOUNDS, source="frame")
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """Less only at the end."""
+    pieces: list[bytes] = []
+    while size > 0:
+        piece = connection.recv(min(size, 1 << 16))
+        if not piece:
+            break
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def error_to_frame(problem: RemitError) -> dict[str, Any]:
+    kind = next((name for name, each in _KINDS.items() if isinstance(problem, each)), "failed")
+    return {"error": {**problem.as_json(), "kind": kind}}
+
+
+def error_from_frame(told: Any) -> RemitError:
+    """Made anew, and so masked anew. What cannot be read is a failure of the other side."""
+    try:
+        kind, reason = _KINDS[told["kind"]], Reason(told["reason"])
+        return kind(reason, str(told["what"]), where=str(told["where"]), next_step=str(told["next_step"]))
+    except (KeyError, TypeError, ValueError):
+        return EnvironmentFailed(Reason.INTERNAL, "the browser host answered in a way that cannot be read")

@@ -1,0 +1,124 @@
+"""Where a workspace's browser host is found: a folder of its own in the state directory, closed to everybody else."""
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Self
+
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.fs.atomic_write import make_private_directory
+from remit.fs.state_dir import StateDirectory
+
+SOCKET: Final = "host.sock"
+LOCK: Final = "host.lock"
+LOG: Final = "host.log"
+MAX_LOG: Final = 4 << 20
+
+
+class HostPlace:
+    """The run folder. Sockets are reached through its descriptor: a path may be longer than a socket's name can be."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def of(cls, state: StateDirectory) -> Self:
+        return cls(state.path / "browser" / "host")
+
+    def clear(self) -> None:
+        """No socket without somebody behind it."""
+        (self.folder / SOCKET).unlink(missing_ok=True)
+
+    def make(self) -> None:
+        make_private_directory(self.folder.parent)
+        make_private_directory(self.folder)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / LOG
+
+    @contextlib.contextmanager
+    def _short(self) -> Iterator[str]:
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            yield f"/proc/self/fd/{descriptor}/{SOCKET}"
+        finally:
+            os.close(descriptor)
+
+    def connect(self, seconds: float | None = None) -> socket.socket | None:
+        """To the host that listens; None if there is none. `seconds`: TimeoutError if it does not take us by then."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        connection.settimeout(seconds)
+        try:
+            with self._short() as path:
+                connection.connect(path)
+            require_own_peer(connection)
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            return None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def listen(self) -> socket.socket:
+        """For the one who holds the lock: whatever socket is there is a dead one's."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / SOCKET).unlink()
+        before = os.umask(0o177)
+        try:
+            with self._short() as path:
+                listener.bind(path)
+        finally:
+            os.umask(before)
+        listener.listen(64)
+        return listener
+
+    def lock(self) -> int | None:
+        """A descriptor, as long as it is open; None if another host has it."""
+        descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return descriptor
+
+    def open_log(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(self.log, flags, 0o600)
+        if os.fstat(descriptor).st_size > MAX_LOG:
+            os.ftruncate(descriptor, 0)
+        return descriptor
+
+
+def require_own_peer(connection: socket.socket) -> None:
+    """Only a process of the same user may be talked to: it is told tokens, and tells what pages hold."""
+    user = peer_user(connection)
+    if user != os.geteuid():
+        raise EnvironmentFailed(
+            Reason.STATE_UNSAFE,
+            f"the other end of the browser host's socket belongs to user {user}",
+            next_step="Find out who took it over, then end that process.",
+        )
+
+
+def peer_user(connection: socket.socket) -> int:
+    return _peer(connection)[1]
+
+
+def open_peer(connection: socket.socket) -> int:
+    """A descriptor of the process at the other end, which can be read from once it has ended."""
+    return os.pidfd_open(_peer(connection)[0])
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """Its process and its user, as they were when it began to listen, or to connect."""
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process, user, _ = struct.unpack("3i", told)
+    return process, user

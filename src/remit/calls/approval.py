@@ -1,0 +1,93 @@
+"""Asking a person about a call. Nothing is held meanwhile: the answer is used by the same call, made again."""
+
+from collections.abc import Callable
+
+from remit.approvals.service import Approvals, Question
+from remit.calls.checkpoint import GrantedCall, ShownCall
+from remit.calls.function import QUESTION_LIFE, Function
+from remit.contracts.browser.browser import Approval
+from remit.contracts.calls.call import CallWaiting
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.execution.engine import Parked
+
+
+class AwaitsPerson(RemitError):
+    """Neither a refusal nor a failure, and so not recorded as one: the question is, and it waits."""
+
+    def __init__(self, approval: Approval) -> None:
+        self.waiting = CallWaiting(
+            approval_id=approval.approval_id, expires=approval.expires, what=approval.preview.estimated_effect
+        )
+        super().__init__(Reason.APPROVAL_PENDING, **_said_of(self.waiting))
+
+
+class WaitsForPerson(Refused):
+    """A plain call that waits. Where it is made within another call, that one waits with it, if it can."""
+
+    def __init__(self, waiting: CallWaiting) -> None:
+        self.waiting = waiting
+        super().__init__(Reason.APPROVAL_PENDING, **_said_of(waiting))
+
+
+class WaitsWithin(Parked):
+    """A call that was begun waits for the person whom a call within it waits for. Made again, it begins anew."""
+
+    def __init__(self, problem: WaitsForPerson) -> None:
+        self.waiting = problem.waiting
+        super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+
+
+def _said_of(waiting: CallWaiting) -> dict[str, str]:
+    return {
+        "what": f"a person has to say yes first: {waiting.what}",
+        "where": f"question {waiting.approval_id}",
+        "next_step": f"remit approvals show {waiting.approval_id}; then make the same call again, with the same key.",
+    }
+
+
+def can_wait(function: Function) -> bool:
+    """Whether it may be called from the start after an answer: calls within it are not made twice, but the rest of it
+    is. With an undo that would be called first, and might take back what those calls did. And recovery closes what
+    only reads, so that could not be gone on with.
+    """
+    return function.idempotent and function.undo is None and not function.read_only
+
+
+def ask_about_call(
+    approvals: Approvals,
+    granted: GrantedCall,
+    preview: ShownCall,
+    wait: float | None,
+    on_waiting: Callable[[Approval], None],
+) -> Approval:
+    """The approval that was given. `AwaitsPerson` while there is none; refuses when somebody said no."""
+    question = Question(
+        agent_id=granted.token.agent_id,
+        token_jti=granted.token.jti,
+        action_id=granted.request.call_id,
+        action_digest=granted.request.digest,
+        request_digest=preview.digest,
+        preview=preview.shown,
+        not_after=granted.token.expires_at,
+        life=QUESTION_LIFE,
+        lasting=True,
+    )
+    answer = approvals.ask(question)
+    reach("call.asked")
+    if answer.state == "PENDING":
+        on_waiting(answer)
+        answer = approvals.wait(answer.approval_id, wait)
+    where = f"question {answer.approval_id}"
+    if answer.state == "PENDING":
+        raise AwaitsPerson(answer)
+    if answer.state == "DENIED":
+        because = f": {answer.reason}" if answer.reason else "."
+        said = f"{answer.decided_by} said no{because}"
+        raise Refused(Reason.APPROVAL_DENIED, "a person said no", where=where, next_step=f"It was not called. {said}")
+    if answer.state == "EXPIRED":
+        raise Refused(Reason.APPROVAL_TIMEOUT, "nobody answered in time", where=where, next_step="It was not called.")
+    if answer.state != "APPROVED":
+        why = answer.reason or "it came to nothing"
+        raise Refused(Reason.CANCELLED, f"the question is void: {why}", where=where, next_step="It was not called.")
+    return answer

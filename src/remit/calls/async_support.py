@@ -1,0 +1,64 @@
+"""What an awaited call does beside its event loop: it runs in a thread of its own, and waits for people in none.
+
+Never in the default executor of the host's loop: that has few threads, and calls that call others would take them all
+and then wait for one.
+"""
+
+import asyncio
+import contextvars
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from remit.approvals.service import Approvals
+from remit.approvals.watcher import AnswerWatch
+from remit.contracts.calls.call import CallAnswer
+
+T = TypeVar("T")
+
+
+async def run_apart(work: Callable[..., T], *arguments: Any) -> T:
+    """In a thread of its own. It goes on, also when nobody awaits it any more; the program's end waits for it."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from here on it cannot be called back
+
+    def run() -> None:
+        try:
+            future.set_result(work(*arguments))
+        except BaseException as problem:  # noqa: BLE001 - raised again where it is awaited
+            future.set_exception(problem)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="remit-call").start()
+    return await asyncio.wrap_future(future)
+
+
+class Patience:
+    """Waits for people's answers: in each event loop one listener for all calls that wait, and no thread."""
+
+    def __init__(self, approvals: Callable[[], Approvals]) -> None:
+        self._approvals = approvals
+        self._watches: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AnswerWatch]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._lock = threading.Lock()
+
+    async def answered(self, call: Callable[[], CallAnswer], wait: float | None) -> CallAnswer:
+        """Make the call; while it waits for a person, wait with it, and make it again when there is an answer."""
+        loop = asyncio.get_running_loop()
+        deadline = float("inf") if wait is None else loop.time() + wait
+        while True:
+            answer = await run_apart(call)
+            left = deadline - loop.time()
+            if answer.waiting is None or left <= 0:
+                return answer
+            asked = await self._watch(loop).wait(answer.waiting.approval_id, None if wait is None else left)
+            if asked.state == "PENDING":
+                return answer
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> AnswerWatch:
+        with self._lock:
+            if loop not in self._watches:
+                self._watches[loop] = AnswerWatch(self._approvals(), run_apart)
+            return self._watches[loop]

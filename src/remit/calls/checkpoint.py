@@ -1,0 +1,265 @@
+"""What the call door writes down: what a person reads of a call, and the checkpoint for whoever takes over.
+
+The checkpoint holds the arguments as they are, since undo needs them; it stays in the workspace's own database. All
+that people and the ledger are shown is masked.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from remit.authority.capability_token import Token
+from remit.calls.function import Function, Verdict
+from remit.calls.result_values import plain_value
+from remit.contracts.base import MAX_TEXT, Contract, JsonData
+from remit.contracts.browser.browser import Approval
+from remit.contracts.calls.call import CallArguments, CallEffect, CallPreview, CallResult
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import LOOKED_AT, Reason, Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT
+from remit.core.text_printable import printable
+from remit.execution.checkpoint_text import read_checkpoint
+from remit.execution.engine import Preview
+from remit.ledger.entry import Event
+from remit.masking import mask_json, mask_shaped, mask_shown
+from remit.parsing import parse_json
+from remit.store.connection import Connection
+
+MOST_BYTES: Final = 256 << 10
+"""Of what a function returns, and of what is kept for its undo."""
+UNKNOWN: Final = "unknown"
+"""Who asked, where no token could be verified: nothing unsigned is believed, not even for a record."""
+HIDDEN: Final = "********"
+_JSON: Final[TypeAdapter[JsonValue]] = TypeAdapter(JsonData)
+
+
+class CallTokens(Protocol):
+    """The tokens of the workspace: `remit.identity.tokens.Tokens`."""
+
+    def verify(self, text: str, now: datetime | None = None) -> Token: ...
+    def require_alive(self, connection: Connection, token: Token, now: datetime) -> None: ...
+
+
+@dataclass
+class Known:
+    """What becomes known of a call on its way. Who asked is unknown until a token was verified."""
+
+    token: Token | None = None
+    agent_id: str = UNKNOWN
+    jti: str = UNKNOWN
+    verdict: Verdict | None = None
+
+
+@dataclass(frozen=True)
+class CallRequest:
+    """Nobody has vouched for any of it. `function` is None only where a checkpoint names one that is not here."""
+
+    name: str
+    call_id: str
+    arguments: Mapping[str, Any]
+    """As JSON; `model` is the same, closed."""
+    model: CallArguments | None
+    function: Function | None
+    token: str = field(repr=False)
+    digest: str
+    known: Known = field(default_factory=Known, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedCall:
+    """A call whose token was verified."""
+
+    request: CallRequest
+    function: Function
+    model: CallArguments
+    token: Token
+    approvals: list[Approval] = field(default_factory=list, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCall(Preview):
+    shown: CallPreview
+
+
+@dataclass
+class Fate:
+    """Whatever is not known is unknown."""
+
+    effect: CallEffect = "unknown"
+
+
+@dataclass(frozen=True)
+class BegunCall:
+    """A call as its checkpoint knows it."""
+
+    request: CallRequest
+    before: Any
+    fate: Fate = field(default_factory=Fate, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CutShort:
+    """A call whose process died: it is only told about."""
+
+    problem: RemitError
+
+
+def render_call_checkpoint(request: CallRequest, before: Any) -> str:
+    tree = {
+        "function": request.name,
+        "call_id": request.call_id,
+        "arguments": request.arguments,
+        "digest": request.digest,
+        "agent_id": request.known.agent_id,
+        "jti": request.known.jti,
+        "before": before,
+    }
+    return canonical_bytes(tree).decode()
+
+
+def parse_call_checkpoint(text: str, functions: Mapping[str, Function]) -> BegunCall:
+    """Also of a function that this program does not have: then it can be closed, and nothing else."""
+
+    def read(tree: Any) -> BegunCall:
+        function = functions.get(tree["function"])
+        model = None if function is None else function.arguments.from_tree(tree["arguments"])
+        name, call_id, arguments = tree["function"], tree["call_id"], tree["arguments"]
+        known = Known(None, tree["agent_id"], tree["jti"])
+        request = CallRequest(name, call_id, arguments, model, function, "", tree["digest"], known)
+        return BegunCall(request, tree["before"])
+
+    return read_checkpoint(text, read, "call")
+
+
+def render_call(function: Function, arguments: Mapping[str, Any], sentence: str) -> CallPreview:
+    """What a person reads. Refuses what does not fit before his eyes: half a call is no call to say yes to."""
+    shown: dict[str, str] = {}
+    for name, value in arguments.items():
+        masked = _masked(function, name, value)
+        text = masked if isinstance(masked, str) else json.dumps(masked, ensure_ascii=False)
+        if len(text) > MAX_TEXT:
+            raise Refused(
+                Reason.TOO_LARGE,
+                f"an argument of more than {MAX_TEXT:,} characters cannot be shown to a person, so it is not called",
+                where=f"function {function.name}, {name}",
+                next_step="Send less at once.",
+            )
+        shown[name] = text
+    said = _show_sentence(function, arguments, sentence) if sentence else ""
+    effect = said or f"Calls {function.name}. {function.description}".strip()
+    return CallPreview(
+        function=function.name,
+        arguments=shown,
+        estimatedEffect=effect[:4_000],
+        risk=function.risk,
+        reversible=function.is_harmless,
+        wayBack=function.way_back,
+    )
+
+
+def _masked(function: Function, name: str, value: Any) -> Any:
+    return HIDDEN if name in function.private else mask_json(value, name=name, words=mask_shown, whole_labels=True)
+
+
+def _show_sentence(function: Function, arguments: Mapping[str, Any], sentence: str) -> str:
+    """What the program says of the call, with each argument in it as it is shown. Beyond that only what is a secret by
+    its own looks is masked: no word in an argument hides what the program has to say.
+    """
+    texts = dict(_changed_texts(arguments, {name: _masked(function, name, value) for name, value in arguments.items()}))
+    if texts:
+        longest_first = sorted(texts, key=len, reverse=True)
+        whole = rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)"
+        sentence = re.sub(whole, lambda found: texts[found[0]], sentence)
+    return printable(mask_shaped(sentence[:LOOKED_AT]))
+
+
+def _changed_texts(plain: Any, masked: Any) -> Iterator[tuple[str, str]]:
+    """Each text and number that is masked, with its mask. What is hidden whole, whatever it holds, is hidden in all its
+    parts.
+    """
+    if isinstance(plain, Mapping):
+        values = list(plain.values())
+        masks = list(masked.values()) if isinstance(masked, Mapping) else [masked] * len(values)
+    elif isinstance(plain, list):
+        values, masks = plain, masked if isinstance(masked, list) else [masked] * len(plain)
+    else:
+        if plain not in ("", None) and not isinstance(plain, bool) and plain != masked:
+            yield str(plain), str(masked)
+        return
+    for value, mask in zip(values, masks, strict=True):
+        yield from _changed_texts(value, mask)
+
+
+def render_summary(shown: CallPreview) -> str:
+    """One line for the ledger."""
+    arguments = ", ".join(f"{name}={value}" for name, value in shown.arguments.items())
+    return f"{shown.function}({arguments}): {shown.estimated_effect}"[:2_000]  # each was masked when it was shown
+
+
+def audit_event(request: CallRequest, result: CallResult) -> Event:
+    """Who called what, and what came of it: of every call, allowed or not."""
+    payload = {
+        "call_id": request.call_id,
+        "function": request.name,
+        "agent_id": request.known.agent_id,
+        "jti": request.known.jti,
+        "status": result.status,
+        "effect": result.effect,
+        "code": result.error.code if result.error is not None else None,
+    }
+    capability, who = f"call.{request.name}", request.known.agent_id
+    return Event(DEFAULT_TENANT, "call.audit", request.call_id, payload, capability_id=capability, actor=who)
+
+
+def require_json(value: Any, what: str, where: str) -> Any:
+    """A tree of JSON of a bounded size. Refuses all else, by its type only: what it holds is nobody's business."""
+    tree, closed, size = (value.tree() if isinstance(value, Contract) else value), None, -1
+    with contextlib.suppress(ValidationError, RemitError, ValueError, RecursionError):
+        closed = _JSON.validate_python(tree, strict=True)
+        raw = canonical_bytes(closed)
+        size = len(raw)
+        if size <= MOST_BYTES:  # as it will be read again: what was signed and cannot be read is lost
+            size = -1
+            parse_json(b'{"value":%s}' % raw, CallResult.bounds)
+            size = len(raw)
+    if not 0 <= size <= MOST_BYTES:
+        raise Refused(
+            Reason.MALFORMED if size < 0 else Reason.TOO_LARGE,
+            f"{what} is not JSON of at most {MOST_BYTES:,} bytes that Remit would read, but {type(value).__name__}",
+            where=where,
+            next_step="Return plain values: text, numbers, lists, dictionaries; not too deep, not too many.",
+        )
+    return closed
+
+
+def require_result(value: Any, where: str) -> Any:
+    """What a function returned, with ordinary types converted to JSON. Refuses what cannot be stored."""
+    plain = value
+    with contextlib.suppress(Exception):  # the code of a model may throw anything; what was returned is judged then
+        plain = plain_value(value)
+    try:
+        return require_json(plain, "what it returned", where)
+    except Refused as problem:
+        what = f"what it returned is {type(value).__name__}, and Remit stores JSON of at most {MOST_BYTES:,} bytes"
+        raise Refused(problem.reason, what, where=where, next_step=problem.next_step) from None
+
+
+def is_put_off(value: Any) -> bool:
+    """What a function returned has yet to be run, and is not run here: so it is not known what of it is done. Also if
+    that is a part of a list or the like: `map(send, customers)` has sent nothing yet.
+    """
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    parts = value if isinstance(value, list | tuple) else ()
+    return any(isinstance(each, Iterator | AsyncIterator | Awaitable) for each in (value, *parts))

@@ -1,0 +1,312 @@
+"""The call door: a function of the host program, called by an agent under a token, once for each key.
+
+The function runs in the process that declared it: a business operation needs its clients and its credentials. Nothing
+holds it back but what this door asks before; each result says `unconfined`.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from remit.approvals.service import Approvals
+from remit.authority.call_results import sign_call, verify_call
+from remit.authority.capability_token import claimed_agent, require_in_time
+from remit.calls.approval import WaitsForPerson, WaitsWithin, ask_about_call, can_wait
+from remit.calls.checkpoint import (
+    HIDDEN,
+    BegunCall,
+    CallRequest,
+    CallTokens,
+    CutShort,
+    GrantedCall,
+    Returned,
+    ShownCall,
+    audit_event,
+    is_put_off,
+    parse_call_checkpoint,
+    render_call,
+    render_call_checkpoint,
+    render_summary,
+    require_json,
+    require_result,
+)
+from remit.calls.errors import LOOK, begun_before, companion_failed, failed_with, model_of_call, not_here, place_of_call
+from remit.calls.function import Function, Invoker, NotDone, named
+from remit.calls.policy import capability_missing, decide_call
+from remit.calls.redaction import hide_private
+from remit.contracts.browser.browser import Approval
+from remit.contracts.calls.call import CallError, CallResult
+from remit.core.canonical import digest, digest_bytes
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.core.ids import DEFAULT_TENANT
+from remit.crypto.signing import Keyring, Signer
+from remit.execution.decision import Decision
+from remit.execution.engine import Contradicted, Door, Note, Notes, Parked, Preview, Unsettled
+from remit.execution.journal import Also, Trace
+from remit.ledger.writer import Batch
+
+
+@dataclass(frozen=True)
+class CallDoor(Door[CallRequest, GrantedCall, BegunCall, Returned | CutShort, CallResult]):
+    """`settles_only`: nobody's authority is at hand, so what was cut short is brought to an end, and not repeated."""
+
+    functions: Mapping[str, Function]
+    keyring: Callable[[], Keyring]
+    signer: Callable[[], Signer]
+    tokens: CallTokens
+    approvals: Approvals
+    invoke: Invoker = field(default_factory=Invoker)
+    wait: float | None = 0.0
+    on_waiting: Callable[[Approval], None] = lambda _: None
+    settles_only: bool = False
+    is_begun: Callable[[CallRequest], bool] = lambda _: False
+    """Whether this very call stands as begun, by whomever, and has no end yet."""
+    name: str = field(default="call", init=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> CallRequest:
+        """The name and the key come from the program, the arguments from the agent."""
+        name, call_id, arguments, token = raw[0].decode(), raw[1].decode(), raw[2], raw[3].decode("utf-8", "replace")
+        function = self.functions.get(name)
+        if function is None:
+            raise Refused(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "no such function is governed here",
+                where=f"function {name}",
+                next_step="Its program declares it with @governed before it is called.",
+            )
+        model = function.arguments.parse(arguments, source=f"arguments of {name}")
+        tree = model.tree()
+        # With the agent in it: what one agent was told is not handed to another who knows what he asked for.
+        whole = digest({"function": name, "arguments": tree, "agent": claimed_agent(token)})
+        return CallRequest(name, call_id, tree, model, function, token, whole)
+
+    def trace(self, request: CallRequest) -> Trace:
+        return Trace(
+            tenant_id=DEFAULT_TENANT,
+            correlation_id=request.call_id,
+            door=self.name,
+            key=request.call_id,
+            request_digest=request.digest,
+            capability_id=f"call.{request.name}",
+            authority=lambda: digest_bytes(request.token.encode()),
+        )
+
+    def verify_authority(self, request: CallRequest, now: datetime) -> GrantedCall:
+        token = self.tokens.verify(request.token, now)
+        request.known.token, request.known.agent_id, request.known.jti = token, token.agent_id, token.jti
+        if request.function is None or request.model is None:
+            raise not_here(request)
+        # Here already, before anything is looked up: what a call returned is not for a token that could not make it.
+        if (denial := capability_missing(token, request.function)) is not None:
+            Decision(denials=(denial,)).require()
+        return GrantedCall(request, request.function, request.model, token)
+
+    def decide(self, request: CallRequest) -> Decision:
+        if request.known.token is None or request.function is None or request.model is None:
+            return Decision(("it was begun under a token, and is only brought to an end",))
+        decision, request.known.verdict = decide_call(request.known.token, request.function, request.model)
+        return decision
+
+    def preview(self, granted: GrantedCall) -> ShownCall:
+        function, sentence = granted.function, ""
+        if function.preview is not None:
+            sentence = self._companion("preview", function.preview, granted.request)
+            if not isinstance(sentence, str):
+                raise companion_failed("preview", granted.request, "it returned no text")
+        shown = render_call(function, granted.request.arguments, hide_private(sentence, granted.request))
+        return ShownCall(render_summary(shown), digest([granted.request.digest, shown.digest()]), shown)
+
+    def consent(self, granted: GrantedCall, preview: Preview, now: datetime) -> str:
+        """A yes to this very call and this very preview; or none needed, because of what the function declares."""
+        function, verdict = granted.function, granted.request.known.verdict
+        if function.consent == "none" and verdict != "ask":
+            return f"none needed: {'it only reads' if function.read_only else 'it can be undone'}"
+        if function.consent == "policy" and verdict == "allow":
+            return "policy: the rule of this function allows it"
+        if not isinstance(preview, ShownCall):
+            raise Refused(Reason.APPROVAL_DENIED, "there is nothing that a person could be shown")
+        approval = ask_about_call(self.approvals, granted, preview, self.wait, self.on_waiting)
+        granted.approvals[:] = [approval]
+        return f"approval {approval.approval_id} by {approval.decided_by}"
+
+    def checkpoint(self, granted: GrantedCall, preview: Preview) -> str:
+        function, before = granted.function, None
+        if function.before is not None:
+            found = self._companion("before", function.before, granted.request)
+            before = require_json(found, "what before= returned", f"function {function.name}")
+        return render_call_checkpoint(granted.request, before)
+
+    def require_alive(self, granted: GrantedCall, now: datetime) -> None:
+        require_in_time(granted.token, now)
+
+    def spend(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
+        self.tokens.require_alive(batch.store, granted.token, now)
+        for approval in granted.approvals:
+            self.approvals.use(
+                batch,
+                approval.approval_id,
+                request_digest=approval.request_digest,
+                action_digest=granted.request.digest,
+                token_jti=granted.token.jti,
+            )
+
+    def take_on(self, granted: GrantedCall, batch: Batch, now: datetime) -> None:
+        self.tokens.require_alive(batch.store, granted.token, now)
+
+    def recall(self, checkpoint: str) -> tuple[CallRequest, BegunCall]:
+        begun = parse_call_checkpoint(checkpoint, self.functions)
+        return begun.request, begun
+
+    def effect(self, granted: GrantedCall, begun: BegunCall, note: Note) -> Returned:
+        function = granted.function
+        try:
+            reach("call.begun")
+            value = self.invoke(function.run, **named(granted.model))
+            reach("call.returned")
+        except NotDone as problem:
+            begun.fate.effect = "none"
+            raise failed_with(problem, begun, "It changed nothing, as it says itself.") from None
+        except BaseException as problem:  # noqa: BLE001 - whatever it throws, it may have done something
+            if isinstance(problem, WaitsForPerson) and can_wait(function):
+                raise WaitsWithin(problem) from None
+            self._clear_away(begun, problem)
+            raise failed_with(problem, begun, "") from None
+        try:
+            closed = require_result(value, f"function {function.name}")
+        except Refused as problem:
+            self._clear_away(begun, problem)
+            if begun.fate.effect == "unknown" and not is_put_off(value):
+                begun.fate.effect = "done"
+            raise failed_with(problem, begun, "") from None
+        begun.fate.effect = "none" if function.read_only else "done"
+        return Returned(closed)
+
+    def settle(self, begun: BegunCall, notes: Notes, note: Note) -> CutShort | None:
+        """None where it may be done from the start: as if it had never begun, or because once more does no harm."""
+        function = begun.request.function
+        if function is None:
+            raise not_here(begun.request)
+        if function.undo is not None:
+            self.undo(begun, notes, note)
+            end = "and undone: all is as it was before"
+        elif function.read_only:
+            begun.fate.effect = "none"
+            end = "and only reads: nothing was changed"
+        elif function.idempotent and self.settles_only:
+            raise Parked(
+                Reason.IN_PROGRESS,
+                "it was cut short; the same call again, with the same key and a valid token, makes it whole",
+                where=place_of_call(begun.request),
+                next_step=f"Or close it as it is: remit recover --abandon {begun.request.call_id}",
+            )
+        elif not function.idempotent:
+            what = "it was cut short, and whether it took effect is not known"
+            return CutShort(
+                EnvironmentFailed(Reason.FATE_UNKNOWN, what, where=place_of_call(begun.request), next_step=LOOK)
+            )
+        else:
+            end = ""
+        if not self.settles_only:
+            return None
+        problem = EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            f"it was cut short {end}",
+            where=place_of_call(begun.request),
+            next_step=self.try_again,
+        )
+        return CutShort(problem)
+
+    def undo(self, begun: BegunCall, notes: Notes, note: Note) -> None:
+        """What cannot be undone stays as it is, and the result says that nobody knows how that is."""
+        request = begun.request
+        if request.function is None or request.model is None:
+            raise not_here(request)
+        if request.function.undo is None:
+            begun.fate.effect = "none" if request.function.read_only else "unknown"
+            return
+        try:
+            self.invoke(request.function.undo, begun.before, **named(request.model))
+        except Exception as problem:
+            raise companion_failed("undo", request, f"{type(problem).__name__}: {problem}") from problem
+        begun.fate.effect = "undone"
+        reach("road.undone")
+
+    def verify_effect(self, begun: BegunCall, made: Returned | CutShort) -> None:
+        request = begun.request
+        if isinstance(made, CutShort) or request.function is None or request.function.verify is None:
+            return
+        why = "verify= does not agree that it is done"
+        try:
+            holds = self.invoke(request.function.verify, made.value, **named(model_of_call(request)))
+        except Exception as problem:  # noqa: BLE001 - a look that fails is no confirmation
+            holds, why = False, hide_private(f"verify= failed: {type(problem).__name__}: {problem}", request)
+        if holds is not True:
+            raise Contradicted(Reason.EFFECT_FAILED, why, where=place_of_call(request))
+
+    def succeed(self, request: CallRequest, begun: BegunCall, made: Returned | CutShort) -> CallResult:
+        if isinstance(made, CutShort):
+            return self.fail(request, made.problem, begun)
+        return self._signed(request, status="SUCCESS", effect=begun.fate.effect, value=made.value, error=None)
+
+    def fail(self, request: CallRequest, problem: RemitError, begun: BegunCall | None = None) -> CallResult:
+        if begun is None and self.is_begun(request):
+            raise begun_before(problem, request)
+        effect = "none" if begun is None else begun.fate.effect
+        error = CallError.of(problem)
+        if effect == "unknown":
+            advice = problem.next_step if problem.reason is Reason.FATE_UNKNOWN else LOOK
+            error = error.model_copy(update={"code": Reason.FATE_UNKNOWN.value, "next_step": advice})
+        return self._signed(request, status="FAILURE", effect=effect, value=None, error=error.tree())
+
+    def store_outcome(self, outcome: CallResult) -> str:
+        return outcome.canonical().decode()
+
+    def show_outcome(self, outcome: CallResult, stored: str) -> Mapping[str, Any]:
+        """For ever, and for everybody: what came of private arguments is none of that."""
+        shown = json.loads(stored)
+        function = self.functions.get(outcome.function)
+        if outcome.value is not None and (function is None or function.private):
+            shown["value"] = HIDDEN
+        return {"outcome": shown}
+
+    def load_outcome(self, stored: str, recorded_at: str) -> CallResult:
+        try:
+            result = CallResult.parse(stored.encode(), source="stored result")
+            verify_call(result, self.keyring(), recorded_at)
+        except Refused as problem:
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                f"the stored result cannot be vouched for: {problem.what}",
+                where=problem.where,
+                next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+            ) from None
+        return result
+
+    def also_record(self, request: CallRequest, outcome: CallResult) -> Sequence[Also]:
+        return (audit_event(request, outcome),)
+
+    def _clear_away(self, begun: BegunCall, problem: BaseException) -> None:
+        """After a call that failed: undone, if there is a way; else it is said that nobody knows."""
+        try:
+            self.undo(begun, (), lambda _: None)
+        except RemitError as second:
+            raise Unsettled(
+                Reason.EFFECT_FAILED,
+                f"the function failed ({type(problem).__name__}), and could not be undone yet: {second.what}",
+                where=place_of_call(begun.request),
+                next_step="Fix what stands in the way. Then the next start of this program undoes it. Do not call it"
+                " under another key meanwhile.",
+            ) from problem
+
+    def _companion(self, what: str, companion: Callable[..., Any], request: CallRequest) -> Any:
+        try:
+            return self.invoke(companion, **named(model_of_call(request)))
+        except Exception as problem:
+            raise companion_failed(what, request, f"{type(problem).__name__}: {problem}") from problem
+
+    def _signed(self, request: CallRequest, **fields: Any) -> CallResult:
+        known = {"call_id": request.call_id, "function": request.name, "request_digest": request.digest}
+        return sign_call(self.signer(), {**known, **fields, "confinement": "unconfined"})

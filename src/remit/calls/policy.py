@@ -1,0 +1,51 @@
+"""May this agent call this function with these arguments? By its token, and by the function's own rule."""
+
+from remit.authority.capability_token import Token
+from remit.calls.function import VERDICTS, Function, Verdict, named
+from remit.contracts.calls.call import CallArguments
+from remit.core.errors import Reason
+from remit.execution.decision import Decision, Denial
+
+
+def capability_missing(token: Token, function: Function) -> Denial | None:
+    if function.capability in token.caps:
+        return None
+    return Denial(
+        Reason.CAPABILITY_MISSING,
+        "this token does not let its agent call this function",
+        where=f"capability {function.capability}",
+        next_step=f"Have one issued that does: remit token issue --cap {function.capability}",
+    )
+
+
+def decide_call(token: Token, function: Function, arguments: CallArguments) -> tuple[Decision, Verdict | None]:
+    """The decision, and what the rule said. A rule that fails, or says anything unclear, says no."""
+    if (denial := capability_missing(token, function)) is not None:
+        return Decision(denials=(denial,)), None
+    granted = (f"capability {function.capability} of token {token.jti}",)
+    if function.allow is None:
+        return Decision(granted), None
+    verdict, why = _ask(function, arguments)
+    if verdict == "refuse":
+        denial = Denial(
+            Reason.ACCESS_DENIED,
+            f"the function's own rule refuses these arguments{why}",
+            where=f"function {function.name}",
+            next_step="Ask for less.",
+        )
+        return Decision(granted, (denial,)), verdict
+    return Decision((*granted, f"the function's own rule: {verdict}")), verdict
+
+
+def _ask(function: Function, arguments: CallArguments) -> tuple[Verdict, str]:
+    if function.allow is None:
+        return "refuse", ""
+    try:
+        said = function.allow(**named(arguments))
+    except Exception as problem:  # noqa: BLE001 - whatever a rule throws, it did not say yes
+        return "refuse", f" (it failed: {type(problem).__name__})"
+    if isinstance(said, bool):
+        return ("allow" if said else "refuse"), ""
+    if isinstance(said, str) and said in VERDICTS:
+        return said, ""  # type: ignore[return-value]
+    return "refuse", " (it said neither allow, ask nor refuse)"

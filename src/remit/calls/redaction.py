@@ -1,0 +1,40 @@
+"""Arguments that nobody is shown: they are not to be found in what else is said about a call either."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from remit.calls.checkpoint import HIDDEN, CallRequest
+
+_SHORT: Final = 4
+"""Shorter ones are hidden where they stand alone: else a private 1 would hide every date."""
+
+
+def hide_private(text: str, request: CallRequest) -> str:
+    """The text without the values of private arguments, however a message or a tree would spell them."""
+    private = () if request.function is None else request.function.private
+    spelled = {way for name in private for leaf in _leaves(request.arguments.get(name)) for way in _spellings(leaf)}
+    for each in sorted(spelled, key=len, reverse=True):
+        if len(each) >= _SHORT:
+            text = text.replace(each, HIDDEN)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(each)}(?!\w)", HIDDEN, text)
+    return text
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            waiting += [*each, *each.values()]
+        elif isinstance(each, list):
+            waiting += each
+        elif each is not None and not isinstance(each, bool):
+            yield str(each)
+
+
+def _spellings(leaf: str) -> set[str]:
+    ways = {leaf, repr(leaf)[1:-1], json.dumps(leaf)[1:-1], json.dumps(leaf, ensure_ascii=False)[1:-1]}
+    return {way for way in ways if way.strip()}

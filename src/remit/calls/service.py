@@ -1,0 +1,215 @@
+"""Calls of one workspace: functions of this program behind the road, each call once, recovered after a crash.
+
+The first call settles what a crash had left of the functions that are registered by then.
+"""
+
+import asyncio
+import functools
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from remit.approvals.service import Approvals
+from remit.calls.acting import is_asked_within, within
+from remit.calls.approval import AwaitsPerson, WaitsWithin
+from remit.calls.async_support import Patience
+from remit.calls.checkpoint import CallRequest, CallTokens
+from remit.calls.function import Function, Invoker
+from remit.calls.operation import CallDoor
+from remit.contracts.base import Identifier
+from remit.contracts.browser.browser import Approval
+from remit.contracts.calls.call import CallAnswer, CallResult
+from remit.core.errors import Misuse, Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, Clock
+from remit.crypto.signing import Keyring, Signer
+from remit.execution.engine import Preview, Site, travel
+from remit.execution.recovery import Recovered, recover
+from remit.fs.state_dir import StateDirectory
+from remit.ledger.writer import Ledger
+from remit.store.claims import ClaimKey, Running, read_claim
+from remit.store.process_identity import remove_stale_locks
+
+_LOG: Final = logging.getLogger("remit.calls")
+_KEY: Final[TypeAdapter[str]] = TypeAdapter(Identifier)
+
+
+@dataclass(frozen=True)
+class CallKeys:
+    """Each asked for when it is needed, and as it is then."""
+
+    keyring: Callable[[], Keyring]
+    executor: Callable[[], Signer]
+
+
+class Functions(Mapping[str, Function]):
+    """What this program has put behind the road, by name. A plain registry: nothing gets in by itself."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Function] = {}
+
+    def register(self, function: Function) -> None:
+        if function.name in self._functions:
+            raise Misuse(
+                Reason.MISUSE,
+                "a function of this name is governed already",
+                where=f"function {function.name}",
+                next_step="Give it another name: a token allows it by that.",
+            )
+        self._functions[function.name] = function
+
+    def __getitem__(self, name: str) -> Function:
+        return self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def listed(self) -> list[Function]:
+        """By name. Each tells its name, its description and the schema of its arguments, for whoever offers tools."""
+        return [self._functions[name] for name in sorted(self._functions)]
+
+
+class Calls:
+    """Safe to use from several threads. `registry` may be added to at any time."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        keys: CallKeys,
+        tokens: Callable[[], CallTokens],
+        approvals: Callable[[], Approvals],
+        ledger: Callable[[], Ledger],
+        clock: Clock,
+    ) -> None:
+        self.registry = Functions()
+        self.patience = Patience(approvals)
+        """For calls that are awaited: `answered` makes one as often as a person's answers want it."""
+        self._state = state
+        self._keys = keys
+        self._tokens = tokens
+        self._approvals = approvals
+        self._ledger = ledger
+        self._clock = clock
+        self._recovering = threading.Lock()
+        self._recovered = False
+
+    def run(
+        self,
+        name: str,
+        arguments: bytes,
+        *,
+        token: str,
+        key: str,
+        wait: float | None = 0.0,
+        on_waiting: Callable[[Approval], None] = lambda _: None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> CallAnswer:
+        """Call a governed function, once for each `key`: the same call again gives the same result.
+
+        Arguments that do not fit the function raise `Refused`; all else comes back as an answer, unless neither success
+        nor failure could be recorded, somebody else is at this very call for long, or it was begun and this token may
+        not go on with it. Where a person has to say yes, the answer is `waiting` after `wait` seconds (None: as long as
+        it takes), and the same call again goes on with it. Governed functions that it calls are called for the same
+        agent, with keys made from this one. `loop` runs what is awaited; this call itself blocks, so it
+        is not made in that loop's thread.
+        """
+        raw = self._raw(name, key, arguments, token)
+        if not self._recovered:
+            self._recover_once(spare=(key,))
+        door = self._door(Invoker(loop), wait, on_waiting)
+        stored: list[bool] = []
+        try:
+            with within(token, key, wait):
+                result = travel(door, raw, self._site(), on_stored=lambda: stored.append(True))
+        except (AwaitsPerson, WaitsWithin) as waits:
+            return CallAnswer(state="waiting", call_id=key, waiting=waits.waiting)
+        if isinstance(result, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        return CallAnswer(state="done", call_id=key, result=result, stored=bool(stored))
+
+    def preview(self, name: str, arguments: bytes, *, token: str, key: str) -> CallResult | Preview:
+        """What a call would do: the same road, stopped before consent. Raises what a full run would refuse."""
+        return travel(self._door(), self._raw(name, key, arguments, token), self._site(), dry_run=True)
+
+    def recover(
+        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[CallResult]]:
+        """Undo what can be undone, and say of the rest that nobody knows. Of what can be repeated, leave that open.
+
+        What only waits, for a person's answer about a call within it or to be made again after that, is no trouble and
+        not told.
+        """
+        door = self._door(settles_only=True)
+        settled = recover(door, self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
+        remove_stale_locks(self._state.hosts)
+        if not any(report.problem for report in settled):
+            return settled
+        asked = [each.action_id for each in self._approvals().listed("PENDING", "APPROVED")]
+        return [each for each in settled if each.problem is None or not is_asked_within(each.key, asked)]
+
+    def _raw(self, name: str, key: str, arguments: bytes, token: str) -> tuple[bytes, ...]:
+        try:
+            _KEY.validate_python(key, strict=True)
+            return name.encode(), key.encode(), arguments, token.encode()
+        except (ValidationError, UnicodeEncodeError):
+            raise Refused(
+                Reason.MALFORMED,
+                "a key has 1 to 200 printable characters, and a token is plain text",
+                where=f"function {name}",
+                next_step="Take the id of the agent's own tool call as the key.",
+            ) from None
+
+    def _door(
+        self,
+        invoke: Invoker | None = None,
+        wait: float | None = 0.0,
+        on_waiting: Callable[[Approval], None] = lambda _: None,
+        *,
+        settles_only: bool = False,
+    ) -> CallDoor:
+        return CallDoor(
+            self.registry,
+            self._keys.keyring,
+            self._keys.executor,
+            self._tokens(),
+            self._approvals(),
+            invoke or Invoker(),
+            wait,
+            on_waiting,
+            settles_only,
+            self._is_begun,
+        )
+
+    def _is_begun(self, request: CallRequest) -> bool:
+        with self._ledger().store.glancing() as connection:
+            found = read_claim(connection, ClaimKey(DEFAULT_TENANT, CallDoor.name, request.call_id))
+        return isinstance(found, Running) and found.request_digest == request.digest
+
+    def _recover_once(self, spare: Collection[str]) -> None:
+        with self._recovering:
+            if self._recovered:
+                return
+            self._recovered = True  # first: an undo that makes a governed call itself comes by here again
+        for report in self.recover(spare=spare):
+            if report.problem is not None:
+                _LOG.warning("a call could not be settled", extra={"key": report.key, "why": str(report.problem)})
+
+    def _site(self) -> Site:
+        return Site(self._ledger(), self._clock, self._state.hosts)
+
+
+def schema_of(function: Function) -> Mapping[str, Any]:
+    """The JSON Schema of a function's arguments."""
+    return _schema(function.arguments)
+
+
+@functools.cache
+def _schema(model: type[Any]) -> Mapping[str, Any]:
+    schema: Mapping[str, Any] = model.model_json_schema()
+    return schema

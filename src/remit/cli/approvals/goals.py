@@ -1,0 +1,160 @@
+"""Goals that policy lets through only once somebody else has approved them, among the questions for people.
+
+What a person is shown is made from the catalogue, the packet and the policy's answer, as they were recorded: an agent
+words none of it.
+"""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from remit.cli.approvals.watch import Asked, Shown
+from remit.cli.common.bidi import shown_name, shown_words
+from remit.cli.common.options import show_json, show_table
+from remit.cli.common.suggest import Wheres, argument, joined
+from remit.cli.common.tenants import find_tenant
+from remit.cli.common.terminal import NobodyToAsk, ask, find_screen
+from remit.core.errors import Reason, Refused
+from remit.core.text_printable import printable
+from remit.goals.gates import APPROVAL_LIFE
+from remit.goals.status import WaitingGoal
+from remit.identity.person import Person
+from remit.services.goals.approvals import all_waiting, decide_goal, expires_at, require_waiting, wanted
+from remit.workspace.workspace import Workspace
+
+LABEL: Final = 10
+
+
+def show_goals(found: Sequence[WaitingGoal], *, as_json: bool) -> None:
+    if as_json:
+        show_json({"goals": [goal_tree(each) for each in found]})
+        return
+    if not found:
+        click.echo("No goal waits for an approval.")
+        return
+    rows = [
+        (each.correlation_id, each.tenant_id, each.user_id, each.asked_at[:19].replace("T", " "), wanted(each))
+        for each in found
+    ]
+    show_table(("goal", "tenant", "user", "asked", "wants"), rows, prose=("wants",))
+
+
+def goal_named(workspace: Workspace, given: str, tenant_id: str | None) -> str | None:
+    """The tenant whose goal this id is, or None if it is a question's. Refused if it could be either.
+
+    Whoever asks for a goal chooses its id, and must not have an answer that was meant for another question.
+    """
+    tenant = find_tenant(workspace, tenant_id, given)
+    if tenant is None or tenant_id is not None:
+        return tenant
+    if not _is_another(workspace, given):
+        return tenant
+    raise Refused(
+        Reason.MALFORMED,
+        "both a goal and another question go by this id; nothing was answered",
+        where=given,
+        next_step=f"For the goal add --tenant {shlex.quote(tenant)}; for the question give more of its id.",
+    )
+
+
+def _is_another(workspace: Workspace, given: str) -> bool:
+    """Whether a held request, or a proposed plan, goes by this id too."""
+    for find in (workspace.approvals.show, workspace.proposals.named):
+        try:
+            find(given)
+        except Refused as problem:
+            if problem.reason is Reason.STATE_MISSING:
+                continue
+        return True
+    return False
+
+
+def require_shown(workspace: Workspace, tenant: str, name: str, directory: Path, *, as_json: bool) -> None:
+    """In a terminal the goal is shown and the person is asked. Without one the command itself is the answer: a goal
+    has no digest, and its correlation stands for one goal only.
+    """
+    screen = find_screen(as_json=as_json)
+    if screen is None:
+        return
+    shown = require_waiting(workspace, tenant, name)
+    screen.show_and_print("\n".join(render_goal(shown, directory)))
+    if not ask(screen, "Approve this goal?"):
+        raise NobodyToAsk(
+            Reason.CANCELLED,
+            "not approved, and not denied either: it waits",
+            where=f"goal {name}",
+            next_step=f"To say no for good: remit approvals deny {shlex.quote(name)}",
+        )
+    if goal_tree(require_waiting(workspace, tenant, name)) != goal_tree(shown):
+        raise Refused(
+            Reason.BINDING_MISMATCH,
+            "the goal changed while it was shown; nothing was approved",
+            where=f"goal {name}",
+            next_step="Run the command again, and read it again.",
+        )
+
+
+def tell_decided(found: WaitingGoal, who: Person, directory: Path, *, approved: bool, as_json: bool) -> None:
+    if as_json:
+        show_json({"goal": goal_tree(found), "approved": approved, "by": who.signature})
+        return
+    click.echo("\n".join(_decided(found, directory, approved=approved)))
+
+
+def _decided(found: WaitingGoal, directory: Path, *, approved: bool) -> Iterator[str]:
+    word = "Approved" if approved else "Denied"
+    yield f"{word}: {shown_words(wanted(found))}, asked for by {shown_name(found.user_id)}"
+    where = Wheres(directory, found.tenant_id).tenant
+    command = joined(("remit", "ask", *where, "--continue", found.correlation_id))
+    yield f"  {'next:' if approved else 'closes:'} {command}"
+
+
+def goals_to_ask(workspace: Workspace, who: Person, directory: Path) -> Iterator[Asked]:
+    """The goals that wait for somebody's approval, for whoever stays at the terminal."""
+    return (_to_ask(workspace, found, who, directory) for found in all_waiting(workspace))
+
+
+def _to_ask(workspace: Workspace, found: WaitingGoal, who: Person, directory: Path) -> Asked:
+    tenant, name = found.tenant_id, found.correlation_id
+
+    def decide(approved: bool, reason: str | None) -> str:
+        goal = decide_goal(workspace, tenant, name, approved=approved, who=who, reason=reason)
+        return "\n".join(_decided(goal, directory, approved=approved))
+
+    show = joined(("remit", "approvals", "show", *Wheres(directory, tenant).tenant, *argument(name)))
+    return Asked(
+        found.asked_at,
+        ("goal", tenant, name),
+        lambda: Shown("\n".join(render_goal(found, directory))),
+        "Let it be done?",
+        f"open until {expires_at(found.asked_at, APPROVAL_LIFE)[:19]}Z: {show}",
+        decide,
+    )
+
+
+def render_goal(found: WaitingGoal, directory: Path) -> Iterator[str]:
+    name = shlex.quote(printable(found.correlation_id))
+    who = f"{shown_name(found.user_id)} of {shown_name(found.tenant_id)}"
+    yield click.style(f"Goal {name}", bold=True) + f", asked for by {who}"
+    yield _labelled("wants", shown_words(wanted(found)))
+    yield _labelled("words", f"{shown_words(found.utterance)} ({shown_name(found.language_tag)})")
+    yield _labelled("impact", f"{shown_name(found.impact)}, risk {shown_name(found.risk)}")
+    yield _labelled("policy", ", ".join(map(shown_name, found.policies)) or "none")
+    yield _labelled("asked at", f"{found.asked_at[:19]}Z")
+    if found.problem:
+        yield _labelled("note", click.style(found.problem, fg="red"))
+    for label, word in (("answer", "approve"), ("", "deny")):
+        where = Wheres(directory, found.tenant_id).tenant
+        yield _labelled(label, joined(("remit", "approvals", word, *where, *argument(found.correlation_id))))
+
+
+def goal_tree(found: WaitingGoal) -> dict[str, Any]:
+    tree = {**found._asdict(), "fields": dict(found.fields), "policies": list(found.policies)}
+    return {**tree, "problem": found.problem or None}
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"  {label.ljust(LABEL)}{text}"

@@ -1,0 +1,142 @@
+"""One question to a person, for a terminal: what exactly would be sent, by whose wish, and how to answer.
+
+Everything in it is somebody else's text, rendered from the request itself and from nothing that an agent says about it.
+"""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+
+from remit.approvals.errors import STATE_WORDS
+from remit.cli.common.bidi import shown_name
+from remit.cli.common.suggest import Wheres, joined
+from remit.contracts.browser.browser import Approval, HTTPPreview
+from remit.contracts.calls.call import CallPreview
+
+LABEL: Final = 10
+MINUTE: Final = 60
+HOUR: Final = 3_600
+_HERE: Final = Path()
+
+
+class Kind(NamedTuple):
+    """What a question is about, in the words that fit it."""
+
+    label: str
+    thing: str
+    asked: str
+    goes_on: str
+    does_not: str
+
+
+_MESSAGE: Final = Kind(
+    "message to", "the WebSocket message", "Send this message?", "is sent, once", "is not sent; the WebSocket is closed"
+)
+_TYPING: Final = Kind(
+    "typing at",
+    "the typing",
+    "Have the secret typed?",
+    "goes on: the secret is put into that field, and nothing is sent by that alone",
+    "is not done",
+)
+_CALL: Final = Kind("call", "the call", "Let it be called?", "is made, once, when its agent asks again", "is not made")
+
+
+def kind_of(approval: Approval) -> Kind:
+    """A request has a method. What has none is a message on a WebSocket, or the typing of a secret into a page."""
+    if isinstance(approval.preview, CallPreview):
+        return _CALL._replace(thing=f"the {shown_name(approval.preview.headline)}")
+    if approval.preview.method is not None:
+        return Kind(approval.preview.method, "the request", "Send it?", "is sent, once", "is not sent")
+    return _MESSAGE if approval.preview.url.startswith(("ws://", "wss://")) else _TYPING
+
+
+def render_approval(approval: Approval, seconds_left: float, directory: Path = _HERE) -> str:
+    return "\n".join(_lines(approval, seconds_left, directory))
+
+
+def render_state(approval: Approval) -> str:
+    """`approved by os:ada, then used`: what was answered, by whom, and what came after."""
+    word = STATE_WORDS[approval.state]
+    if not approval.decided_by:
+        return word
+    if approval.state in {"APPROVED", "DENIED"}:
+        return f"{word} by {approval.decided_by}"
+    return f"approved by {approval.decided_by}, then {word}"
+
+
+def render_left(seconds: float) -> str:
+    whole = int(seconds)
+    if whole >= HOUR:
+        return f"{whole // HOUR} h {whole % HOUR // MINUTE} min"
+    return f"{whole // MINUTE} min {whole % MINUTE} s" if whole >= MINUTE else f"{whole} s"
+
+
+def render_url(url: str) -> str:
+    """A host in another script as it is registered: two that look alike are not the same."""
+    with contextlib.suppress(ValueError, UnicodeError):
+        host = urlsplit(url).hostname or ""
+        if not host.isascii():
+            return shown_name(url.replace(host, host.encode("idna").decode("ascii"), 1))
+    return shown_name(url)
+
+
+def render_request(approval: Approval) -> str:
+    """`POST https://shop.example/pay`, or `call crm.set_discount`."""
+    if isinstance(approval.preview, CallPreview):
+        return approval.preview.headline
+    return f"{kind_of(approval).label} {approval.preview.url}"
+
+
+def _lines(approval: Approval, seconds_left: float, directory: Path) -> Iterator[str]:
+    preview = approval.preview
+    yield click.style(f"Question {approval.approval_id}", bold=True) + f", asked by {shown_name(approval.agent_id)}"
+    if isinstance(preview, CallPreview):
+        yield from _call_lines(preview)
+    else:
+        yield from _request_lines(preview, kind_of(approval).label)
+    if approval.screenshot:
+        yield _labelled("picture", shown_name(approval.screenshot))
+    yield _labelled("action", shown_name(approval.action_id))
+    yield _labelled("token", shown_name(approval.token_jti))
+    yield _labelled("digest", approval.request_digest)
+    if approval.state == "PENDING":
+        yield _labelled("time", f"{render_left(seconds_left)} left, until {approval.expires[:19]}Z")
+        for label, word, more in (("answer", "approve", ("--digest", approval.request_digest)), ("", "deny", ())):
+            where = Wheres(directory).here
+            yield _labelled(label, joined(("remit", "approvals", word, *where, approval.approval_id, *more)))
+        return
+    answered = f" (answered at {approval.decided_at[:19]}Z)" if approval.decided_at else ""
+    yield _labelled("state", shown_name(render_state(approval)) + answered)
+    if approval.reason:
+        yield _labelled("reason", shown_name(approval.reason))
+
+
+def _request_lines(preview: HTTPPreview, label: str) -> Iterator[str]:
+    yield _labelled("request", f"{label} {render_url(preview.url)}")
+    yield _labelled("effect", shown_name(preview.estimated_effect))
+    yield from _fields("body", preview.body.preview)
+    yield from _fields("masked", preview.body.masked)
+    yield from _fields("headers", preview.headers)
+
+
+def _call_lines(preview: CallPreview) -> Iterator[str]:
+    yield _labelled("request", preview.headline)
+    yield _labelled("effect", shown_name(preview.estimated_effect))
+    yield from _fields("arguments", preview.arguments)
+    yield _labelled("risk", preview.risk.lower())
+    yield _labelled("way back", shown_name(preview.way_back))
+
+
+def _fields(label: str, fields: Mapping[str, str]) -> Iterator[str]:
+    for name, value in fields.items():
+        yield _labelled(label, f"{shown_name(name)}: {shown_name(value)}")
+        label = ""
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"  {label.ljust(LABEL)}{text}"

@@ -1,0 +1,85 @@
+"""What the Tab key offers: questions and goals that wait, tokens that count. Whatever goes wrong: nothing."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from remit.core.errors import RemitError
+from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.core.text_printable import printable
+from remit.core.text_words import shortened
+from remit.identity.person import person_at_terminal
+from remit.ledger.goal_queries_goal_reading import newest_goals
+from remit.services.goals.approvals import all_waiting
+from remit.workspace.workspace import Workspace
+
+OFFERED: Final = 50
+HELP: Final = 80
+LOOKED_AT: Final = 500
+STANDING: Final = {
+    "continued": frozenset({"CONFIRMATION_REQUESTED", "APPROVAL_REQUESTED"}),
+    "reply_to": frozenset({"CLARIFIED"}),
+    "undone": frozenset({"SUCCEEDED", "FAILED"}),
+}
+"""Where a goal must stand for an option to make sense."""
+ANSWERING: Final = frozenset({"approve", "deny"})
+
+
+def complete_question(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """To answer, those that wait; to look at, the newest of all. None to an agent, who may not look either."""
+    try:
+        with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            person_at_terminal(workspace.environ)
+            listed = workspace.approvals.listed
+            found = listed("PENDING") if ctx.info_name in ANSWERING else listed()
+            goals = [each for each in all_waiting(workspace) if each.correlation_id.startswith(incomplete)]
+            plans = [each for each in workspace.proposals.pending() if each.proposal_id.startswith(incomplete)]
+    except (RemitError, OSError):
+        return []
+    fitting = [each for each in found if each.approval_id.startswith(incomplete)]
+    return [
+        *(CompletionItem(each.correlation_id, help=_help(f"{each.user_id}: {each.title}")) for each in goals[:OFFERED]),
+        *(
+            CompletionItem(each.proposal_id, help=_help(f"{each.proposed_by}: {each.title}"))
+            for each in plans[:OFFERED]
+        ),
+        *(
+            CompletionItem(each.approval_id, help=_help(f"{each.agent_id}: {each.preview.estimated_effect}"))
+            for each in fitting[:OFFERED]
+        ),
+    ]
+
+
+def complete_goal(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The goals that moved last; to go on with, reply to or take back, those with which that can be done."""
+    wanted = STANDING.get(parameter.name or "")
+    try:
+        with (
+            Workspace.open(ctx.params.get("directory") or Path()) as workspace,
+            workspace.store.reading() as connection,
+        ):
+            named = ctx.params.get("tenant_id")
+            tenants = [named] if named else sorted({*workspace.config.tenants, DEFAULT_TENANT})
+            found = [each[:2] for tenant in tenants for each in newest_goals(connection, tenant, LOOKED_AT)]
+    except (RemitError, OSError):
+        return []
+    fitting = [(name, event) for name, event in found if name.startswith(incomplete) and event in (wanted or {event})]
+    return [CompletionItem(name, help=event) for name, event in fitting[:OFFERED]]
+
+
+def complete_token(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Those that still count, or will."""
+    try:
+        with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            now = render_time(workspace.clock())
+            found = [row for row in workspace.tokens.listed() if not row.revoked_at and row.expires_at > now]
+    except (RemitError, OSError):
+        return []
+    fitting = [row for row in found if row.jti.startswith(incomplete)]
+    return [CompletionItem(row.jti, help=_help(f"of {row.sub}")) for row in fitting[:OFFERED]]
+
+
+def _help(text: str) -> str:
+    return shortened(printable(text), HELP)

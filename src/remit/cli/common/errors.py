@@ -1,0 +1,88 @@
+"""How an error reaches a person or a program: masked, with the next step, and with the right exit code."""
+
+import errno
+import importlib
+import os
+import traceback
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from remit.cli.common.options import show_json
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError, as_remit_error
+from remit.core.faultpoints import setting_problem
+
+OF_PLANS: Final = frozenset({"preview", "propose", "approve", "apply", "run", "runs", "rollback", "cancel", "prune"})
+"""Commands of the plan door, whose errors have numbers."""
+
+
+class DoorRefused(Refused):
+    """A refusal that a door put on paper too: `errors` are its documents. `settled`: what was done before it."""
+
+    def __init__(self, problem: Refused, errors: Sequence[Any], settled: Sequence[Any] = ()) -> None:
+        super().__init__(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+        papers = {"errors": list(errors), "settled": list(settled)}
+        self.papers = {name: documents for name, documents in papers.items() if documents}
+
+
+def report(problem: Exception, *, as_json: bool, command: str = "") -> int:
+    """Print the error where the user asked for it (`--json` on standard output) and return the exit code."""
+    if isinstance(problem, click.ClickException) and not as_json:
+        problem.show()
+        return problem.exit_code
+    known = problem if isinstance(problem, RemitError) else _wrapped(problem)
+    code = _code_of(known) if command in OF_PLANS and not isinstance(problem, click.ClickException) else {}
+    if as_json:
+        papers = known.papers if isinstance(known, DoorRefused) else {}
+        show_json({"error": {**known.as_json(), **code}, **papers}, indent=None)
+    else:
+        word = "refused" if isinstance(known, Refused) else "failed"
+        click.echo(f"{click.style(word, fg='red', bold=True)}: {known.what}", err=True)
+        shown = {"where": known.where, "code": " ".join(map(str, code.values())), "next": known.next_step}
+        for label, text in shown.items():
+            if text:
+                click.echo(f"  {label + ':':<6} {text}", err=True)
+    if os.environ.get("REMIT_DEBUG") == "1":
+        traceback.print_exception(problem)
+    return known.exit_code
+
+
+def _code_of(problem: RemitError) -> dict[str, Any]:
+    # Loaded by the command already, if it came so far.
+    found = importlib.import_module("remit.contracts.plans.error_codes").plan_error(problem.reason)
+    return {"code": found.code, "type": found.kind}
+
+
+def require_valid_fault(setting: str) -> None:
+    """A test that arms a point which does not exist would pass without testing anything."""
+    mistake = setting_problem(setting)
+    if mistake:
+        raise Refused(
+            Reason.MALFORMED,
+            f"the environment variable REMIT_FAULT {mistake}",
+            where=f"REMIT_FAULT={setting}",
+            next_step="It crashes Remit on purpose, for tests only. Outside of them: unset REMIT_FAULT",
+        )
+
+
+def _wrapped(problem: Exception) -> RemitError:
+    if isinstance(problem, click.ClickException):
+        return _from_click(problem)
+    if isinstance(problem, OSError):
+        full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
+        elsewhere = "Check that the file is there and that you may use it; `remit doctor` looks at the rest."
+        return EnvironmentFailed(
+            Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
+            problem.strerror or type(problem).__name__,
+            where=str(problem.filename or ""),
+            next_step="Free some space and try again." if full else elsewhere,
+        )
+    return as_remit_error(problem)
+
+
+def _from_click(problem: click.ClickException) -> RemitError:
+    if not isinstance(problem, click.UsageError):
+        return EnvironmentFailed(Reason.STATE_UNSAFE, problem.format_message())
+    path = problem.ctx.command_path if problem.ctx else "remit"
+    return Misuse(Reason.MISUSE, problem.format_message(), where=path, next_step=f"See how it is used: {path} --help")

@@ -1,0 +1,64 @@
+"""How far a plan is, on standard error: only on a terminal, and only for what takes longer than a blink."""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from remit.core.text_printable import printable
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+PATIENCE_SECONDS: Final = 0.3
+EVERY_SECONDS: Final = 0.05
+Report = Callable[[str, int, int, str], None]
+
+
+class _Bar:
+    """Drawn when it is told of something, by nobody else: no thread of its own beside a process that forks."""
+
+    def __init__(self) -> None:
+        self._began = self._drawn = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def tell(self, phase: str, done: int, total: int, what: str = "") -> None:
+        now = time.monotonic()
+        if now - self._began < PATIENCE_SECONDS or (now - self._drawn < EVERY_SECONDS and done < total):
+            return
+        self._drawn = now
+        bar, task = self._drawing()
+        of = f"{done:,} of {total:,}" if total else ""
+        words = " ".join(word for word in (phase, of, printable(what)) if word)
+        bar.update(task, completed=done, total=total or None, description=words)
+        bar.refresh()
+
+    def _drawing(self) -> "tuple[Progress, TaskID]":
+        from rich.console import Console  # noqa: PLC0415 - heavy, and most plans are done before it would be loaded
+        from rich.progress import BarColumn, Progress, TextColumn  # noqa: PLC0415 - as above
+
+        if self._bar is None or self._task is None:
+            words = TextColumn("{task.description}", markup=False)
+            self._bar = Progress(BarColumn(20), words, console=Console(stderr=True), transient=True, auto_refresh=False)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=None)
+        return self._bar, self._task
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+@contextlib.contextmanager
+def showing_progress(*, quiet: bool = False) -> Iterator[Report]:
+    """What it yields takes the phase, how much is done, of how much, and the name of what is being worked on."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _phase, _done, _total, _what: None
+        return
+    bar = _Bar()
+    try:
+        yield bar.tell
+    finally:
+        bar.close()

@@ -1,0 +1,57 @@
+"""Ctrl-C, and the signal by which a machine asks a program to end: both cancel, and neither leaves half of anything."""
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from remit.core.errors import EnvironmentFailed, Reason
+
+ASKING_TO_END: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def cancelling() -> Iterator[Callable[[], bool]]:
+    """What it yields says whether somebody asked to end. From the second time on it interrupts, as Ctrl-C ever does."""
+    asked = threading.Event()
+
+    def on_asked(_number: int, _frame: object) -> None:
+        for number in ASKING_TO_END:
+            signal.signal(number, signal.default_int_handler)
+        asked.set()
+        # Not by way of a stream: the signal may have come while one was being written to.
+        os.write(2, b"\nCancelling; everything will be taken back.\n")
+
+    with _handled(on_asked), telling_what_is_left():
+        yield asked.is_set
+
+
+@contextlib.contextmanager
+def interrupting() -> Iterator[None]:
+    """For what cannot be cancelled step by step: the first time interrupts, and what was begun is taken back."""
+    with _handled(signal.default_int_handler), telling_what_is_left():
+        yield
+
+
+@contextlib.contextmanager
+def telling_what_is_left() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise EnvironmentFailed(
+            Reason.CANCELLED,
+            "stopped; if something was begun, it was taken back, or is left for recovery",
+            next_step="To make sure that nothing is left half done: remit recover",
+        ) from None
+
+
+@contextlib.contextmanager
+def _handled(handler: Callable[[int, Any], object]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in ASKING_TO_END}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

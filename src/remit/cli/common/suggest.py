@@ -1,0 +1,32 @@
+"""Commands that are suggested: with what they need to run as they stand, where this one did."""
+
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from remit.core.text_printable import printable
+
+
+class Wheres(NamedTuple):
+    """The options that say where, and for whom."""
+
+    directory: Path = Path()
+    tenant_id: str | None = None
+
+    @property
+    def here(self) -> tuple[str, ...]:
+        return () if self.directory == Path() else ("-C", str(self.directory))
+
+    @property
+    def tenant(self) -> tuple[str, ...]:
+        return (*self.here, *(("--tenant", self.tenant_id) if self.tenant_id is not None else ()))
+
+
+def argument(text: str) -> tuple[str, ...]:
+    """Not taken for an option, whatever it begins with."""
+    return ("--", text) if text.startswith("-") else (text,)
+
+
+def joined(words: Iterable[str]) -> str:
+    return shlex.join(map(printable, words))

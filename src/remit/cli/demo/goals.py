@@ -1,0 +1,123 @@
+"""The chapter of `remit demo` on goals: asked for in a user's words, in two languages, confirmed, denied, replayed."""
+
+import json
+from typing import Any, Final
+
+from remit.cli.common.options import counted
+from remit.cli.demo.stage import Tell, require
+from remit.goals.service import Reply
+from remit.goals.trace.tree import trace_goal
+from remit.identity.person import person_at_terminal
+from remit.workspace.workspace import Workspace
+
+TENANT: Final = "acme"
+SETTINGS: Final = """tenants: {acme: {users: [mia, tom]}}
+goals: {catalogue: [simulations.json]}
+policies: {cedar_files: [access.cedar]}
+"""
+_POLICY: Final = """@id("mia-archives")
+permit (principal == User::"acme/mia", action == Action::"archive_note", resource);
+"""
+_RENAME: Final = {"type": "rename", "new_path": "archive/{note}.txt"}
+_ARCHIVE: Final[dict[str, Any]] = {
+    "id": "archive-note",
+    "version": "1",
+    "title": "Archive a note",
+    "impact": "impactful",
+    "risk": "LOW",
+    "access_action": "archive_note",
+    "fields": {"note": {"type": "identifier", "question": "Which note?"}},
+    "phrases": {"en": ["archive the note {note}"], "ar": ["أرشف الملاحظة {note}"]},
+    "rollback": "undo-archive",
+    "binding": {
+        "type": "plan",
+        "template": {
+            "action_plan": [
+                {"action_id": "a1", "action_type": "FILE_RENAME", "target": "notes/{note}.txt", "operation": _RENAME}
+            ]
+        },
+    },
+}
+_UNDO: Final[dict[str, Any]] = {
+    "id": "undo-archive",
+    "version": "1",
+    "title": "Bring a note back",
+    "impact": "impactful",
+    "risk": "LOW",
+    "access_action": "archive_note",
+    "fields": {"of": {"type": "text", "question": "Which goal?"}},
+    "rollback": "archive-note",
+    "binding": {"type": "undo"},
+}
+
+
+def write_goal_files(workspace: Workspace) -> None:
+    """Before anything is asked: settings that name a file which is not there would stop everything else."""
+    catalogue = {"version": 1, "simulations": [_ARCHIVE, _UNDO]}
+    (workspace.root / "simulations.json").write_text(json.dumps(catalogue, ensure_ascii=False), encoding="utf-8")
+    (workspace.root / "access.cedar").write_text(_POLICY, encoding="utf-8")
+    (workspace.root / "notes").mkdir()
+    for name in ("june", "july"):
+        (workspace.root / "notes" / f"{name}.txt").write_text(f"{name}\n", encoding="utf-8")
+
+
+def show_goals(workspace: Workspace, tell: Tell) -> None:
+    write_goal_files(workspace)
+    who = person_at_terminal({})
+    for each in (_ARCHIVE, _UNDO):
+        workspace.promotion.promote(each["id"], tenant_id=TENANT, who=who)
+    tell("A person promotes a simulation", "archive-note is ACTIVE for acme, exactly as it is written now")
+    _ask(workspace, tell)
+    _ask_in_arabic(workspace, tell)
+    _denied(workspace, tell)
+
+
+def _ask(workspace: Workspace, tell: Tell) -> None:
+    asked = workspace.ask("archive the note june", user="mia", tenant=TENANT)
+    _expect(asked, "CONFIRMATION_REQUIRED")
+    what, *_, answers = asked.outcome.user_visible_text.split(". ")
+    tell("Mia asks: archive the note june", f"{what}. {answers}")
+    _expect(_answer(workspace, asked, "okay"), "CONFIRMATION_AMBIGUOUS")
+    require(not (workspace.root / "archive").exists(), "an unclear answer was taken for a yes")
+    tell("She answers: okay", "not a clear yes: nothing is done, and she is asked again")
+    _expect(_answer(workspace, asked, "yes"), "SIMULATION_SUCCEEDED")
+    require((workspace.root / "archive" / "june.txt").exists(), "the note was not archived")
+    tell("She answers: yes", "allowed by policy mia-archives, carried out once, as a plan of its own")
+    _trace(workspace, asked.goal.correlation_id, tell)
+
+
+def _ask_in_arabic(workspace: Workspace, tell: Tell) -> None:
+    asked = workspace.ask("أرشف الملاحظة july", user="mia", tenant=TENANT, language="ar")
+    _expect(asked, "CONFIRMATION_REQUIRED")
+    _expect(_answer(workspace, asked, "yes"), "CONFIRMATION_AMBIGUOUS")
+    _expect(_answer(workspace, asked, "نعم"), "SIMULATION_SUCCEEDED")
+    require((workspace.root / "archive" / "july.txt").exists(), "the second note was not archived")
+    tell("The same in Arabic: أرشف الملاحظة july", "an English yes does not count there; نعم does")
+
+
+def _denied(workspace: Workspace, tell: Tell) -> None:
+    (workspace.root / "notes" / "june.txt").write_text("june\n", encoding="utf-8")
+    asked = workspace.ask("archive the note june", user="tom", tenant=TENANT)
+    _expect(_answer(workspace, asked, "yes"), "ACCESS_SCOPE_VIOLATION")
+    require((workspace.root / "notes" / "june.txt").exists(), "a user did what he may not")
+    tell("Tom asks for the same, and confirms", "refused: ACCESS_SCOPE_VIOLATION, no policy permits it to him")
+
+
+def _trace(workspace: Workspace, correlation_id: str, tell: Tell) -> None:
+    decisions = workspace.goals.replay(correlation_id, tenant=TENANT)
+    require(all(each.agrees for each in decisions), "a decision came out differently")
+    with workspace.store.reading() as connection:
+        traced = trace_goal(connection, lambda: workspace.keyring, TENANT, correlation_id)
+    require(traced is not None and not list(traced.problems()), "the chain has a hole")
+    links = len(traced.children) if traced is not None else 0
+    told = f"traced over {counted(links, 'link')}, and every decision made again: all agree"
+    tell("How it came to that", told)
+
+
+def _answer(workspace: Workspace, asked: Reply, answer: str) -> Reply:
+    goal = asked.goal
+    return workspace.goals.answer(goal.correlation_id, answer, user=goal.user_id, tenant=goal.tenant_id)
+
+
+def _expect(reply: Reply, code: str) -> None:
+    require(reply.outcome.reason_code == code, f"expected {code}, got {reply.outcome.reason_code}")

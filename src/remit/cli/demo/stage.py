@@ -1,0 +1,60 @@
+"""What the chapters of `remit demo` share: a way to tell what was shown, a check that it is true, and small plans."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.core.errors import EnvironmentFailed, Reason
+
+Tell = Callable[[str, str], None]
+"""Takes a title, and what came of it."""
+
+
+def require(holds: object, otherwise: str) -> None:
+    """The demo fails where it would have to lie."""
+    if not holds:
+        raise EnvironmentFailed(Reason.INTERNAL, f"the demo did not go as promised: {otherwise}")
+
+
+def plan_of(plan_id: str, *actions: dict[str, Any], **more: Any) -> bytes:
+    numbered = [{"action_id": f"a{number}", **action} for number, action in enumerate(actions, start=1)]
+    return json.dumps({"plan_id": plan_id, "action_plan": numbered, **more}).encode()
+
+
+def update_json(target: str, path: str, value: Any) -> dict[str, Any]:
+    operation = {"type": "json_update_value", "path": path, "value": value}
+    return {"action_type": "FILE_MODIFY", "target": target, "operation": operation}
+
+
+def replace_text(target: str, old: str, new: str) -> dict[str, Any]:
+    operation = {"type": "text_replace", "pattern": old, "replacement": new}
+    return {"action_type": "FILE_MODIFY", "target": target, "operation": operation}
+
+
+def create(target: str, content: str) -> dict[str, Any]:
+    return {"action_type": "FILE_CREATE", "target": target, "operation": {"type": "write", "content": content}}
+
+
+def status_of(outcome: PlanOutcome | PlanRefusal) -> str:
+    return outcome.status.status if isinstance(outcome, PlanOutcome) else "refused"
+
+
+def expect(outcome: PlanOutcome | PlanRefusal, code: int) -> None:
+    found = {error.error_code for error in outcome.errors}
+    require(code in found, f"expected {code}, got {sorted(found)}")
+
+
+def tree_of(root: Path) -> str:
+    """A digest of every name, mode and byte below the root, but for what Remit itself writes."""
+    digest = hashlib.sha256()
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in {"agent_outputs", "agent_logs"})
+        for name in (*folders, *sorted(files)):
+            path = Path(folder, name)
+            content = path.read_bytes() if path.is_file() else b""
+            digest.update(repr((str(path), path.stat().st_mode, content)).encode())
+    return digest.hexdigest()

@@ -1,0 +1,202 @@
+"""`remit catalogue`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from remit.cli.common.bidi import shown_name
+from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
+from remit.cli.common.tenants import choose_tenant, tenant_option
+from remit.core.errors import Reason, Refused
+from remit.core.ids import tenant_flag
+from remit.identity.person import person_at_terminal
+from remit.services.catalogue import line_of, said_of, shown_reason
+from remit.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from remit.goals.catalogue.catalogue import CatalogueEntry
+    from remit.ledger.goal_queries_simulation_states import PromotedState
+
+reason_option: Final = click.option("--reason", help="Why, for the record.")
+as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")
+
+
+@click.group()
+def catalogue() -> None:
+    """Check, promote and retire simulations: what users can have done by asking for it.
+
+    They are written in the files that remit.yaml names under `goals`. One that nobody promoted is a draft and is never
+    run; one whose file was changed since is a draft again.
+    """
+
+
+@catalogue.command("list")
+@tenant_option
+@workspace_option
+@json_option
+def list_simulations(tenant_id: str | None, directory: Path, as_json: bool) -> None:
+    """All simulations, and where each stands for the tenant."""
+    with Workspace.open(directory) as workspace:
+        tenant = choose_tenant(workspace, tenant_id)
+        entries = workspace.promotion.catalogue(tenant)
+        standing = workspace.promotion.standing(tenant)
+        flag = tenant_flag(tenant, workspace.config.tenants)
+    if as_json:
+        show_json(
+            {
+                "tenant_id": tenant,
+                "catalogue_ref": entries.ref,
+                "simulations": [_short(entry) for entry in entries],
+                "changed": list(standing.changed),
+                "gone": list(standing.gone),
+            }
+        )
+        return
+    if not entries.entries:
+        click.echo("There is no simulation. Write some, and name their files in remit.yaml: goals: {catalogue: [...]}")
+    else:
+        show_table(
+            ("simulation", "version", "state", "impact", "risk", "access", "taken back by"),
+            [tuple(_short(entry)[name] or "" for name in _COLUMNS) for entry in entries],
+        )
+    for name in standing.gone:
+        what = f"{name} is ACTIVE, and no file has it any more: it cannot run"
+        click.echo(f"note: {what}; put it back, or: remit catalogue retire {name}{flag}", err=True)
+    for name in standing.changed:
+        what = f"{name} was changed since it was promoted, so it is a draft again"
+        click.echo(f"note: {what}; read it, then: remit catalogue promote {name}{flag}", err=True)
+
+
+@catalogue.command()
+@click.argument("simulation_id", metavar="ID")
+@tenant_option
+@workspace_option
+@json_option
+def show(simulation_id: str, tenant_id: str | None, directory: Path, as_json: bool) -> None:
+    """One simulation, whole, with the digest that `promote --digest` takes."""
+    with Workspace.open(directory) as workspace:
+        tenant = choose_tenant(workspace, tenant_id)
+        entry = workspace.promotion.catalogue(tenant).find(simulation_id)
+        said = workspace.promotion.states(tenant).get(simulation_id)
+        flag = tenant_flag(tenant, workspace.config.tenants)
+    if entry is None:
+        raise Refused(
+            Reason.SIMULATION_UNKNOWN,
+            "no file of the catalogue has such a simulation",
+            where=f"simulation {simulation_id}",
+            next_step=f"See: remit catalogue list{flag}",
+        )
+    last = _said(said) if said else None
+    if as_json:
+        tree = {"tenant_id": tenant, "state": entry.state, "digest": entry.digest, "last_change": last}
+        show_json({**tree, "simulation": entry.simulation.tree()})
+        return
+    title = entry.simulation.title_in("en")
+    click.echo(f"{shown_name(title)} ({entry.simulation.id}), {entry.state} for {shown_name(tenant)}")
+    click.echo(f"digest: {entry.digest}")
+    if last:
+        same = "" if last["digest"] == entry.digest else ", as it was then"
+        click.echo(f"{last['state']} since {last['changed_at'][:19]}Z by {shown_name(last['by'])}{same}")
+    show_json(entry.simulation.tree())
+
+
+@catalogue.command()
+@workspace_option
+@json_option
+@click.pass_context
+def check(ctx: click.Context, directory: Path, as_json: bool) -> None:
+    """Look for mistakes: in the files, in their queries, and in the access policies, which must fit them.
+
+    No database is opened. Exit code 0 when there are none, 1 when something was found.
+    """
+    from remit.goals.catalogue.deep_check import check_policies, check_with_queries  # noqa: PLC0415 - `--help` does without
+
+    with Workspace.open(directory) as workspace:
+        config = workspace.config
+        root = (workspace.root / config.root).resolve()
+        definitions, findings = check_with_queries(root, config, lambda: workspace.fleet)
+    findings += check_policies(root, config)
+    if as_json:
+        told = [{"where": each.where, "what": each.what, "next_step": each.next_step} for each in findings]
+        show_json({"files": list(config.goals.catalogue), "simulations": len(definitions), "findings": told})
+    else:
+        for each in findings:
+            click.echo(f"{shown_name(each.where)}: {shown_name(each.what)}\n  next: {shown_name(each.next_step)}")
+        files = counted(len(config.goals.catalogue), "file")
+        found = counted(len(findings), "finding") if findings else "nothing to mend"
+        click.echo(f"{counted(len(definitions), 'simulation')} in {files}: {found}")
+    ctx.exit(1 if findings else 0)
+
+
+@catalogue.command()
+@click.argument("simulation_id", metavar="ID")
+@tenant_option
+@click.option("--digest", help="Only if it is still what you have read: the digest that `show` prints.")
+@reason_option
+@as_option
+@workspace_option
+@json_option
+def promote(
+    simulation_id: str,
+    tenant_id: str | None,
+    digest: str | None,
+    reason: str | None,
+    name: str | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Make a simulation ACTIVE for a tenant, exactly as it is now. For people: an agent can promote nothing."""
+    with Workspace.open(directory) as workspace:
+        who = person_at_terminal(workspace.environ, name)
+        tenant = choose_tenant(workspace, tenant_id)
+        entry = workspace.promotion.promote(
+            simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason), digest=digest
+        )
+        known = workspace.promotion.catalogue(tenant)
+        flag = tenant_flag(tenant, workspace.config.tenants)
+    way_back = known.find(entry.simulation.rollback) if entry.simulation.rollback else None
+    if way_back is not None and way_back.state != "ACTIVE":
+        back = f"{way_back.simulation.id} is {way_back.state}, so it cannot be taken back yet"
+        click.echo(f"note: {back}: remit catalogue promote {way_back.simulation.id}{flag}", err=True)
+    _tell(entry.simulation.id, tenant, "ACTIVE", entry.digest, as_json=as_json)
+
+
+@catalogue.command()
+@click.argument("simulation_id", metavar="ID")
+@tenant_option
+@reason_option
+@as_option
+@workspace_option
+@json_option
+def retire(
+    simulation_id: str, tenant_id: str | None, reason: str | None, name: str | None, directory: Path, as_json: bool
+) -> None:
+    """Stop a simulation for a tenant at once; also one whose file was changed or is gone."""
+    with Workspace.open(directory) as workspace:
+        who = person_at_terminal(workspace.environ, name)
+        tenant = choose_tenant(workspace, tenant_id)
+        said = workspace.promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason))
+    _tell(simulation_id, tenant, "RETIRED", said.digest, as_json=as_json)
+
+
+_COLUMNS: Final = ("simulation_id", "version", "state", "impact", "risk", "access_action", "rollback")
+
+
+def _tell(simulation_id: str, tenant: str, state: str, digest: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json({"simulation_id": simulation_id, "tenant_id": tenant, "state": state, "digest": digest})
+    else:
+        click.echo(f"{simulation_id} is {state} for {shown_name(tenant)} ({digest})")
+
+
+def _short(entry: "CatalogueEntry") -> dict[str, Any]:
+    tree = line_of(entry).tree()
+    digest = tree.pop("definition_digest")
+    return {**tree, "digest": digest}
+
+
+def _said(state: "PromotedState") -> dict[str, str]:
+    tree = said_of(state).tree()
+    digest = tree.pop("definition_digest")
+    return {**tree, "digest": digest}

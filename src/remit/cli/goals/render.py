@@ -1,0 +1,184 @@
+"""How a goal's cycle ended, for a person and for a program."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+
+from remit.cli.common.bidi import shown_name, shown_words
+from remit.cli.common.suggest import Wheres, argument, joined
+from remit.cli.common.table import terminal_width
+from remit.contracts.plans.sql_report import ToldColumn
+from remit.contracts.services.common import WaitingFor
+from remit.core.text_printable import printable
+from remit.core.text_words import counted
+from remit.goals.finder.suggestions import Near
+from remit.goals.service import Reply
+from remit.goals.status import Stands
+from remit.services.goals.hints import Hints
+from remit.services.goals.states import GoalState, can_take_back, state_of, waiting_for
+
+DONE, FAILED, REFUSED, WAITING = 0, 1, 2, 3
+_CODES: Final[dict[GoalState, int]] = {"done": DONE, "failed": FAILED, "refused": REFUSED, "waiting": WAITING}
+_WORDS: Final = {
+    DONE: ("done", "green"),
+    FAILED: ("failed", "red"),
+    REFUSED: ("refused", "red"),
+    WAITING: ("waiting", "yellow"),
+}
+NEXT: Final[dict[str, str]] = {
+    "SIMULATION_FAILED": "See what its door says: remit ledger trace{tenant} {correlation}",
+    "SIMULATION_REFUSED": "Put right what is named above, then ask again.",
+    "FINDER_REFUSED": "Say it in other words; what there is: remit catalogue list{tenant}",
+    "STEP_TIMEOUT": "See whether anything of it stands: remit ledger trace{tenant} {correlation}",
+    "SIMULATION_MISSING": "Whoever builds simulations sees it: remit intake{tenant}",
+    "CANDIDATES_UNRESOLVED": "Say more exactly what you want; what there is: remit catalogue list{tenant}",
+    "PACKET_INVALID": "Ask again: the catalogue was changed since.",
+    "FIELDS_INVALID": "Ask again, with everything that is needed: remit catalogue show{tenant} {simulation}",
+    "SIMULATION_NOT_REGISTERED": "What there is: remit catalogue list{tenant}",
+    "SIMULATION_NOT_ACTIVE": "A person can promote it: remit catalogue promote{tenant} {simulation}",
+    "ROLLBACK_PLAN_MISSING": "Name a `rollback` for it in the catalogue: remit catalogue check{here}",
+    "CONFIRMATION_REFUSED": "If you want it after all, ask again.",
+    "CONFIRMATION_EXPIRED": "Ask again, and answer within ten minutes.",
+    "CONFIRMATION_AMBIGUOUS": "Ask again, and answer with a word that the question names.",
+    "CONFIRMATION_MISSING": "Ask again, and answer with a word that the question names.",
+    "ACCESS_SCOPE_VIOLATION": "Users and policies stand in remit.yaml and its Cedar files: remit doctor{here}",
+    "ACCESS_AP_REQUIRED": "Ask again, and let somebody else approve it within ten minutes: remit approvals{here}",
+    "IDEMPOTENCY_VIOLATION": "See what was done under this id: remit ledger trace{tenant} {correlation}",
+    "REPLAY_INVARIANT_FAILED": "Keep the database as it is, and run: remit ledger verify{here}",
+}
+_MOST_LANGUAGES: Final = 10
+SAY_OTHERWISE: Final = NEXT["FINDER_REFUSED"]
+"""For the Finder's own codes."""
+
+
+class Cycle(NamedTuple):
+    """What came of a cycle: the reply, and where the goal stands now."""
+
+    reply: Reply
+    stands: Stands | None
+    wheres: Wheres = Wheres()
+    """To be given again in a command that goes on: as it stands, it must run where this one did."""
+    before: bool = False
+    """Whether it had come to its end before anybody asked this time."""
+
+    @property
+    def event(self) -> str:
+        return self.stands.event if self.stands is not None else ""
+
+    @property
+    def waiting_for(self) -> WaitingFor | None:
+        """By both: a correlation that another goal has used waits for nothing of ours."""
+        return waiting_for(self.reply.outcome, self.event)
+
+    @property
+    def exit_code(self) -> int:
+        return _CODES[state_of(self.reply.outcome, self.event)]
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether it names a way back. Taking back what took something back would be asking for it anew."""
+        return self.stands is not None and can_take_back(self.reply.goal, self.stands)
+
+    def next(self) -> list[list[str]]:
+        """Commands that go on from here. What is in capitals is for whoever has it to say: no ready-made yes."""
+        correlation = self.reply.goal.correlation_id
+        ask = ["remit", "ask", *self.wheres.tenant]
+        match self.waiting_for:
+            case "confirmation":
+                return [[*ask, "--continue", correlation, "--confirm", "ANSWER"]]
+            case "approval":
+                return [
+                    ["remit", "approvals", "approve", *self.wheres.tenant, *argument(correlation)],
+                    [*ask, "--continue", correlation],
+                ]
+            case "clarification":
+                return [[*ask, "--reply", correlation, "TEXT"]]
+        return []
+
+    def tree(self, hints: Hints) -> dict[str, Any]:
+        goal = self.reply.goal
+        return {
+            "correlation_id": goal.correlation_id,
+            "tenant_id": goal.tenant_id,
+            "thread_id": goal.thread_id,
+            "outcome": self.reply.outcome.tree(),
+            **hints.tree(),
+            "ended_before": self.stands.at if self.before and self.stands is not None else None,
+            "waiting_for": self.waiting_for,
+            "next": self.next(),
+        }
+
+
+def render_cycle(cycle: Cycle, hints: Hints) -> Iterator[str]:
+    outcome = cycle.reply.outcome
+    correlation = cycle.reply.goal.correlation_id
+    word, colour = _WORDS[cycle.exit_code]
+    word = f"{word} before" if cycle.before else word
+    yield f"{click.style(word, fg=colour, bold=True)}: {shown_words(outcome.user_visible_text)}"
+    yield from _answer(outcome.simulation_outcome.payload if outcome.simulation_outcome is not None else {})
+    if cycle.exit_code != DONE:
+        yield _row("code", shown_name(outcome.reason_code))
+    if cycle.before and cycle.stands is not None:
+        yield _row("when", f"{cycle.stands.at[:19]}Z; nothing was done now")
+    if hints.why:
+        yield _row("why", shown_words(hints.why))
+    for rule in hints.rules:
+        yield _row("rule", shown_name(rule.policy_id) + (f": {shown_words(rule.reason)}" if rule.reason else ""))
+    yield _row("goal", shlex.quote(printable(correlation)))
+    for each in hints.near:
+        yield _row("near", _said_as(each))
+    if cycle.event == "ROLLED_BACK":
+        yield _row("note", "It was taken back since.")
+    if cycle.can_undo:
+        yield _row("undo", joined(("remit", "ask", *cycle.wheres.tenant, "--undo", correlation)))
+    commands = [joined(command) for command in cycle.next()]
+    if not commands and cycle.exit_code != DONE:
+        # Refused at the last gate: then the code may be about another goal, such as the one to be taken back.
+        late = outcome.simulation_outcome is not None and cycle.exit_code == REFUSED
+        advice = NEXT["SIMULATION_REFUSED"] if late else NEXT.get(outcome.reason_code, SAY_OTHERWISE)
+        commands = [filled(advice, cycle)]
+    for number, command in enumerate(commands):
+        yield _row("then" if number else "next", command)
+
+
+def filled(advice: str, cycle: Cycle) -> str:
+    """Its command as it can be run."""
+    candidates = getattr(cycle.reply.goal.sim_finder_packet, "candidates", ())
+    simulation = candidates[0].simulation_id if candidates else "ID"
+    return advice.format(
+        correlation=joined(argument(cycle.reply.goal.correlation_id)),
+        simulation=joined(argument(simulation)),
+        tenant=joined(("", *cycle.wheres.tenant))[2:],
+        here=joined(("", *cycle.wheres.here))[2:],
+    )
+
+
+def _said_as(near: Near) -> str:
+    """A title, and what to say for it; or in which languages it could be said."""
+    title = shown_words(near.title)
+    if near.phrase is not None:
+        return f"{title}. Say: {shown_words(near.phrase)}"
+    more = ", ..." if len(near.languages) > _MOST_LANGUAGES else ""
+    return f"{title}. It can be said in --lang {', '.join(map(shown_name, near.languages[:_MOST_LANGUAGES]))}{more}"
+
+
+def _answer(payload: Mapping[str, Any]) -> Iterator[str]:
+    """What a simulation that only reads has found."""
+    answer = payload.get("answer")
+    if not isinstance(answer, dict):
+        return
+    rows, count = answer["rows"], answer["result_rows"]
+    if rows:
+        # The tables of SQL take a terminal's width, and a tenth of a second to load.
+        from remit.cli.plans.render_sql_sql_view import render_rows  # noqa: PLC0415 - see above
+
+        columns = [ToldColumn.from_tree(each) for each in answer["columns"]]
+        yield from render_rows(columns, rows, terminal_width())
+    more = f", of which the first {len(rows)} are shown" if count > len(rows) else ""
+    yield f"  {counted(count, 'row')}{more}"
+
+
+def _row(label: str, text: str) -> str:
+    return f"  {label + ':':<6} {text}"

@@ -1,0 +1,197 @@
+"""`remit slo`."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from remit.cli.common.bidi import shown_name
+from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
+from remit.cli.common.progress import showing_progress
+from remit.contracts.config.config import CONFIG_NAME
+from remit.contracts.goals.slo import WAIVERS_NAME
+from remit.core.ids import system_clock
+
+if TYPE_CHECKING:
+    from remit.contracts.goals.slo import SloWaiver
+    from remit.goals.slo import Rate, Verdict
+    from remit.testing.goal_load import LoadSeen
+
+GOALS: Final = 300
+CALLERS: Final = 8
+
+goals_option: Final = click.option(
+    "--goals", type=click.IntRange(20, 1_000_000), default=GOALS, show_default=True, help="How many goals to run."
+)
+callers_option: Final = click.option(
+    "--callers", type=click.IntRange(1, 64), default=CALLERS, show_default=True, help="How many ask at once."
+)
+database_option: Final = click.option(
+    "--database-variable",
+    metavar="NAME",
+    help="Keep the ledger of the run in PostgreSQL; the environment variable NAME holds its address.",
+)
+
+
+@click.group(invoke_without_command=True)
+@click.pass_context
+def slo(ctx: click.Context) -> None:
+    """Measure the service levels of the goal door under load, and gate a release on them.
+
+    Goals run on a throw-away workspace, all the way: asked for, confirmed, dispatched, a file copied in the sandbox;
+    some are asked for twice. Without a command: run.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(run)
+
+
+@slo.command()
+@goals_option
+@callers_option
+@database_option
+@json_option
+@click.pass_context
+def run(ctx: click.Context, goals: int, callers: int, database_variable: str | None, as_json: bool) -> None:
+    """Measure, and say how it stands. Exit code 1 if a level is not kept; no waiver is looked at."""
+    seen = _load(goals, callers, database_variable, quiet=as_json)
+    ctx.exit(_tell(seen, _judged(seen, [], ()), [], as_json=as_json))
+
+
+@slo.command()
+@goals_option
+@callers_option
+@database_option
+@click.option(
+    "--waivers",
+    "waiver_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help=f"Where the waivers stand (default: {WAIVERS_NAME} in the workspace, if it is there).",
+)
+@workspace_option
+@json_option
+@click.pass_context
+def gate(
+    ctx: click.Context,
+    goals: int,
+    callers: int,
+    database_variable: str | None,
+    waiver_file: Path | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """The same for a release: with the workspace's last 24 hours, and with waivers.
+
+    Exit code 0 if every level is kept or waived, 1 if one is not. In a folder that is no workspace, the load alone
+    counts.
+    """
+    from remit.goals.slo_slo_waivers import read_waivers  # noqa: PLC0415 - `--help` does without
+
+    past, notes, root = _last_day(directory)
+    file = waiver_file or (root or directory) / WAIVERS_NAME
+    waivers = read_waivers(file) if waiver_file is not None or file.exists() else ()
+    seen = _load(goals, callers, database_variable, quiet=as_json)
+    verdicts = _judged(seen, past, waivers)
+    ctx.exit(_tell(seen, verdicts, notes, as_json=as_json))
+
+
+def _load(goals: int, callers: int, variable: str | None, *, quiet: bool) -> "LoadSeen":
+    from remit.testing.goal_load import run_load  # noqa: PLC0415 - `--help` does without
+    from remit.testing.goal_workspace import scratch_workspace  # noqa: PLC0415 - as above
+
+    with showing_progress(quiet=quiet) as progress, scratch_workspace(url_variable=variable) as scratch:
+        progress("making a workspace", 0, 0, "")
+        return run_load(
+            scratch, goals=goals, callers=callers, on_progress=lambda done, total: progress("goals", done, total, "")
+        )
+
+
+def _last_day(directory: Path) -> "tuple[list[Rate], list[str], Path | None]":
+    """What ended in the workspace in the last 24 hours, if there is a workspace and anything ended there."""
+    from remit.goals.slo import rolling_error_rate  # noqa: PLC0415 - `--help` does without
+    from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
+
+    folder = directory.resolve()
+    if not any((each / CONFIG_NAME).is_file() for each in (folder, *folder.parents)):
+        return [], ["there is no workspace here: the load alone counts"], None
+    with Workspace.open(directory, environ=os.environ) as workspace:
+        tenants = sorted(workspace.config.tenants)
+        with workspace.store.reading() as connection:
+            rate = rolling_error_rate(connection, tenants, system_clock())
+        root = workspace.root
+    if not rate.total:
+        return [], ["no goal ended in the workspace in the last 24 hours: the load alone counts"], root
+    told = f"in the workspace {rate.count:,} of {counted(rate.total, 'dispatch', 'dispatches')} failed in 24 hours"
+    return [rate], [told], root
+
+
+def _judged(seen: "LoadSeen", past: "list[Rate]", waivers: "tuple[SloWaiver, ...]") -> "list[Verdict]":
+    from remit.goals.slo import Measured, judge  # noqa: PLC0415 - `--help` does without
+
+    return judge(Measured(seen.dispatch_ms, [seen.ended, *past], seen.duplicates), waivers, system_clock())
+
+
+def _tell(seen: "LoadSeen", verdicts: "list[Verdict]", notes: list[str], *, as_json: bool) -> int:
+    failed = [verdict for verdict in verdicts if verdict.blocks]
+    if as_json:
+        show_json(
+            {
+                "passed": not failed,
+                "figures": [_tree(verdict) for verdict in verdicts],
+                "load": _load_tree(seen),
+                "notes": notes,
+            }
+        )
+        return 1 if failed else 0
+    show_table(
+        ("figure", "measured", "at most", "verdict"),
+        [(each.figure, _shown(each, each.measured), _shown(each, each.most), each.verdict) for each in verdicts],
+    )
+    rate = seen.goals / seen.seconds if seen.seconds else 0.0
+    click.echo(
+        f"{counted(seen.goals, 'goal')} asked for {seen.asked:,} times by {counted(seen.callers, 'caller')},"
+        f" {rate:.1f} a second; {counted(len(seen.dispatch_ms), 'dispatch', 'dispatches')}"
+    )
+    for note in notes:
+        click.echo(shown_name(note))
+    for verdict in verdicts:
+        if verdict.verdict == "WAIVED":
+            click.echo(f"waived: {verdict.figure}, {shown_name(verdict.why)}", err=True)
+        elif verdict.blocks:
+            click.echo(f"blocked: {verdict.figure}, {shown_name(verdict.why)}", err=True)
+    return 1 if failed else 0
+
+
+def _tree(verdict: "Verdict") -> dict[str, Any]:
+    return {
+        "figure": verdict.figure,
+        "measured": verdict.measured,
+        "most": verdict.most,
+        "verdict": verdict.verdict,
+        "why": verdict.why,
+        "waiver": verdict.waiver.tree() if verdict.waiver else None,
+    }
+
+
+def _load_tree(seen: "LoadSeen") -> dict[str, Any]:
+    from remit.goals.slo import percentile  # noqa: PLC0415 - `--help` does without
+
+    goal_ms = {f"p{percent}": percentile(seen.goal_ms, percent) for percent in (50, 95, 99)}
+    dispatch_ms = {f"p{percent}": percentile(seen.dispatch_ms, percent) for percent in (50, 95, 99)}
+    return {
+        "goals": seen.goals,
+        "asked": seen.asked,
+        "callers": seen.callers,
+        "seconds": seen.seconds,
+        "dispatch_ms": dispatch_ms,
+        "goal_ms": goal_ms,
+        "ended": {"failed": seen.ended.count, "total": seen.ended.total},
+        "duplicates": {"count": seen.duplicates.count, "dispatches": seen.duplicates.total},
+        "codes": seen.codes,
+    }
+
+
+def _shown(verdict: "Verdict", value: float | None) -> str:
+    if value is None:
+        return "no data"
+    return f"{value:,.0f} ms" if verdict.figure.endswith("_ms") else f"{value * 100:.2f} %"

@@ -1,0 +1,208 @@
+"""`remit ledger trace`: the chain of one goal, drawn as a tree."""
+
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from remit.cli.common.bidi import shown_name, shown_words
+from remit.cli.common.completion import complete_goal
+from remit.cli.common.options import counted, json_option, show_json, speaks_unicode, terminal_width, workspace_option
+from remit.cli.common.tenants import find_tenant, goals_tenant_option
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT
+from remit.core.text_printable import printable
+from remit.goals.history_nodes import Node
+from remit.goals.trace.tree import trace_goal
+from remit.services.base.entry_text_goal_meaning import short_refs
+from remit.services.base.entry_text_meaning import render_meaning
+from remit.workspace.workspace import Workspace
+
+_LEAST: Final = 40
+_LABELS: Final = {"approval_requested": "waits"}
+_GUIDES: Final = ("├─ ", "└─ ", "│  ", "   ")
+_PLAIN_GUIDES: Final = ("|- ", "`- ", "|  ", "   ")
+MAX_VALUE: Final = 200
+
+
+@click.command()
+@click.argument("correlation_id", metavar="CORRELATION", shell_complete=complete_goal)
+@goals_tenant_option
+@workspace_option
+@json_option
+@click.pass_context
+def trace(ctx: click.Context, correlation_id: str, tenant_id: str | None, directory: Path, as_json: bool) -> None:
+    """The chain of one goal as a tree: from the user's words to the effect, and back.
+
+    Of a correlation that is no goal's, its entries. What is missing or does not fit is marked where it should be. Exit
+    code 0 when all of it is there, 1 when something is not.
+    """
+    with Workspace.open(directory) as workspace:
+        tenant = find_tenant(workspace, tenant_id, correlation_id) or DEFAULT_TENANT
+        with workspace.store.reading() as connection:
+            found = trace_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+    if found is None:
+        raise Refused(
+            Reason.STATE_MISSING,
+            "the ledger has nothing of this correlation",
+            where=f"tenant {tenant}, correlation {correlation_id}",
+            next_step="`remit ledger show --tenant TENANT` lists what there is.",
+        )
+    problems = list(found.problems())
+    if as_json:
+        whole = {"tenant_id": tenant, "correlation_id": correlation_id, "holds": not problems, "problems": problems}
+        show_json({**whole, "trace": found.tree()})
+    else:
+        for line in render_trace(found):
+            click.echo(line)
+        if problems:
+            again = f"remit ledger replay {shlex.quote(printable(correlation_id))} --tenant {shlex.quote(tenant)}"
+            note = f"{counted(len(problems), 'finding')}; see also: remit ledger verify, {again}"
+            click.echo(click.style(note, fg="red"))
+    ctx.exit(1 if problems else 0)
+
+
+def render_trace(root: Node) -> Iterator[str]:
+    guides = _GUIDES if speaks_unicode() else _PLAIN_GUIDES
+    yield from _lines(root, "", "", root.tenant_id, 0)
+    yield from _below(root, "", guides)
+
+
+def _below(node: Node, indent: str, guides: tuple[str, ...]) -> Iterator[str]:
+    branch, last, on, off = guides
+    widest = max((len(_label(child)) for child in node.children), default=0)
+    for number, child in enumerate(node.children, start=1):
+        ends = number == len(node.children)
+        under = indent + (off if ends else on)
+        yield from _lines(child, indent + (last if ends else branch), under, node.tenant_id, widest)
+        yield from _below(child, under, guides)
+
+
+def _label(node: Node) -> str:
+    return _LABELS.get(node.kind, node.kind)
+
+
+def _lines(node: Node, first: str, rest: str, chain: str | None, widest: int) -> Iterator[str]:
+    """Wrapped between words, below its own beginning; the chain is named where it is another than the one above."""
+    label = _label(node).ljust(widest)
+    place = f"#{node.seq}" if node.seq is not None else ""
+    at = node.at[:19].replace("T", " ") if node.at else ""
+    other = f"(in the chain of {shown_name(node.tenant_id or '')})" if node.tenant_id not in {None, chain} else ""
+    words = " ".join(filter(None, (place, at, _words(node), other)))
+    more = rest + ("│  " if node.children and speaks_unicode() else "|  " if node.children else "   ")
+    room = max(terminal_width() - len(first), _LEAST)
+    lines = textwrap.wrap(f"{label}  {words}", room, break_long_words=False, break_on_hyphens=False) or [label]
+    head = lines[0].removeprefix(label)
+    # Set apart after wrapping: the marks of one run must not end up on two lines.
+    yield first + click.style(label, bold=True) + shown_words(head)
+    for line in lines[1:]:
+        yield more + shown_words(line)
+    if node.problem:
+        for line in textwrap.wrap(f"! {shown_name(node.problem)}", room):
+            yield more + click.style(line, fg="red")
+
+
+def _words(node: Node) -> str:
+    if node.entry is not None:
+        return f"{shown_name(node.entry.kind)}: {shown_name(render_meaning(node.entry))}"
+    render = _RENDER.get(node.kind)
+    return render(node.facts) if render is not None else ""
+
+
+def _goal(facts: Mapping[str, Any]) -> str:
+    who = f"{_text(facts, 'user_id')}, {_text(facts, 'language_tag')}: “{_text(facts, 'utterance')}”"
+    return f"{_text(facts, 'correlation_id')} of {who}, stands at {_text(facts, 'stands')}"
+
+
+def _packet(facts: Mapping[str, Any]) -> str:
+    kind = f"{_text(facts, 'packet_type')} by {_text(facts, 'finder_version')}"
+    ranked = facts.get("candidates") or []
+    chosen = ", ".join(
+        f"{each.get('simulation_id')} ({each.get('score')})" for each in ranked if isinstance(each, dict)
+    )
+    fields = facts.get("fields") or {}
+    filled = ", ".join(f"{name} = {_short(value)}" for name, value in sorted(fields.items()))
+    said = _text(facts, "question") or _text(facts, "intent") or _text(facts, "reason_code")
+    undoes = f"takes back {_text(facts, 'takes_back')}" if facts.get("takes_back") else ""
+    return f"{kind}: " + "; ".join(filter(None, (chosen, said, undoes or filled)))
+
+
+def _plan(facts: Mapping[str, Any]) -> str:
+    back = _text(facts, "rollback_plan_ref").partition("@")[0]
+    parts = (
+        f"{_text(facts, 'simulation_id')}, {_text(facts, 'step_id')}",
+        f"risk {_text(facts, 'risk_level')}" if facts.get("risk_level") else "",
+        f"way back {back}" if back else "no way back",
+    )
+    return ", ".join(filter(None, parts))
+
+
+def _confirmation(facts: Mapping[str, Any]) -> str:
+    token = f"by “{_text(facts, 'accepted_token')}”" if facts.get("accepted_token") else f"“{_text(facts, 'answer')}”"
+    words = f"{_text(facts, 'verdict')} {token}, {_text(facts, 'language_tag')}"
+    return f"{words}, {short_refs(_text(facts, 'confirm_lexicon_version_ref'))}"
+
+
+def _access(facts: Mapping[str, Any]) -> str:
+    policies = ", ".join(str(each) for each in facts.get("policies") or []) or "no policy"
+    verdict = f"{_text(facts, 'verdict')} by {policies}: {_text(facts, 'access_action')}"
+    return f"{verdict}, policies {short_refs(_text(facts, 'policy_snapshot_ref'))}"
+
+
+def _approval(facts: Mapping[str, Any]) -> str:
+    word = "APPROVED" if facts.get("approved") is True else "DENIED"
+    reason = f": {_text(facts, 'reason')}" if facts.get("reason") else ""
+    return f"{word} by {_text(facts, 'by')}{reason}"
+
+
+def _event(facts: Mapping[str, Any]) -> str:
+    decision = short_refs(_text(facts, "dispatch_decision_hash"))
+    code = _text(facts, "reason_code")
+    words = (_text(facts, "event"), code if code != _text(facts, "event") else "", decision and f"decision {decision}")
+    why = f": {_text(facts, 'why')}" if facts.get("why") else ""
+    return ", ".join(filter(None, words)) + why
+
+
+def _dispatch(facts: Mapping[str, Any]) -> str:
+    return f"{_text(facts, 'simulation_id')}, key {short_refs(_text(facts, 'idempotency_key'))}"
+
+
+def _rollback(facts: Mapping[str, Any]) -> str:
+    return f"ROLLED_BACK by goal {_text(facts, 'by')}" if facts.get("by") else "ROLLED_BACK"
+
+
+def _action(facts: Mapping[str, Any]) -> str:
+    return f"{_text(facts, 'action')}, {_text(facts, 'state')}" if facts else ""
+
+
+_RENDER: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "goal": _goal,
+    "correlation": lambda facts: _text(facts, "correlation_id"),
+    "packet": _packet,
+    "plan": _plan,
+    "question": _event,
+    "confirmation": _confirmation,
+    "confirmed": _event,
+    "access": _access,
+    "approval_requested": _event,
+    "approval": _approval,
+    "decision": _event,
+    "dispatch": _dispatch,
+    "action": _action,
+    "outcome": _event,
+    "rollback": _rollback,
+    "row": _event,
+    "more": lambda facts: f"{facts.get('entries'):,} more entries",
+}
+
+
+def _text(facts: Mapping[str, Any], name: str) -> str:
+    return _short(facts.get(name))
+
+
+def _short(value: Any) -> str:
+    text = shown_name(str(value)) if value is not None else ""
+    return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}..."

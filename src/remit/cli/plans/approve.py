@@ -1,0 +1,119 @@
+"""A plan on the screen, the answer to it, and the signature under exactly that."""
+
+import os
+import stat
+from datetime import timedelta
+from typing import IO
+
+from remit.cli.common.identity_acting_as import actor_here
+from remit.cli.common.terminal import NobodyToAsk, Screen, Whole, ask, find_screen
+from remit.cli.plans.allow_options import Allowance, command_again
+from remit.cli.plans.preview_notes import render_changes
+from remit.cli.plans.render import lines_not_shown, render_preview
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.plan import Plan
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.core.errors import Reason, Refused
+from remit.parsing import read_bounded
+from remit.workspace.workspace import Workspace
+
+
+def require_screen(plan: IO[bytes], *, as_json: bool) -> Screen:
+    screen = None if is_stdin(plan) else find_screen(as_json=as_json)
+    if screen is None:
+        raise NobodyToAsk(
+            Reason.APPROVAL_PENDING,
+            "approving shows the preview and asks a person, and there is no terminal to do so; nothing was signed",
+            where=plan.name,
+            next_step="Read the plan with `remit preview`, and give the digest that it prints:"
+            f" {command_again('--digest', 'sha256:...')}",
+        )
+    return screen
+
+
+def nobody_to_ask(document: PlanPreviewDocument) -> NobodyToAsk:
+    return NobodyToAsk(
+        Reason.APPROVAL_PENDING,
+        "a person must see this plan and say yes, and there is nobody to ask here; nothing was done",
+        where=f"plan {document.plan_id}",
+        next_step="Run it in a terminal, or look at `remit preview` and give --yes",
+    )
+
+
+def ask_about(
+    screen: Screen,
+    question: str,
+    plan: IO[bytes],
+    raw: bytes,
+    document: PlanPreviewDocument,
+    allowed: Allowance,
+    most: int | None,
+) -> bool:
+    """The answer to what is on the screen. If the plan's file is another one by then, that is no answer to it."""
+
+    def whole() -> Whole:
+        lines = render_preview(document, allowed.names, most=None, idle=idle_actions(raw, document))
+        return Whole("\n".join(lines), lines_not_shown(document, None))
+
+    if not ask(screen, question, hidden=lines_not_shown(document, most), whole=whole):
+        return False
+    _require_same_file(plan, raw)
+    return True
+
+
+def _require_same_file(plan: IO[bytes], raw: bytes) -> None:
+    """What was shown is what would be signed in any case. But the person would take it for what the file holds now."""
+    try:
+        if not stat.S_ISREG(os.fstat(plan.fileno()).st_mode):
+            return
+        with open(plan.name, "rb") as now:
+            is_same = read_bounded(now, Plan.bounds, source=plan.name) == raw
+    except OSError:
+        is_same = False
+    if not is_same:
+        raise Refused(
+            Reason.BINDING_MISMATCH,
+            "the plan's file changed while its preview was shown; nothing was signed and nothing was done",
+            where=plan.name,
+            next_step="Run the command again, and read the new preview.",
+        )
+
+
+def approve_as_shown(
+    workspace: Workspace,
+    raw: bytes,
+    document: PlanPreviewDocument,
+    allowed: Allowance,
+    *,
+    life: timedelta | None = None,
+) -> Envelope:
+    """Sign exactly what was shown, or nothing."""
+    try:
+        return workspace.approve(
+            raw, **allowed.everything, life=life, actor=actor_here(workspace), as_seen=document.preview_digest
+        )
+    except Refused as problem:
+        if problem.reason is not Reason.HASH_MISMATCH:
+            raise
+        now = workspace.preview(raw).document
+        changes = render_changes(document, now)
+        if not changes and now.preview_digest == document.preview_digest:  # of a hash that the plan itself names
+            raise
+        raise Refused(
+            Reason.BINDING_MISMATCH,
+            f"something changed while the preview was shown{f': {changes}' if changes else ''}; nothing was signed and"
+            " nothing was done",
+            where=f"plan {document.plan_id}",
+            next_step="Run the command again, and read the new preview.",
+        ) from None
+
+
+def idle_actions(plan: bytes, document: PlanPreviewDocument) -> list[str]:
+    """The actions that ask for what is there already."""
+    told = {file.action_id for file in document.files} | {each.details.action_id for each in document.problems}
+    told |= {each.action_id for each in document.sql} | {each.action_id for each in document.pipelines}
+    return [action.action_id for action in Plan.parse(plan).action_plan if action.action_id not in told]
+
+
+def is_stdin(plan: IO[bytes]) -> bool:
+    return plan.name in {"-", "<stdin>"}

@@ -1,0 +1,349 @@
+"""`remit preview`, `remit approve`, `remit apply` and `remit run`: a plan from its diff to its report."""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import IO, Any, Final, NamedTuple, TypeVar
+
+import click
+
+from remit.authority.envelope import DEFAULT_LIFE
+from remit.cli.common.errors import DoorRefused
+from remit.cli.common.identity_acting_as import actor_here, require_clock, token_option
+from remit.cli.common.main_wrapper import STARTED
+from remit.cli.common.options import json_option, output_option, show_json, workspace_option, written_output
+from remit.cli.common.progress import showing_progress
+from remit.cli.common.signals import cancelling
+from remit.cli.common.terminal import find_screen
+from remit.cli.plans.allow_options import Allowance, allow_options, command_again, require_allowed, require_useful
+from remit.cli.plans.approve import approve_as_shown, ask_about, idle_actions, is_stdin, nobody_to_ask, require_screen
+from remit.cli.plans.preview_digest import NamedPreview, digest_options, render_named, require_named
+from remit.cli.plans.preview_notes import keep_note
+from remit.cli.plans.recovered import Settled
+from remit.cli.plans.render import DIFF_LINES, render_outcome, render_preview
+from remit.cli.plans.render_for_agent import is_agent, preview_for_agent, render_withheld, require_no_digest, tell_agent
+from remit.cli.plans.text import render_status, row
+from remit.contracts.base import Contract
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.contracts.plans.plan import Plan
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.core.errors import Reason, Refused
+from remit.identity.person import AGENT_VARIABLES, person_at_terminal
+from remit.parsing import read_bounded
+from remit.plans.model.callbacks import TakenBack
+from remit.workspace.workspace import Workspace
+
+F = TypeVar("F", bound=Callable[..., Any])
+MAX_MINUTES: Final = 7 * 24 * 60
+
+
+class Carried(NamedTuple):
+    """How it ended, whether that is from before, what took it back since, and what was settled before it."""
+
+    outcome: PlanOutcome | PlanRefusal
+    settled: Settled
+    stored: bool = False
+    taken_back: TakenBack | None = None
+    refusal: Refused | None = None
+
+
+def diff_options(command: F) -> F:
+    """How much of each diff is shown, handed over as `most`: so many lines, none (0), or all of them (None)."""
+
+    @functools.wraps(command)
+    def collect(*arguments: Any, full: bool, no_diff: bool, **given: Any) -> Any:
+        if full and no_diff:
+            raise click.UsageError("--full and --no-diff exclude each other.")
+        return command(*arguments, most=0 if no_diff else None if full else DIFF_LINES, **given)
+
+    short = click.option("--no-diff", is_flag=True, help="No diffs of files: the list, and what SQL does.")
+    long = click.option("--full", is_flag=True, help=f"Diffs in full; else at most {DIFF_LINES} lines a file.")
+    made: Any = long(short(collect))
+    result: F = made
+    return result
+
+
+@click.command()
+@click.argument("plan", type=click.File("rb"))
+@diff_options
+@click.option(
+    "--digest-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Also write the preview's digest to this file, for `remit approve --digest`.",
+)
+@workspace_option
+@json_option
+@click.pass_context
+def preview(
+    ctx: click.Context,
+    plan: IO[bytes],
+    most: int | None,
+    digest_file: Path | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Show exactly what a plan would change; change nothing.
+
+    PLAN is a JSON file, or - for standard input. The diff is made by the code that would apply it. The digest below it
+    is for `remit approve --digest`, which approves exactly this preview. Exit code 0 when the plan could be applied,
+    perhaps with the approvals that are listed; 1 when it would fail; 2 when it is refused.
+    """
+    raw = _read(plan, Plan)
+    if any(os.environ.get(variable) for variable in AGENT_VARIABLES):
+        require_no_digest(digest_file)
+        with Workspace.open(directory) as workspace:
+            shown = preview_for_agent(workspace, raw)
+        show_json(shown.tree()) if as_json else _say(render_withheld(shown))
+        return
+    with ExitStack() as stack:
+        out = stack.enter_context(written_output(digest_file, spare=(plan.name,))) if digest_file else None
+        with Workspace.open(directory) as workspace:
+            document = look(workspace, raw, quiet=as_json)
+            keep_note(workspace, document)
+        if out is not None:
+            out.write(f"{document.preview_digest}\n".encode())
+    if as_json:
+        show_json(document.tree())
+    else:
+        _say(render_preview(document, most=most, idle=idle_actions(raw, document)))
+        _say(render_named(document, most))
+    ctx.exit(1 if document.status == "WOULD_FAIL" else 0)
+
+
+@click.command()
+@click.argument("plan", type=click.File("rb"))
+@output_option
+@click.option(
+    "--minutes",
+    type=click.IntRange(1, MAX_MINUTES),
+    default=60,
+    show_default=True,
+    help="How long the approval lives.",
+)
+@digest_options
+@diff_options
+@allow_options
+@workspace_option
+@json_option
+@click.pass_context
+def approve(  # noqa: PLR0913, PLR0917 - one for each option
+    ctx: click.Context,
+    plan: IO[bytes],
+    output: Path | None,
+    minutes: int,
+    named: NamedPreview | None,
+    most: int | None,
+    allowed: Allowance,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Sign an envelope: approve a plan for the files as they are now.
+
+    PLAN is a JSON file, or - for standard input. In a terminal the preview is shown, and you are asked. What is signed
+    is exactly that preview. Without a terminal, --digest says which preview you read: `remit preview` prints it. The
+    envelope holds for these very bytes of the plan, the settings and the files; whatever changes voids it. It is used
+    once. A plan of which something would fail is not approved, unless --even-if-it-fails; one that would stop there
+    never is. Exit code 0 when it was signed; 2 when it was refused or you said no, and nothing was signed; 3 when there
+    is no terminal to ask in, and no --digest.
+    """
+    screen = None if named is not None else require_screen(plan, as_json=as_json)
+    raw = _read(plan, Plan)
+    # The output first: an approval that is signed and recorded, and then cannot be handed over, has gone astray.
+    with written_output(output, spare=(plan.name,)) as out:
+        with Workspace.open(directory) as workspace:
+            require_clock(workspace, timedelta(minutes=minutes))
+            document = look(workspace, raw, quiet=as_json)
+            if named is not None:
+                require_named(workspace, document, named, most)
+            shown = "\n".join(render_preview(document, allowed.names, most=most, idle=idle_actions(raw, document)))
+            if screen is not None:
+                screen.show(shown)
+            require_useful(document, allowed, shown=screen is not None)
+            require_allowed(document, allowed)
+            if screen is not None and not ask_about(screen, "Approve this plan?", plan, raw, document, allowed, most):
+                click.echo("Not approved; nothing was signed.", err=True)
+                ctx.exit(2)
+            envelope = approve_as_shown(workspace, raw, document, allowed, life=timedelta(minutes=minutes))
+        if output is not None:
+            out.write(envelope.canonical() + b"\n")
+    if output is None or as_json:
+        show_json(envelope.tree())
+    else:
+        click.echo(
+            f"Envelope {envelope.envelope_id} for plan {envelope.plan.plan_id} until {envelope.expires_at}, in {output}"
+        )
+
+
+@click.command()
+@click.argument("envelope", type=click.File("rb"), required=False)
+@click.option("--proposal", metavar="ID", help="A proposed plan that a person has approved, instead of an envelope.")
+@token_option
+@workspace_option
+@json_option
+@click.pass_context
+def apply(
+    ctx: click.Context,
+    envelope: IO[bytes] | None,
+    proposal: str | None,
+    token: str | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Carry out an approved plan, once, and report it.
+
+    ENVELOPE is what `remit approve` signed (- for standard input). With --proposal it is what was signed when that was
+    approved: for people, and for whoever proposed it, an agent by its token. Exit code 0 when everything was done, now
+    or before; 1 when it ran and ended otherwise: what is left is said; 2 when it was refused and nothing was touched; 3
+    while nobody has answered the proposal. Ctrl-C and SIGTERM cancel: everything is taken back; a second one leaves
+    that to `remit recover`.
+    """
+    if (envelope is None) == (proposal is None) or (token is not None and proposal is None):
+        raise click.UsageError("Give an ENVELOPE, or --proposal ID; --token belongs to the latter.")
+    raw = _read(envelope, Envelope) if envelope is not None else b""
+    with Workspace.open(directory) as workspace:
+        if proposal is not None:
+            from remit.cli.plans.propose import envelope_of  # noqa: PLC0415 - the desk is loaded for this alone
+
+            raw = envelope_of(workspace, proposal, token)
+        to_agent = token is not None or is_agent(workspace)
+        carried = carry_out(workspace, raw, quiet=as_json or to_agent, actor=actor_here(workspace, token))
+    if to_agent:
+        ctx.exit(tell_agent(carried, as_json=as_json))
+    ctx.exit(tell(carried, as_json=as_json, waited=time.monotonic() - STARTED))
+
+
+@click.command()
+@click.argument("plan", type=click.File("rb"))
+@click.option("--yes", is_flag=True, help="Do not ask: you have seen what it does.")
+@diff_options
+@allow_options
+@workspace_option
+@json_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    plan: IO[bytes],
+    yes: bool,
+    most: int | None,
+    allowed: Allowance,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Preview, ask, approve and apply a plan in one go.
+
+    PLAN is a JSON file, or - for standard input. Exit codes as those of `remit apply`; 2 also for a no, and 3 when
+    there is nobody to ask: no terminal, and no --yes.
+    """
+    raw = _read(plan, Plan)
+    screen = None if yes or is_stdin(plan) else find_screen(as_json=as_json)
+    with Workspace.open(directory) as workspace:
+        require_clock(workspace, DEFAULT_LIFE)
+        document = look(workspace, raw, quiet=as_json)
+        if not as_json:
+            shown = "\n".join(render_preview(document, allowed.names, most=most, idle=idle_actions(raw, document)))
+            click.echo(shown) if screen is None else screen.show_and_print(shown)
+        require_useful(document, allowed, shown=not as_json)
+        require_allowed(document, allowed)
+        if not yes and screen is None:
+            raise nobody_to_ask(document)
+        if screen is not None and not ask_about(screen, "Apply this plan?", plan, raw, document, allowed, most):
+            click.echo("Not applied; nothing was done.", err=True)
+            ctx.exit(2)
+        answered = STARTED if yes else time.monotonic()  # nobody waits for his own answer
+        envelope = approve_as_shown(workspace, raw, document, allowed)
+        carried = carry_out(workspace, envelope.canonical(), quiet=as_json, actor=actor_here(workspace))
+    waited = time.monotonic() - answered
+    ctx.exit(tell(carried, as_json=as_json, diffs=False, again=command_again(), waited=waited))
+
+
+def look(workspace: Workspace, plan: bytes, *, quiet: bool) -> PlanPreviewDocument:
+    """What it would do, for a person only. A person who waits for its SQL is shown how far that is."""
+    person_at_terminal(workspace.environ)
+    with showing_progress(quiet=quiet) as report:
+        return workspace.preview(
+            plan, on_status=lambda update: report(update.phase, update.done, update.total, update.what)
+        ).document
+
+
+def carry_out(workspace: Workspace, envelope: bytes, *, quiet: bool, actor: str | None = None) -> Carried:
+    """The first Ctrl-C, or SIGTERM, cancels; a second one interrupts."""
+    stored: list[bool] = []
+    taken_back: list[TakenBack] = []
+    refusals: list[Refused] = []
+    settled = Settled(quiet=quiet)
+    with showing_progress(quiet=quiet) as report, cancelling() as is_cancelled:
+        outcome = workspace.apply(
+            envelope,
+            on_refusal=refusals.append,
+            on_stored=lambda: stored.append(True),
+            on_taken_back=taken_back.append,
+            on_settled=settled,
+            on_status=lambda update: report(update.phase, update.done, update.total, update.what),
+            is_cancelled=is_cancelled,
+            actor=actor,
+        )
+    return Carried(outcome, settled, bool(stored), next(iter(taken_back), None), next(iter(refusals), None))
+
+
+def tell(carried: Carried, *, as_json: bool, diffs: bool = True, again: str = "", waited: float | None = None) -> int:
+    """Print how it ended, and return the exit code. A refusal is raised: it is told as every other one.
+
+    `again`: the command for another try, where the envelope is in nobody's hands.
+    """
+    outcome, stored = carried.outcome, carried.stored
+    if isinstance(outcome, PlanRefusal):
+        return _tell_refusal(outcome, carried, again, as_json=as_json)
+    if as_json:
+        _show_outcome(outcome, carried)
+    else:
+        if stored:
+            click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
+        if carried.taken_back is not None:
+            click.echo(_taken_back(carried.taken_back), err=True)
+        stands = carried.taken_back is None or not carried.taken_back.whole
+        felt = None if stored else waited
+        _say(render_outcome(outcome, diffs=diffs, is_last=not stored, stands=stands, waited=felt))
+    return 0 if outcome.status.status == "SUCCESS" else 1
+
+
+def _show_outcome(outcome: PlanOutcome, carried: Carried) -> None:
+    errors = [error.tree() for error in outcome.errors]
+    since = carried.taken_back._asdict() if carried.taken_back is not None else None
+    document = {"status": outcome.status.tree(), "report": outcome.report.tree(), "errors": errors}
+    show_json({**document, "stored": carried.stored, "taken_back": since, "settled": carried.settled.tree()})
+
+
+def _taken_back(since: TakenBack) -> str:
+    part = "All of it" if since.whole else "A part of it"
+    return f"{part} was taken back since, at {since.at}, by {since.order_id}."
+
+
+def _tell_refusal(refused: PlanRefusal, carried: Carried, again: str, *, as_json: bool) -> int:
+    errors = [error.tree() for error in refused.errors]
+    told = carried.refusal or Refused(Reason.INTERNAL, refused.errors[0].message)
+    settled = carried.settled.tree()
+    if refused.status != "CANCELLED":
+        raise DoorRefused(told, errors, settled)
+    if as_json:
+        document = {"status": "CANCELLED", "envelope_id": refused.envelope_id, "errors": errors}
+        show_json({**document, "settled": settled})
+    else:
+        click.echo(f"{render_status('CANCELLED')}  {told.where}: {told.what}")
+        click.echo(row("next", f"If the plan shall run after all: {again}" if again else told.next_step))
+    return 1
+
+
+def _say(lines: Iterator[str]) -> None:
+    click.echo("\n".join(lines))
+
+
+def _read(stream: IO[bytes], contract: type[Contract]) -> bytes:
+    """The bytes of a document that can be parsed. Parsed here as well, so that a refusal names the file."""
+    raw = read_bounded(stream, contract.bounds, source=stream.name)
+    contract.parse(raw, source=stream.name)
+    return raw

@@ -1,0 +1,124 @@
+"""The preview that an approval is of, named by its digest: for commands that cannot show it to a person."""
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+
+from remit.cli.plans.allow_options import command_again
+from remit.cli.plans.preview_notes import NAMED, find_note, render_changes
+from remit.cli.plans.render import lines_not_shown
+from remit.cli.plans.text import row
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.core.errors import Reason, Refused
+from remit.core.text_printable import printable
+from remit.core.text_words import counted
+from remit.workspace.workspace import Workspace
+
+F = TypeVar("F", bound=Callable[..., Any])
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}\Z")
+
+
+class NamedPreview(NamedTuple):
+    """What `--digest` and `--unseen-lines` say."""
+
+    digest: str
+    unseen_lines: int | None = None
+    """How many lines the approver says were not shown."""
+
+
+def unseen_option(command: F) -> F:
+    return click.option(
+        "--unseen-lines",
+        type=click.IntRange(0),
+        metavar="N",
+        help="With --digest: approve although N lines were not shown, as many as the preview says.",
+    )(command)
+
+
+def digest_options(command: F) -> F:
+    """`--digest` and `--unseen-lines`, handed over together as `named`; None without a digest."""
+
+    @functools.wraps(command)
+    def collect(*arguments: Any, digest: str | None, unseen_lines: int | None, **given: Any) -> Any:
+        return command(*arguments, named=named_preview(digest, unseen_lines), **given)
+
+    text = "The digest of the preview that you read; `remit preview` prints it. Needed without a terminal."
+    made: Any = click.option("--digest", metavar="DIGEST", help=text)(unseen_option(collect))
+    result: F = made
+    return result
+
+
+def named_preview(digest: str | None, unseen_lines: int | None) -> NamedPreview | None:
+    if digest is None:
+        if unseen_lines is not None:
+            raise click.UsageError("--unseen-lines belongs to --digest.")
+        return None
+    if not _DIGEST.match(digest):
+        raise click.UsageError("--digest takes a digest as `remit preview` prints it: sha256: and 64 hex digits.")
+    return NamedPreview(digest, unseen_lines)
+
+
+def render_named(document: PlanPreviewDocument, most: int | None) -> Iterator[str]:
+    """What `--digest` and `--unseen-lines` must say after a preview with `most` lines of each diff."""
+    yield row("digest", document.preview_digest)
+    if hidden := lines_not_shown(document, most):
+        see = "; --full shows them" if most is not None else ""
+        yield row(
+            "unseen", f"{counted(hidden, 'line')} not shown{see}; to approve all the same: --unseen-lines {hidden}"
+        )
+
+
+def require_named(workspace: Workspace, document: PlanPreviewDocument, named: NamedPreview, most: int | None) -> None:
+    """Refuse unless this is the preview that was named, and what it does not show is named too."""
+    if document.preview_digest != named.digest:
+        raise _another_preview(workspace, document, named.digest)
+    require_unseen_named(document, named, most, read="remit preview --full")
+
+
+def require_unseen_named(document: PlanPreviewDocument, named: NamedPreview, most: int | None, *, read: str) -> None:
+    """Lines that the preview does not show with these options are counted. The approver gives that very number.
+
+    `read` is the command that shows all of it.
+    """
+    hidden = lines_not_shown(document, most)
+    if hidden == (named.unseen_lines or 0):
+        return
+    where = f"plan {document.plan_id}"
+    if named.unseen_lines is not None:
+        raise Refused(
+            Reason.APPROVAL_PENDING,
+            f"--unseen-lines says {named.unseen_lines:,}, and with these options the preview leaves"
+            f" {counted(hidden, 'line')} out; nothing was approved",
+            where=where,
+            next_step="Look at the preview again, with the same options (--full, --no-diff): it says how many lines it"
+            " does not show.",
+        )
+    without = command_again("--unseen-lines", str(hidden))
+    full = f"Read all of it with `{read}`, then: {command_again('--full')}; or, w" if most is not None else "W"
+    raise Refused(
+        Reason.APPROVAL_PENDING,
+        f"the preview does not show {counted(hidden, 'line')}, and the command does not say so; nothing was approved",
+        where=where,
+        next_step=f"{full}ithout having seen them: {without}",
+    )
+
+
+def _another_preview(workspace: Workspace, document: PlanPreviewDocument, digest: str) -> Refused:
+    note = find_note(workspace, digest)
+    changes = render_changes(note, document) if note is not None else ""
+    what = f"the plan or its files changed since the preview: {changes}"
+    if not changes:
+        inputs = ", ".join(printable(item.path) for item in document.inputs[:NAMED])
+        what = (
+            "this is not the digest of the plan's preview: the plan, its settings or its files changed since, or it is"
+            f" of another plan{f' (its files: {inputs})' if inputs else ''}"
+        )
+    return Refused(
+        Reason.BINDING_MISMATCH,
+        f"{what}; nothing was approved",
+        where=f"--digest, plan {document.plan_id}",
+        next_step="Read it again with `remit preview`, and give the digest that it prints then.",
+    )

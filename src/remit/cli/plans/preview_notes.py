@@ -1,0 +1,107 @@
+"""Which plan, configuration and inputs a preview was of, so that a later refusal can name what changed since.
+
+A digest alone says that something changed, and not what. `remit preview` keeps a short note of what its digest covers:
+paths and digests, no content. Nothing is decided by a note. Without one, the refusal names less.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from remit.contracts.config.config import CONFIG_NAME
+from remit.contracts.plans.envelope import ApprovedInput
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import RemitError
+from remit.core.text_printable import printable
+from remit.fs.atomic_write import PRIVATE_DIRECTORY, write_durably
+from remit.plans.preparation.remote_sql import is_bound_server
+from remit.workspace.workspace import Workspace
+
+MOST_NOTES: Final = 100
+MOST_BYTES: Final = 4 << 20
+NAMED: Final = 5
+_FOLDER: Final = "previews"
+
+
+class Covered(Protocol):
+    """What the digest of a preview covers."""
+
+    @property
+    def plan_digest(self) -> str: ...
+    @property
+    def config_digest(self) -> str: ...
+    @property
+    def inputs(self) -> Sequence[ApprovedInput]: ...
+
+
+class Note(NamedTuple):
+    plan_digest: str
+    config_digest: str
+    inputs: tuple[ApprovedInput, ...]
+
+
+def keep_note(workspace: Workspace, document: PlanPreviewDocument) -> None:
+    """Best effort: a preview that was computed is shown, also where nothing can be written."""
+    note = {
+        "plan_digest": document.plan_digest,
+        "config_digest": document.config_digest,
+        "inputs": [item.tree() for item in document.inputs],
+    }
+    place = _place(workspace, document.preview_digest)
+    with contextlib.suppress(OSError, RemitError):
+        place.parent.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
+        write_durably(place, canonical_bytes(note))
+        _forget_oldest(place.parent)
+
+
+def find_note(workspace: Workspace, digest: str) -> Note | None:
+    """What the preview with this digest was of; None if no note of it is left."""
+    try:
+        with _place(workspace, digest).open("rb") as stream:
+            tree = json.loads(stream.read(MOST_BYTES))
+        inputs = tuple(ApprovedInput.from_tree(item) for item in tree["inputs"])
+        return Note(str(tree["plan_digest"]), str(tree["config_digest"]), inputs)
+    except (OSError, ValueError, KeyError, TypeError, RemitError):
+        return None
+
+
+def render_changes(before: Covered, now: Covered) -> str:
+    """What is not as it was, in words and by name; empty if nothing is."""
+    changes = list(_changes(before, now))
+    more = f", and {len(changes) - NAMED:,} more" if len(changes) > NAMED else ""
+    return ", ".join(changes[:NAMED]) + more
+
+
+def _changes(before: Covered, now: Covered) -> Iterator[str]:
+    if before.plan_digest != now.plan_digest:
+        yield "the plan itself (it is another one)"
+    if before.config_digest != now.config_digest:
+        yield f"{CONFIG_NAME} (other settings)"
+    then, there = {item.path: item for item in before.inputs}, {item.path: item for item in now.inputs}
+    for path in dict.fromkeys((*then, *there)):
+        if how := _how_it_changed(then.get(path), there.get(path)):
+            yield f"{printable(path)} ({how})"
+
+
+def _how_it_changed(before: ApprovedInput | None, now: ApprovedInput | None) -> str:
+    if before is None:
+        return "was not there, or not read"
+    if now is None:
+        return "is gone, or no longer read"
+    if before.input_digest != now.input_digest:
+        return "other rows" if is_bound_server(now.path) else "other content"
+    return f"permissions {before.mode} -> {now.mode}" if before.mode != now.mode else ""
+
+
+def _place(workspace: Workspace, digest: str) -> Path:
+    return workspace.state.path / _FOLDER / f"{digest.removeprefix('sha256:')}.json"
+
+
+def _forget_oldest(folder: Path) -> None:
+    """Also what a process that was killed left half written."""
+    notes = sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime_ns, reverse=True)
+    for each in notes[MOST_NOTES:]:
+        each.unlink(missing_ok=True)

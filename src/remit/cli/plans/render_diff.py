@@ -1,0 +1,42 @@
+"""A unified diff for a terminal: coloured, cut where it is too long, and with nothing in it that a terminal obeys."""
+
+import itertools
+import re
+from typing import Final
+
+import click
+
+from remit.cli.common.bidi import shown_name
+from remit.core.text_printable import printable
+from remit.core.text_words import counted
+from remit.plans.reports.diff_lines import DiffLine, parse_diff
+
+_COLOURS: Final[dict[str, str]] = {"added": "green", "removed": "red", "hunk": "cyan"}
+_OF_A_FILE: Final = re.compile(r"(--- |\+\+\+ |rename from |rename to )(.+)")
+
+
+def render_diff(text: str, most: int | None = None, *, left_out: int = 0, advice: str = "") -> list[str]:
+    """Lines to print. Past `most` of them, and for what was left out before, one line says how many more there are;
+    `advice` is the option that shows those which are only cut here.
+    """
+    rendered = [_styled(line) for line in itertools.islice(parse_diff(text.removesuffix("\n")), most)]
+    cut = count_lines(text) - len(rendered)
+    if not cut and not left_out:
+        return rendered
+    hint = f": {advice}" if advice and cut else ""
+    return [*rendered, f"... {counted(cut + left_out, 'more line')}{hint}"]
+
+
+def count_lines(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1 if text else 0
+
+
+def _styled(line: DiffLine) -> str:
+    # Tabs stay: they are what the files are indented with. Everything else that does not print is spelled out.
+    text = "\t".join(printable(part) for part in line.text.split("\t"))
+    if line.kind == "header":
+        if named := _OF_A_FILE.fullmatch(text):
+            text = named[1] + shown_name(named[2])
+        return click.style(text, bold=True) if text else text
+    colour = _COLOURS.get(line.kind)
+    return click.style(text, fg=colour) if colour else text

@@ -1,0 +1,110 @@
+"""What an agent is shown of plans at the command line: what it sent itself, and how its plan ended.
+
+The same rule as over HTTP and MCP (`remit.services.plans.agent_views`). The person who set REMIT_AGENT or REMIT_TOKEN
+for a command sees what that agent would see.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remit.cli.common.options import show_json
+from remit.cli.plans.text import render_status, row
+from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.core.errors import Reason, Refused
+from remit.core.text_printable import printable
+from remit.identity.person import AGENT_VARIABLES
+from remit.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from remit.cli.plans.commands import Carried
+    from remit.contracts.services.plans import UndoAnswer
+
+_PEOPLE_ONLY = "What it changed, or why it failed, is shown to people only: remit runs, or the console."
+
+
+def is_agent(workspace: Workspace) -> bool:
+    return any(workspace.environ.get(variable) for variable in AGENT_VARIABLES)
+
+
+def preview_for_agent(workspace: Workspace, plan: bytes) -> AgentPlanPreview:
+    from remit.contracts.plans.plan import Plan  # noqa: PLC0415 - for agents alone
+    from remit.plans.policy.plan import decide_plan  # noqa: PLC0415 - as above
+    from remit.services.base.run_list import project_root  # noqa: PLC0415 - as above
+    from remit.services.plans.agent_preview import agent_document  # noqa: PLC0415 - as above
+
+    parsed = Plan.parse(plan)
+    decide_plan(parsed, workspace.config, project_root(workspace), None).require()
+    return agent_document(parsed, workspace.config)
+
+
+def require_no_digest(digest_file: Path | None) -> None:
+    """The digest of a preview is withheld from agents: it depends on what the files hold."""
+    if digest_file is not None:
+        raise Refused(
+            Reason.PERMISSION_DENIED,
+            "an agent gets no digest of a preview, because the digest depends on what the files hold",
+            where="--digest-file",
+            next_step="Leave --digest-file out. A person previews the plan and approves it.",
+        )
+
+
+def render_withheld(document: AgentPlanPreview) -> Iterator[str]:
+    """What the agent sent, and what a person would have to allow by name."""
+    yield f"Plan {printable(document.plan_id)}, as its agent sees it"
+    for file in document.files:
+        name = (
+            printable(file.path) if file.new_path is None else f"{printable(file.path)} -> {printable(file.new_path)}"
+        )
+        yield f"  {file.operation:<8} {name}"
+        yield from (f"    {line}" for line in (file.diff or "").splitlines())
+    for told in document.sql:
+        yield f"  SQL      on {printable(told.connection)}: {printable(told.query_file or 'as the plan has it')}"
+    for ran in document.pipelines:
+        yield f"  PIPELINE {printable(ran.pipeline)}"
+    for rule in document.rules:
+        yield row("rule", printable(rule))
+    for kind, names in document.needs.tree().items():
+        for name in names:
+            yield row("needs", f"an approval by name ({kind}): {printable(name)}")
+    yield row("risk", document.risk)
+    yield row("note", document.withheld)
+
+
+def tell_agent(carried: "Carried", *, as_json: bool) -> int:
+    """How a run ended: its status. A refusal is raised in words that are the same for every content."""
+    from remit.services.plans.agent_views import RUN_WITHHELD, agent_error  # noqa: PLC0415 - for agents alone
+    from remit.services.plans.next_steps import after_apply  # noqa: PLC0415 - as above
+
+    outcome = carried.outcome
+    if isinstance(outcome, PlanRefusal) and carried.refusal is not None:
+        raise agent_error(after_apply(carried.refusal))
+    status = outcome.status.status if isinstance(outcome, PlanOutcome) else outcome.status
+    envelope_id = outcome.status.envelope_id if isinstance(outcome, PlanOutcome) else outcome.envelope_id
+    if as_json:
+        told = {"status": status, "envelope_id": envelope_id, "stored": carried.stored}
+        show_json({**told, "taken_back": carried.taken_back is not None, "withheld": RUN_WITHHELD})
+    else:
+        _say(status, envelope_id, stored=carried.stored)
+    return 0 if status == "SUCCESS" else 1
+
+
+def tell_agent_of_undo(answer: "AgentUndoAnswer | UndoAnswer", *, as_json: bool) -> int:
+    if answer.refused is not None:
+        told = answer.refused
+        raise Refused(told.code, told.what, where=told.where, next_step=told.next_step)
+    if as_json:
+        show_json(answer.tree())
+    else:
+        _say(answer.status, answer.envelope_id, stored=answer.stored)
+    return 0 if answer.status == "EXECUTED" else 1
+
+
+def _say(status: str, envelope_id: str, *, stored: bool) -> None:
+    if stored:
+        click.echo("Already done before; nothing was done now. The stored outcome:", err=True)
+    click.echo(f"{render_status(status)}  envelope {envelope_id}")
+    click.echo(row("note", _PEOPLE_ONLY))

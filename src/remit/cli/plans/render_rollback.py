@@ -1,0 +1,95 @@
+"""What people read of a rollback."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+import click
+
+from remit.cli.common.bidi import shown_name
+from remit.cli.plans.render import LISTED
+from remit.cli.plans.render_sql_sql_view import NAMED_TABLES
+from remit.cli.plans.text import quoted, render_problem, render_status, row
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RowsCheckpoint
+from remit.core.text_words import counted
+from remit.plans.storage.manifest import AS_BEFORE, OTHER_OWNER
+from remit.services.base.run_list import KnownRun, short_name
+
+_AS_BEFORE: Final = re.compile(rf"\d+ of \d+ files {re.escape(AS_BEFORE)}")
+_OTHER_OWNER: Final = re.compile(rf"\d+ restored files {re.escape(OTHER_OWNER)}.*")
+
+
+AnyCheckpoint = Checkpoint | RowsCheckpoint
+
+
+def advise_on_later_run(run: KnownRun) -> str:
+    return (
+        f"Plan {shown_name(run.plan_id)} changed it since. To take that back first:"
+        f" remit rollback {short_name(run.envelope_id)}"
+    )
+
+
+def render_rollback(outcome: RollbackOutcome, as_before: Collection[str] = ()) -> Iterator[str]:
+    """What was restored and what was kept, by name; `as_before`: checkpoints of files that were not touched."""
+    known: dict[str, AnyCheckpoint] = {each.checkpoint_id: each for each in outcome.manifest.checkpoints}
+    if (elsewhere := outcome.manifest.rows) is not None:
+        known[elsewhere.checkpoint_id] = elsewhere
+    touched = [name for name in outcome.restored if name not in as_before]
+    untouched = [name for name in outcome.restored if name in as_before]
+    also = f", {len(untouched):,} as before already" if untouched else ""
+    restored = counted(len(touched), "checkpoint")
+    plan = f"plan {shown_name(outcome.manifest.plan_id)}, envelope {shown_name(outcome.envelope_id)}"
+    yield f"{render_status(outcome.status)}  {plan}: {restored} restored{also}"
+    rows = [(_word(known.get(name)), _path(known, name)) for name in touched]
+    rows += [("as before", f"{_path(known, name)}: not touched") for name in untouched]
+    yield from (row(*cells) for cells in rows[:LISTED])
+    if len(rows) > LISTED:
+        yield row("", f"and {len(rows) - LISTED:,} more")
+    for kept in outcome.kept:
+        yield row("kept", f"{_path(known, kept.checkpoint_id)}: {shown_name(kept.reason)}")
+    for problem in outcome.errors:
+        yield row(click.style("failed", fg="red"), render_problem(problem), width=len("failed"))
+    if not untouched:
+        for sentence in _AS_BEFORE.findall(outcome.manifest.notes)[-1:]:
+            yield row("note", shown_name(sentence))
+    for sentence in _OTHER_OWNER.findall(outcome.manifest.notes)[-1:]:
+        yield row("note", shown_name(sentence))
+    yield from _left(outcome)
+
+
+def _left(outcome: RollbackOutcome) -> Iterator[str]:
+    kept = {each.checkpoint_id for each in outcome.kept}
+    rows = outcome.manifest.rows
+    listed: list[AnyCheckpoint] = [*outcome.manifest.checkpoints]
+    left = [each for each in (listed if rows is None else [*listed, rows]) if each.restored_at is None]
+    stays = [each for each in left if each.checkpoint_id in kept]
+    if stays:
+        yield row("left", f"{counted(len(stays), 'checkpoint')} not restored, for the reason above: {_names(stays)}")
+    if open_ones := [each for each in left if each.checkpoint_id not in kept]:
+        again = f"remit rollback {quoted(outcome.envelope_id)}"
+        yield row("left", f"{counted(len(open_ones), 'checkpoint')} not restored: {_names(open_ones)}")
+        yield row("next", f"To take back the rest: {again}")
+
+
+def _names(checkpoints: Sequence[AnyCheckpoint]) -> str:
+    more = f" and {len(checkpoints) - LISTED:,} more" if len(checkpoints) > LISTED else ""
+    return ", ".join(shown_name(_called(each)) for each in checkpoints[:LISTED]) + more
+
+
+def _word(checkpoint: AnyCheckpoint | None) -> str:
+    return (
+        "removed" if isinstance(checkpoint, Checkpoint) and checkpoint.operation_to_reverse == "CREATE" else "restored"
+    )
+
+
+def _path(known: Mapping[str, AnyCheckpoint], name: str) -> str:
+    return shown_name(_called(known[name])) if name in known else name
+
+
+def _called(checkpoint: AnyCheckpoint) -> str:
+    if isinstance(checkpoint, Checkpoint):
+        return checkpoint.file_path
+    tables = ", ".join(one.table for one in checkpoint.tables[:NAMED_TABLES])
+    more = ", ..." if len(checkpoint.tables) > NAMED_TABLES else ""
+    return f"rows of {tables or 'tables'}{more} on {checkpoint.server}"

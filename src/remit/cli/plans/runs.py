@@ -1,0 +1,142 @@
+"""`remit runs`, and the names of runs for the shell to complete."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from remit.cli.common.bidi import shown_name
+from remit.cli.common.options import json_option, show_json, show_table, workspace_option
+from remit.core.errors import Reason, Refused, RemitError
+from remit.services.base.run_list import KnownRun, full_name, list_runs, open_past_runs, short_name, unused_envelopes
+from remit.workspace.workspace import Workspace
+
+OFFERED: Final = 20
+UNDO_WORDS: Final = {
+    "DONE": "taken back",
+    "EXPIRED": "expired",
+    "NOTHING": "",
+    "STAYS": "stays",
+    "UNKNOWN": "not known",
+}
+
+
+@click.command()
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="How many, from the newest.",
+)
+@workspace_option
+@json_option
+def runs(limit: int, directory: Path, as_json: bool) -> None:
+    """List the plans that ran and those that were taken back, newest first.
+
+    Each with its status, how many files it touched, and until when it can be undone. The short name of an envelope is
+    enough for `remit rollback`. Times are UTC.
+    """
+    with Workspace.open(directory) as workspace:
+        found = list(islice(list_runs(workspace, limit + 1), limit + 1))
+    shown = found[:limit]
+    if as_json:
+        show_json([each.tree() for each in shown])
+        return
+    if not shown:
+        click.echo("No plan has run here yet. To see what one would do: remit preview PLAN.json")
+        return
+    columns = ("when", "what", "plan", "envelope", "status", "files", "undo")
+    show_table(columns, [_row(each) for each in shown])
+    _say_what_next(shown, is_cut=len(found) > limit)
+
+
+def find_run(workspace: Workspace, name: str) -> str:
+    """What `workspace.rollback` takes, for any name of a run; refuses `last` where nothing has run."""
+    if name == "last" and next(list_runs(workspace, 1), None) is None:
+        raise Refused(
+            Reason.STATE_MISSING,
+            "no plan has run in this workspace yet, so there is nothing to take back",
+            where=str(workspace.root),
+            next_step="If it ran in another workspace, name that: remit rollback last -C FOLDER",
+        )
+    full = full_name(workspace, name)
+    if full == "last":  # which is looked for when all that was cut short is settled
+        return full
+    try:
+        open_past_runs(workspace).find(full)
+    except Refused as problem:
+        advice = "`remit runs` lists them; a folder below agent_outputs/reports will do too, and so will `last`."
+        raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
+    return full
+
+
+def complete_run(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The runs that can still be undone. Whatever goes wrong, a shell that completes is told nothing."""
+    try:
+        with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            found = [each for each in list_runs(workspace, OFFERED) if each.can_be_undone]
+    except (RemitError, OSError):
+        return []
+    items = [CompletionItem("last", help="the newest run")] if found else []
+    items += [CompletionItem(each.envelope_id, help=_told(each)) for each in found]
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+def complete_envelope(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What can be cancelled: plans that run, and envelopes that nobody has used."""
+    try:
+        with Workspace.open(ctx.params.get("directory") or Path()) as workspace:
+            running = [
+                each for each in list_runs(workspace, OFFERED) if each.status == "RUNNING" and each.what == "plan"
+            ]
+            unused = unused_envelopes(workspace, OFFERED)
+    except (RemitError, OSError):
+        return []
+    items = [CompletionItem(each.envelope_id, help=_told(each)) for each in running]
+    items += [CompletionItem(each, help="not used yet") for each in unused]
+    return [item for item in items if item.value.startswith(incomplete)]
+
+
+def _told(run: KnownRun) -> str:
+    return shown_name(f"{run.plan_id}, {run.status}, {_minute(run.at)}")
+
+
+def _row(run: KnownRun) -> Sequence[object]:
+    files = "" if run.files is None else f"{run.files:,}"
+    return (
+        _minute(run.at),
+        "apply" if run.what == "plan" else "rollback",
+        run.plan_id,
+        short_name(run.envelope_id),
+        run.status,
+        files,
+        _undo(run),
+    )
+
+
+def _undo(run: KnownRun) -> str:
+    if not run.can_be_undone:
+        return UNDO_WORDS[run.undo]
+    until = f"until {run.until[:10]}" if run.until else "any time"
+    return f"partly done; {until}" if run.undo == "PARTLY_DONE" else until
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
+
+
+def _say_what_next(shown: Sequence[KnownRun], *, is_cut: bool) -> None:
+    click.echo()
+    if is_cut:
+        click.echo(f"There are older ones. To see them too: remit runs --limit {10 * len(shown)}")
+    if any(run.status == "UNFINISHED" for run in shown):
+        click.echo("To finish or take back what was cut short: remit recover")
+    latest = next((run for run in shown if run.can_be_undone), None)
+    if latest is None and all(run.undo != "UNKNOWN" for run in shown):
+        click.echo("None of these can be undone any more.")
+    elif latest is not None:
+        click.echo(f"To undo one, by its envelope: remit rollback {short_name(latest.envelope_id)}")

@@ -1,0 +1,69 @@
+"""Words that everything about plans is told in: names as a shell takes them, problems, sizes, rows."""
+
+from typing import Final
+
+import click
+
+from remit.cli.common.bidi import shown_name
+from remit.contracts.plans.error_codes import PLAN_CODES
+from remit.contracts.plans.error_response import ErrorResponse
+from remit.core.errors import Reason
+from remit.core.text_words import counted
+
+STATUS_COLOURS: Final = {"SUCCESS": "green", "EXECUTED": "green", "PARTIAL": "yellow", "CANCELLED": "yellow"}
+
+
+def flag_for(kind: str) -> str:
+    return f"--allow-{kind}"
+
+
+def quoted(name: str) -> str:
+    """As a shell takes it, on one line."""
+    if not name.isprintable():  # what a terminal would obey is spelled out, as bash reads it
+        return "$'" + "".join(_spelled(character) for character in name) + "'"
+    plain = name and all(c.isalnum() or c in "/._-+:@%" for c in name) and not name.startswith("-")
+    return name if plain else "'" + name.replace("'", "'\\''") + "'"
+
+
+def _spelled(character: str) -> str:
+    if character.isprintable():
+        return f"\\{character}" if character in "\\'" else character
+    return f"\\U{ord(character):08x}"
+
+
+def render_problem(problem: ErrorResponse) -> str:
+    """`a002 src/x.py: 2001 FILE_NOT_FOUND, there is no such file`."""
+    details = problem.details
+    about = " ".join(shown_name(word) for word in (details.action_id, details.target) if word)
+    told = f"{problem.error_code} {problem.error_type}, {shown_name(problem.message)}"
+    by_hand = " (by hand)" if problem.recovery_action == "MANUAL_REQUIRED" else ""
+    return f"{about}: {told}{by_hand}" if about else f"{told}{by_hand}"
+
+
+def is_skipped(problem: ErrorResponse) -> bool:
+    """An action that did not fail itself: another one did, on which it depends."""
+    return problem.error_code == PLAN_CODES[Reason.DEPENDENCY_FAILED].code
+
+
+def render_size(size: int) -> str:
+    if size < 1_000:
+        return counted(size, "byte")
+    for unit in ("KB", "MB"):
+        size_in_unit = size / {"KB": 1_000, "MB": 1_000_000}[unit]
+        if size_in_unit < 1_000:
+            return f"{size_in_unit:.1f} {unit}"
+    return f"{size / 1e9:.1f} GB"
+
+
+def render_wait(seconds: float) -> str:
+    return f"{seconds * 1_000:,.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def render_status(status: str) -> str:
+    return click.style(status, fg=STATUS_COLOURS.get(status, "red"), bold=True)
+
+
+def row(label: str, text: str, *, width: int | None = None) -> str:
+    """`width` is the label's on the screen, where it carries a colour."""
+    gap = " " * max(10 - (len(label) if width is None else width), 1)
+    return f"  {label}{gap}{text}"

@@ -1,0 +1,266 @@
+"""The browser door: one action, the token that allows it, the preview a person sees, the record that stays."""
+
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from remit.contracts.base import (
+    SMALL,
+    Contract,
+    Count,
+    Digest,
+    Identifier,
+    JsonObject,
+    ShortText,
+    Some,
+    Text,
+    Timestamp,
+    Uuid,
+)
+from remit.contracts.browser.capabilities import TokenCapability
+from remit.contracts.browser.errors import ExecutorError
+from remit.contracts.browser.token_rules import unchecked_constraints
+from remit.contracts.calls.call import CallPreview
+from remit.contracts.domain_patterns import DomainPattern
+from remit.parsing import Bounds
+
+ActionType = Literal["navigate", "click", "type", "screenshot", "snapshot", "submit", "purchase"]
+
+Url = Annotated[str, Field(min_length=1, max_length=8_192)]
+"""As it was given: whether it is one, and where it leads, is decided later."""
+
+Currency = Annotated[str, Field(max_length=3, pattern=r"^[A-Z]{3}$")]
+
+Number = Annotated[float, Field(ge=0, le=1e12)]
+
+APPROVAL_SECONDS: Final = 600
+ISSUER: Final = "abos-policy-authority"
+AUDIENCE: Final = "abos-executor"
+
+
+class Amount(Contract):
+    value: Number
+    currency: Currency
+
+
+_ELEMENT_TYPES: Final = frozenset({"click", "type", "submit", "purchase"})
+
+
+class Action(Contract):
+    """One thing to do in the browser. Each type takes exactly the fields it needs.
+
+    An element is given by `selector` or by `ref` (from a snapshot): needed by click, type, submit and purchase, allowed
+    for a screenshot or snapshot of a part. `value` is for type, `amount` for purchase.
+    """
+
+    bounds: ClassVar[Bounds] = SMALL
+
+    action_id: Identifier
+    type: ActionType
+    target: Url
+    selector: Annotated[ShortText, Field(min_length=1)] | None = None
+    ref: Identifier | None = None
+    value: Text | None = None
+    amount: Amount | None = None
+    session: Identifier | None = None
+
+    @model_validator(mode="after")
+    def _check_element(self) -> Self:
+        given = (self.selector is not None) + (self.ref is not None)
+        if given > 1:
+            raise ValueError("give selector or ref, and not both")
+        if self.type in _ELEMENT_TYPES and not given:
+            raise ValueError(f"{self.type} needs a selector or a ref")
+        if self.type == "navigate" and given:
+            raise ValueError("navigate takes no selector and no ref")
+        return self
+
+    @model_validator(mode="after")
+    def _check_value(self) -> Self:
+        for name, given, owner in (("value", self.value, "type"), ("amount", self.amount, "purchase")):
+            if given is None and self.type == owner:
+                raise ValueError(f"{owner} needs a field {name}")
+            if given is not None and self.type != owner:
+                raise ValueError(f"{name} belongs to {owner}, and to nothing else")
+        return self
+
+
+def _limit_kind(value: Any) -> str:
+    return "amount" if isinstance(value, dict | Amount) else "number"
+
+
+PurchaseLimit = Annotated[
+    Annotated[Number, Tag("number")] | Annotated[Amount, Tag("amount")], Discriminator(_limit_kind)
+]
+"""A bare number is in the configured currency."""
+
+
+class TokenConstraints(Contract):
+    """What narrows a token. An unknown constraint cannot be checked, so the token is refused.
+
+    Without `domains` nothing can be reached, without `max_purchase` nothing bought, without `user` of `tenant` nothing
+    asked for at the goal door: what is absent is not unlimited. Only `max_actions` is a limit that a token may do
+    without; it counts actions in the browser. Which constraint works with which capability: `token_rules`.
+    """
+
+    domains: Some[DomainPattern] | None = None
+    max_purchase: PurchaseLimit | None = None
+    max_actions: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    user: Identifier | None = None
+    tenant: Identifier | None = None
+
+    @model_validator(mode="after")
+    def _check_user(self) -> Self:
+        if (self.user is None) != (self.tenant is None):
+            raise ValueError("user and tenant go together: a user is one of a tenant")
+        return self
+
+    def given(self) -> tuple[str, ...]:
+        """The names of the constraints that are set."""
+        return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+
+class TokenClaims(Contract):
+    """The payload of a capability token, after its signature was verified. Times are whole seconds since 1970.
+
+    `aud` is one text: a token for several audiences, as a list, is refused, since each could use it at the others.
+    """
+
+    bounds: ClassVar[Bounds] = SMALL
+
+    iss: Identifier
+    aud: Identifier
+    sub: Identifier
+    jti: Identifier
+    iat: Count
+    exp: Count
+    nbf: Count | None = None
+    caps: Some[TokenCapability]
+    constraints: TokenConstraints = TokenConstraints()
+
+    @model_validator(mode="after")
+    def _check_constraints(self) -> Self:
+        for problem in unchecked_constraints(self.caps, self.constraints.given()):
+            raise ValueError(problem.why)
+        return self
+
+
+FieldMap = Annotated[dict[Annotated[str, Field(max_length=500)], Text], Field(max_length=500)]
+
+
+class PreviewBody(Contract):
+    """The fields of the request: those whose value is masked, and those shown as they are."""
+
+    masked: FieldMap
+    preview: FieldMap
+
+
+class HTTPPreview(Contract):
+    """The request that will be sent, as a person may see it. Typing a password sends none: the method is null."""
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] | None
+    url: Url
+    headers: FieldMap
+    body: PreviewBody
+    estimated_effect: Text = Field(alias="estimatedEffect")
+
+    @property
+    def headline(self) -> str:
+        return f"{self.method or 'at'} {self.url}"
+
+
+def _preview_kind(value: Any) -> str:
+    is_call = isinstance(value, CallPreview) or (
+        isinstance(value, dict) and not {"method", "url", "body"} & value.keys()
+    )
+    return "call" if is_call else "request"
+
+
+ApprovalPreview = Annotated[
+    Annotated[HTTPPreview, Tag("request")] | Annotated[CallPreview, Tag("call")], Discriminator(_preview_kind)
+]
+"""What a question is about: a request that is held, or a call of a function."""
+
+
+class ApprovalRequest(Contract):
+    """A question to a person, about exactly one held request."""
+
+    approval_id: Uuid = Field(alias="approvalId")
+    agent_id: Identifier = Field(alias="agentId")
+    token_jti: Identifier = Field(alias="tokenJti")
+    request_digest: Digest = Field(alias="requestDigest")
+    preview: HTTPPreview
+    expires: Timestamp
+
+
+ApprovalState = Literal["PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID", "USED"]
+
+
+LASTING: Final = "lasting"
+"""In place of a process: nothing is held for the question, so it waits for its answer whoever dies."""
+
+
+class Approval(Contract):
+    """A question to a person with what became of it: who decided, when, and whether the yes was used."""
+
+    approval_id: Uuid = Field(alias="approvalId")
+    agent_id: Identifier = Field(alias="agentId")
+    token_jti: Identifier = Field(alias="tokenJti")
+    action_id: Identifier = Field(alias="actionId")
+    action_digest: Digest = Field(alias="actionDigest")
+    request_digest: Digest = Field(alias="requestDigest")
+    preview: ApprovalPreview
+    screenshot: ShortText | None = None
+    host: ShortText = Field(
+        description="The process that holds the request; if it dies, the question is void. `lasting`: none does."
+    )
+    created_at: Timestamp = Field(alias="createdAt")
+    expires: Timestamp
+    state: ApprovalState
+    decided_by: Identifier | None = Field(default=None, alias="decidedBy")
+    decided_at: Timestamp | None = Field(default=None, alias="decidedAt")
+    reason: ShortText | None = None
+
+
+class ApprovalDecision(Contract):
+    """A person's answer, to that request and no other."""
+
+    approval_id: Uuid = Field(alias="approvalId")
+    request_digest: Digest = Field(alias="requestDigest")
+    approved: bool
+    decided_by: Identifier = Field(alias="decidedBy")
+    decided_at: Timestamp = Field(alias="decidedAt")
+
+
+class ActionResult(Contract):
+    """How an action ended: with an output, or with a reason and an error."""
+
+    action_id: Identifier
+    success: bool
+    reason: ShortText | None = None
+    error: ExecutorError | None = None
+    output: JsonObject | None = Field(default=None, description="See action-output.")
+    sent: Count = Field(default=0, description="Requests that change something, sent or perhaps sent.")
+    content_hash_before: Digest | None = Field(default=None, alias="contentHashBefore")
+    content_hash_after: Digest | None = Field(default=None, alias="contentHashAfter")
+
+    @model_validator(mode="after")
+    def _check_presence(self) -> Self:
+        if (self.error is None) != self.success or (self.reason is None) != self.success:
+            raise ValueError("reason and error are there exactly when the action did not succeed")
+        if self.output is not None and not self.success:
+            raise ValueError("an action that did not succeed has no output")
+        return self
+
+
+class AuditRecord(Contract):
+    """What stays of every action, allowed or not. `target` is masked."""
+
+    timestamp: Timestamp
+    agent_id: Identifier = Field(alias="agentId")
+    action: ActionType
+    target: Url
+    token_jti: Identifier = Field(alias="tokenJti")
+    success: bool
+    content_hash_before: Digest | None = Field(alias="contentHashBefore")
+    content_hash_after: Digest | None = Field(alias="contentHashAfter")

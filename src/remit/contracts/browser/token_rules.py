@@ -1,0 +1,71 @@
+"""Which constraint of a token works with which capability. Pure.
+
+A constraint that no check enforces is worse than none: a person reads it, and relies on it. So a token is refused, when
+it is issued and again when it is used, if nothing checks one of its constraints, or if the token also has a capability
+that could do unchecked what the constraint limits.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, CALL, DOOR_CAPABILITIES
+
+_CAN_SEND: Final = ("browser.click", "browser.type", "browser.submit", "browser.purchase")
+
+
+class ConstraintRule(NamedTuple):
+    """One constraint: where it is checked, and what would pass it by.
+
+    `works_with` are the capabilities for which a check enforces it: a token with the constraint has one of them.
+    `not_beside` are capabilities, or beginnings of them, that could do the same thing unchecked: a token with the
+    constraint has none of them. Any other capability has nothing that the constraint could limit.
+    """
+
+    constraint: str
+    says: str
+    works_with: tuple[str, ...]
+    not_beside: tuple[str, ...]
+
+
+CONSTRAINT_RULES: Final = (
+    ConstraintRule("domains", "which hosts the browser may reach", BROWSER_CAPABILITIES, ("goal.ask",)),
+    ConstraintRule("max_purchase", "which price a request of the browser may name", _CAN_SEND, ("goal.ask", CALL)),
+    ConstraintRule(
+        "max_actions", "how many actions in the browser there may be", BROWSER_CAPABILITIES, (*DOOR_CAPABILITIES, CALL)
+    ),
+    ConstraintRule("user", "for whom the agent asks for goals", ("goal.ask",), ()),
+    ConstraintRule("tenant", "for whom the agent asks for goals", ("goal.ask",), ()),
+)
+
+
+class UncheckedConstraint(NamedTuple):
+    """A constraint that cannot be relied on: its name, why, and what to do instead."""
+
+    constraint: str
+    why: str
+    next_step: str
+
+
+def unchecked_constraints(caps: Collection[str], given: Collection[str]) -> Iterator[UncheckedConstraint]:
+    """Of the constraints that a token gives, those that its capabilities make meaningless."""
+    known = {rule.constraint: rule for rule in CONSTRAINT_RULES}
+    for name in given:
+        rule = known.get(name)
+        if rule is None:
+            yield UncheckedConstraint(name, f"nothing checks {name}", f"Leave {name} out.")
+            continue
+        works_with = ", ".join(rule.works_with)
+        what = f"{name} says {rule.says} and works with {works_with}"
+        passing = [cap for cap in caps if cap.startswith(rule.not_beside)]
+        if not set(rule.works_with) & set(caps):
+            yield UncheckedConstraint(
+                name,
+                f"{what}: nothing checks it for {', '.join(caps)}",
+                f"Leave {name} out, or name such a capability.",
+            )
+        elif passing:
+            yield UncheckedConstraint(
+                name,
+                f"{what}: nothing checks it for {', '.join(passing)}",
+                f"Issue two tokens: one with {name}, and one for {', '.join(passing)} without it.",
+            )

@@ -1,0 +1,125 @@
+"""The goal door: what a user wants, the plan made of it, and how each step ended."""
+
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from remit.contracts.base import Contract, Digest, Identifier, Many, ReasonCode, RiskLevel, ShortText, Text, Timestamp
+from remit.contracts.goals.dispatch import SimulationOutcome
+from remit.contracts.goals.packets import FinderPacket
+
+LanguageTag = Annotated[str, Field(max_length=35, pattern=r"^[A-Za-z]{2,8}(?:-[A-Za-z0-9]{1,8}){0,6}$")]
+"""BCP 47."""
+
+KeyPart = Literal[
+    "correlation_id", "step_id", "simulation_id", "required_fields_fingerprint", "policy_snapshot_version"
+]
+
+KEY_RECIPE: Final[tuple[KeyPart, ...]] = (
+    "correlation_id",
+    "step_id",
+    "simulation_id",
+    "required_fields_fingerprint",
+    "policy_snapshot_version",
+)
+
+
+class ConfirmState(Contract):
+    """Where the confirmation stands. An answer is there exactly when one was given; what it means is decided later."""
+
+    status: Literal["NONE", "AWAITING", "ANSWERED"]
+    answer: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+
+    @model_validator(mode="after")
+    def _check_answer(self) -> Self:
+        if (self.answer is not None) != (self.status == "ANSWERED"):
+            raise ValueError("answer is there exactly when the status is ANSWERED")
+        return self
+
+
+class AgentGoalRequest(Contract):
+    """A user's goal, with the Finder's packet about it. A confirmation is read in the language of the tag only."""
+
+    correlation_id: Identifier
+    tenant_id: Identifier
+    user_id: Identifier
+    thread_id: Identifier
+    raw_user_utterance: Text
+    language_tag: LanguageTag
+    normalized_intent: ShortText
+    sim_finder_packet: FinderPacket
+    confirm_state: ConfirmState
+    idempotency_key: Identifier
+    attempt_counter: Annotated[int, Field(ge=0, le=1_000)]
+
+
+class StepRetryPolicy(Contract):
+    """How often a step may be tried, and the waits in between. One attempt means no retry."""
+
+    max_attempts: Annotated[int, Field(ge=1, le=10)]
+    backoff_ms: Annotated[Many[Annotated[int, Field(ge=0, le=600_000)]], Field(max_length=9)] = ()
+
+    @model_validator(mode="after")
+    def _check_waits(self) -> Self:
+        if len(self.backoff_ms) != self.max_attempts - 1:
+            raise ValueError("backoff_ms needs one wait between each two attempts")
+        return self
+
+
+class AgentStep(Contract):
+    """One simulation to run. The key recipe is always the five parts in their order."""
+
+    step_id: Identifier
+    simulation_id: Identifier
+    required_fields: Many[Identifier]
+    required_fields_fingerprint: Digest
+    policy_snapshot_version: Identifier
+    confirmation_required: bool
+    access_action: Identifier
+    idempotency_key_recipe: Many[KeyPart]
+    retry_policy: StepRetryPolicy
+    rollback_plan_ref: Identifier | None
+
+    @model_validator(mode="after")
+    def _check_recipe(self) -> Self:
+        if self.idempotency_key_recipe != KEY_RECIPE:
+            raise ValueError(f"idempotency_key_recipe must be {', '.join(KEY_RECIPE)}, in this order")
+        return self
+
+
+class AgentExecutionPlan(Contract):
+    """The steps in their order. A confirmation or a step is named by the step's id."""
+
+    plan_id: Identifier
+    finder_packet_ref: Identifier
+    ordered_steps: Many[AgentStep]
+    required_confirmations: Many[Identifier]
+    risk_level: RiskLevel
+    access_actions_required: Many[Identifier]
+    policy_snapshot_ref: Identifier
+    created_at: Timestamp
+
+    @model_validator(mode="after")
+    def _check_steps(self) -> Self:
+        steps = {step.step_id: step for step in self.ordered_steps}
+        if len(steps) != len(self.ordered_steps):
+            raise ValueError("two steps have the same id")
+        needed = sorted(step.step_id for step in self.ordered_steps if step.confirmation_required)
+        if sorted(self.required_confirmations) != needed:
+            raise ValueError("required_confirmations must name exactly the steps with confirmation_required")
+        if not {step.access_action for step in self.ordered_steps} <= set(self.access_actions_required):
+            raise ValueError("access_actions_required lacks the action of a step")
+        return self
+
+
+class AgentExecutionOutcome(Contract):
+    """How a cycle ended. Without a dispatch there is no simulation outcome, and may be no step."""
+
+    step_id: Identifier | None
+    simulation_outcome: SimulationOutcome | None
+    audit_event_id: Identifier
+    proof_refs: Many[Identifier]
+    dispatch_decision_hash: Digest
+    next_step: Identifier | None
+    reason_code: ReasonCode
+    user_visible_text: Text

@@ -1,0 +1,55 @@
+"""Words that people read, in one language or in several; and which of them somebody reads. Pure."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from remit.contracts.goals.goal import LanguageTag
+
+_OTHERWISE: Final = "en"
+
+
+def kinds_of(language_tag: str) -> tuple[str, ...]:
+    """`zh-hant-tw`, `zh-hant`, `zh`: the language, and what it is a kind of. Never another one."""
+    parts = language_tag.lower().split("-")
+    return tuple("-".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+
+def in_language(words: str | Mapping[str, str], language_tag: str) -> str:
+    """In the language, else in what it is a kind of, else in English, else in the first by the alphabet: a mapping has
+    no order of its own, and the same file must always read the same.
+    """
+    if isinstance(words, str):
+        return words
+    known = {tag.lower(): text for tag, text in words.items()}
+    found = next((tag for tag in (*kinds_of(language_tag), _OTHERWISE) if tag in known), min(known))
+    return known[found]
+
+
+def _one_spelling(words: dict[str, str]) -> dict[str, str]:
+    if len({tag.lower() for tag in words}) != len(words):
+        raise ValueError("the same language stands twice, in two spellings")
+    return words
+
+
+def _shape(given: Any) -> str:
+    return "by language" if isinstance(given, Mapping) else "plain"
+
+
+_Title = Annotated[str, Field(min_length=1, max_length=200)]
+_Question = Annotated[str, Field(min_length=1, max_length=500)]
+_Several = Field(min_length=1, max_length=50)
+
+Title = Annotated[
+    Annotated[_Title, Tag("plain")]
+    | Annotated[dict[LanguageTag, _Title], _Several, AfterValidator(_one_spelling), Tag("by language")],
+    Discriminator(_shape),
+]
+"""As it stands, or by language: `{en: Archive a note, de: Eine Notiz archivieren}`."""
+
+Question = Annotated[
+    Annotated[_Question, Tag("plain")]
+    | Annotated[dict[LanguageTag, _Question], _Several, AfterValidator(_one_spelling), Tag("by language")],
+    Discriminator(_shape),
+]

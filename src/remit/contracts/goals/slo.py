@@ -1,0 +1,67 @@
+"""Service levels of the goal door by their names, and the waivers that a builder may write for a while."""
+
+from datetime import date, timedelta
+from typing import Annotated, ClassVar, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from remit.contracts.base import SMALL, Contract, Many, VersionOne
+from remit.parsing import Bounds
+
+FigureName = Literal[
+    "agent_dispatch_p95_ms",
+    "agent_dispatch_p99_ms",
+    "execution_error_rate",
+    "idempotency_duplicate_side_effect_rate",
+]
+NEVER_WAIVED: Final = "idempotency_duplicate_side_effect_rate"
+WAIVERS_NAME: Final = "slo_waivers.yaml"
+LONGEST_WAIVER: Final = timedelta(days=90)
+
+
+def _check_date(text: str) -> str:
+    date.fromisoformat(text)
+    return text
+
+
+def _check_words(text: str) -> str:
+    if not text.strip() or not text.isprintable():
+        raise ValueError("this must say something, in printable characters")
+    return text
+
+
+Day = Annotated[str, Field(max_length=10, pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_check_date)]
+"""A day in UTC, such as 2026-01-31."""
+
+Words = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_check_words)]
+
+
+class SloWaiver(Contract):
+    """One breach that a builder lets pass until a day: that day is the last on which it counts."""
+
+    figure: FigureName
+    limit: Annotated[float, Field(ge=0, le=1e9)]
+    """The worst value that is let pass."""
+    approved_by: Words
+    """The builder who answers for it, by name."""
+    reason: Words
+    issued: Day
+    ends: Day
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        if self.figure == NEVER_WAIVED:
+            raise ValueError(f"{NEVER_WAIVED} cannot be waived: an effect that happens twice is a fault")
+        life = date.fromisoformat(self.ends) - date.fromisoformat(self.issued)
+        if not timedelta(0) <= life <= LONGEST_WAIVER:
+            raise ValueError(f"a waiver ends on the day of its issue or at most {LONGEST_WAIVER.days} days later")
+        return self
+
+
+class SloWaivers(Contract):
+    """What slo_waivers.yaml holds."""
+
+    bounds: ClassVar[Bounds] = SMALL
+
+    version: VersionOne
+    waivers: Annotated[Many[SloWaiver], Field(max_length=100)]

@@ -1,0 +1,214 @@
+"""What an agent is told of plans: the answers of people, field by field, with null where something is withheld.
+
+A zero or an empty list would be a statement: "nothing was changed", "nothing would fail". Null says that the agent is
+not told. These are answers only. What is stored and signed is one of the contracts for people, which have no nulls
+there.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from remit.contracts.base import (
+    LARGE,
+    Contract,
+    Count,
+    Digest,
+    Identifier,
+    LongText,
+    Many,
+    Name,
+    RelativePath,
+    RiskLevel,
+    Text,
+    Timestamp,
+    Uuid,
+    Uuid4,
+)
+from remit.contracts.plans.change_log import FileOperation
+from remit.contracts.plans.preview import MAX_FINDINGS, NeededApprovals, PreviewedFinding
+from remit.contracts.plans.report import Version
+from remit.contracts.plans.sql_report import MAX_PARAMETERS_TOLD, ShownParameter, StatementText
+from remit.contracts.plans.status import PlanStatus
+from remit.contracts.services.common import ErrorTold
+from remit.contracts.services.plans import UndoTold
+from remit.parsing import Bounds
+
+Parameters = Annotated[tuple[ShownParameter, ...], Field(strict=False, max_length=MAX_PARAMETERS_TOLD)]
+
+
+class AgentPreviewedFile(Contract):
+    """One action on a file. Only what the agent wrote out as a whole file has lines, a digest and a size."""
+
+    action_id: Identifier
+    path: RelativePath
+    new_path: RelativePath | None
+    operation: FileOperation
+    before: None = None
+    after: Digest | None = Field(description="Of the content that the agent sent; null: withheld.")
+    mode_before: None = None
+    mode_after: None = None
+    size_before: None = None
+    size_after: Count | None = Field(description="Of the content that the agent sent, in bytes; null: withheld.")
+    lines_added: Count | None = Field(description="Of the content that the agent sent; null: withheld.")
+    lines_removed: None = None
+    diff: LongText | None = Field(description="The agent's own lines, masked; null: withheld.")
+    diff_left_out: Count | None = Field(description="Own lines that are not shown; null: withheld.")
+
+
+class AgentPreviewedSql(Contract):
+    """One action that runs SQL: the agent's own statements and values."""
+
+    action_id: Identifier
+    connection: Name
+    database: None = None
+    changes_database: None = None
+    statements: None = None
+    left_out: None = None
+    result_rows: None = None
+    columns: None = None
+    saved_to: RelativePath | None
+    query_file: RelativePath | None
+    rows: None = None
+    texts: Annotated[tuple[StatementText, ...], Field(strict=False, max_length=1)] | None = Field(
+        description="The statements that the agent sent; null: they are in a file, and withheld."
+    )
+    parameters: Parameters
+    unseen: None = None
+    replaces: None = None
+
+
+class AgentPreviewedPipeline(Contract):
+    """One action that runs a pipeline: its name and the agent's own values."""
+
+    action_id: Identifier
+    pipeline: Name
+    kind: Literal["sql", "python", "dbt"] | None
+    reversible: bool
+    steps: None = None
+    left_out: None = None
+    changes: None = None
+    log: None = None
+    parameters: Parameters
+
+
+class AgentPlanPreview(Contract):
+    """The preview of a plan for its agent: what the agent sent. Null: withheld, and shown to people."""
+
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
+
+    plan_id: Identifier
+    plan_digest: Digest
+    config_digest: None = None
+    preview_digest: None = Field(default=None, alias="digest")
+    status: Literal["WITHHELD"] = Field(description="Whether the plan would succeed depends on what files hold.")
+    risk: RiskLevel = Field(description="By the text of the plan and the configuration. Files may raise it.")
+    inputs: None = None
+    files: Many[AgentPreviewedFile]
+    sql: Many[AgentPreviewedSql] = ()
+    pipelines: Many[AgentPreviewedPipeline] = ()
+    needs: NeededApprovals = Field(description="As far as the text of the plan shows it. Files may add to it.")
+    findings: Annotated[tuple[PreviewedFinding, ...], Field(strict=False, max_length=MAX_FINDINGS)] = Field(
+        description="In files that the agent wrote out as a whole."
+    )
+    remarks: None = None
+    problems: None = Field(default=None, description="Whether anything would fail is withheld.")
+    doomed: None = None
+    would_end: None = None
+    consequence: None = None
+    rules: Many[Text]
+    folders: None = None
+    backup_bytes: None = None
+    withheld: Text = Field(description="Why an agent is shown less than a person.")
+
+
+class AgentProposalPreview(Contract):
+    """The preview of a proposed plan for its agent."""
+
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (2 << 20))
+
+    proposal_id: Uuid
+    preview_digest: None = None
+    document: AgentPlanPreview
+    changed_since: None = None
+    computed_at: None = None
+    computed_by: None = None
+
+
+class AgentActionsSummary(Contract):
+    """`total` is the number of actions in the plan. The others are told of a SUCCESS only, from which they follow."""
+
+    total: Count
+    completed: Count | None
+    failed: Count | None
+    skipped: Count | None
+
+
+class AgentReport(Contract):
+    """How the run of a plan ended. Null: withheld, and shown to people."""
+
+    report_id: Uuid4
+    plan_id: Identifier
+    executor_version: Version
+    status: PlanStatus
+    started_at: None = None
+    completed_at: Timestamp
+    duration_ms: None = None
+    actions_summary: AgentActionsSummary
+    actions_completed: None = None
+    actions_failed: None = None
+    actions_skipped: None = None
+    rollback_performed: bool | None = Field(description="Null of one that was CANCELLED: withheld.")
+    rollback_manifest_id: Uuid4 | None
+    warnings: None = None
+
+
+class AgentChangeLog(Contract):
+    """That there is a change log. What it holds is shown to people."""
+
+    log_id: Uuid4
+    plan_id: Identifier
+    execution_report_id: Uuid4
+    created_at: Timestamp
+    changes: None = None
+    files_affected_count: None = None
+    total_lines_changed: None = None
+
+
+class AgentRunDocuments(Contract):
+    """What an agent is told of the run of its plan. Null: withheld, and shown to people."""
+
+    status: None = None
+    report: AgentReport
+    change_log: AgentChangeLog
+    manifest: None = None
+    errors: None = None
+    rollbacks: None = None
+    withheld: Text = Field(description="Why an agent is shown less than a person.")
+
+
+class AgentUndoAnswer(Contract):
+    """How the undo of a run ended. Null: withheld, and shown to people. REFUSED: nothing was changed."""
+
+    status: Literal["EXECUTED", "PARTIAL", "FAILED", "REFUSED"]
+    envelope_id: Identifier
+    stored: bool = Field(default=False, description="It was undone before; nothing was done now.")
+    restored: None = None
+    kept: None = None
+    drifted: None = None
+    drift_digest: None = None
+    refused: ErrorTold | None = None
+    errors: None = None
+    set_aside: None = None
+    withheld: Text = Field(description="Why an agent is shown less than a person.")
+
+
+class AgentUndoLook(Contract):
+    """Whether a run can be undone, by its status alone. Null: withheld, and shown to people."""
+
+    envelope_id: Identifier
+    undo: UndoTold
+    drifted: None = None
+    drift_digest: None = None
+    set_aside: None = None
+    withheld: Text = Field(description="Why an agent is shown less than a person.")

@@ -1,0 +1,49 @@
+"""The protocol layer's signed approval of one exact plan."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from remit.contracts.base import LARGE, Contract, Digest, Identifier, KeyId, Many, RelativePath, Signature, Timestamp
+from remit.contracts.plans.plan import Plan
+from remit.parsing import Bounds
+
+FileMode = Annotated[str, Field(max_length=4, pattern=r"^0[0-7]{3}$")]
+"""Permission bits in octal, as `ls` and `chmod` have them."""
+
+
+class ApprovedInput(Contract):
+    """A file that the plan names but does not contain, or the state of a target before the run."""
+
+    path: RelativePath
+    input_digest: Digest = Field(alias="digest")
+    mode: FileMode | None = Field(
+        default=None, description="The permissions, of a file that the plan touches; null for one that is only read."
+    )
+
+
+class Approvals(Contract):
+    """What was allowed on top of the plan, each thing by its name. Empty means refused."""
+
+    protected: Many[RelativePath]
+    executable: Many[RelativePath]
+    content: Many[RelativePath]
+    irreversible: Many[Identifier]
+
+
+class Envelope(Contract):
+    """An approved plan. The signature covers every other field, the plan by its digest; only APPROVED is one."""
+
+    bounds: ClassVar[Bounds] = LARGE._replace(max_bytes=LARGE.max_bytes + (1 << 20))
+
+    envelope_id: Identifier
+    status: Literal["APPROVED"]
+    plan: Plan
+    config_digest: Digest
+    plan_digest: Digest
+    inputs: Many[ApprovedInput]
+    approvals: Approvals
+    issued_at: Timestamp
+    expires_at: Timestamp
+    key_id: KeyId
+    signature: Signature

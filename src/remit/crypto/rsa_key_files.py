@@ -1,0 +1,262 @@
+"""RSA keys for capability tokens, on disk: our own private one, and every public one that tokens are believed by.
+
+`keys/policy/<kid>.pem` holds the private key (PKCS 8, 0600), `keys/policy.json` the public keys: our own, made when the
+first token is issued, and those of issuers elsewhere that somebody here chose to trust. Not in the keyring: that one
+knows Ed25519 alone. The order of writes is the same: a private key that the file does not name is never used, and is
+destroyed by the next change.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_der_public_key,
+    load_pem_private_key,
+)
+from pydantic import Field
+
+from remit.contracts.base import Contract, Identifier, Many, Timestamp, VersionOne
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.faultpoints import reach
+from remit.core.ids import Clock, render_time
+from remit.crypto.key_files import changing_keys, destroy_key_file, read_private
+from remit.crypto.rsa_keys import (
+    LEAST_EXPONENT,
+    Origin,
+    TokenKey,
+    TokenKeys,
+    TokenSigner,
+    key_thumbprint,
+    parse_rsa_pem,
+)
+from remit.crypto.signing import decode_base64url, encode_base64url
+from remit.fs.atomic_write import make_private_directory, write_durably
+from remit.fs.state_dir import require_private
+
+RING_FILE: Final = "policy.json"
+OWN_BITS: Final = 3_072
+MAX_TOKEN_KEYS: Final = 250
+KEPT_FOR_REVOKING: Final = 20
+"""Places that only a rotation with `revoke` may take, so that a key which leaked can always be replaced."""
+
+
+class TokenKeyEntry(Contract):
+    kid: Identifier
+    origin: Origin
+    public_key: Annotated[str, Field(max_length=2_000, pattern=r"^[A-Za-z0-9_-]+$", description="DER, base64url")]
+    created_at: Timestamp
+    retired_at: Timestamp | None = None
+    revoked_at: Timestamp | None = None
+
+
+class TokenKeyFile(Contract):
+    version: VersionOne
+    keys: Many[TokenKeyEntry]
+
+
+def load_token_keys(folder: Path) -> TokenKeys:
+    """The public keys; none where no token was ever issued or trusted. They decide who is believed."""
+    require_private(folder, what="the key folder")
+    if not _ring_path(folder).exists():
+        return TokenKeys()
+    raw = read_private(_ring_path(folder), what="the list of token keys")
+    keys = [_token_key(entry) for entry in TokenKeyFile.parse(raw, source=RING_FILE).keys]
+    if len({key.kid for key in keys}) != len(keys):
+        raise Refused(Reason.EVIDENCE_INVALID, "a key stands there twice", where=RING_FILE)
+    if sum(key.origin == "own" and key.is_active for key in keys) > 1:
+        raise Refused(Reason.EVIDENCE_INVALID, "there is more than one active policy key", where=RING_FILE)
+    return TokenKeys(keys)
+
+
+def create_policy_key(folder: Path, clock: Clock) -> TokenKey:
+    """Our own key, made if there is none yet. Running it again, or twice at once, changes nothing."""
+    with changing_keys(folder):
+        ring = load_token_keys(folder)
+        _finish_interrupted(folder, ring)
+        found = ring.own()
+        if found is None:
+            _require_room(ring, MAX_TOKEN_KEYS)
+            found = _write_new_key(folder, clock)
+            _write_ring(folder, [*ring, found])
+        return found
+
+
+def policy_key_file(folder: Path) -> Path | None:
+    """Where the private half of our active key belongs; None where no token was ever issued here."""
+    own = load_token_keys(folder).own()
+    return _private_path(folder, own.kid) if own else None
+
+
+def load_token_signer(folder: Path) -> TokenSigner:
+    """Our private key. Refuses a file that others could have read or planted."""
+    for last in (False, True):
+        own = load_token_keys(folder).own()
+        if own is None:
+            raise EnvironmentFailed(
+                Reason.STATE_MISSING,
+                "there is no active policy key",
+                where=str(folder),
+                next_step="The first `remit token issue` makes one.",
+            )
+        try:
+            return _load_private(folder, own)
+        except EnvironmentFailed as problem:
+            # Another process may have rotated the key after we read its name and before we read its file.
+            if problem.reason is not Reason.STATE_MISSING or last:
+                raise
+    raise AssertionError("the second try returns or raises")
+
+
+def rotate_policy_key(folder: Path, clock: Clock, *, revoke: bool = False) -> tuple[TokenKey | None, TokenKey]:
+    """A new key of our own. The old one, if any, is retired, or revoked when it may have leaked. Returns (old, new).
+
+    A retired key still vouches for tokens that were issued before; of a revoked one no token counts any more.
+    """
+    with changing_keys(folder):
+        ring = load_token_keys(folder)
+        _finish_interrupted(folder, ring)
+        _require_room(ring, MAX_TOKEN_KEYS if revoke else MAX_TOKEN_KEYS - KEPT_FOR_REVOKING)
+        old, new = ring.own(), _write_new_key(folder, clock)
+        now = render_time(clock())
+        retired = old and replace(old, retired_at=now, revoked_at=now if revoke else None)
+        _write_ring(folder, [*(retired if old and key.kid == old.kid and retired else key for key in ring), new])
+        if old is not None:
+            destroy_key_file(_private_path(folder, old.kid))
+        return retired, new
+
+
+def trust_token_key(folder: Path, pem: bytes, clock: Clock, *, kid: str | None = None, source: str) -> TokenKey:
+    """Believe tokens that the holder of this public key signs. `kid` is what they call it; else its thumbprint."""
+    public = parse_rsa_pem(pem, source=source)
+    with changing_keys(folder):
+        ring = load_token_keys(folder)
+        key = TokenKey(kid or key_thumbprint(public), "trusted", public, render_time(clock()))
+        if ring.get(key.kid) is not None:
+            raise Refused(
+                Reason.IDEMPOTENCY_CONFLICT,
+                "a key of this id is known already",
+                where=key.kid,
+                next_step="`remit token keys` shows it. A key that was revoked stays so: ask for another one.",
+            )
+        _require_room(ring, MAX_TOKEN_KEYS - KEPT_FOR_REVOKING)
+        _write_ring(folder, [*ring, key])
+        return key
+
+
+def revoke_token_key(folder: Path, kid: str, clock: Clock) -> TokenKey:
+    """Believe no token that this key ever signed. Our own active one is rotated with `revoke` instead."""
+    with changing_keys(folder):
+        ring = load_token_keys(folder)
+        found = ring.get(kid)
+        if found is None or found == ring.own():
+            what = "this key signs our own tokens" if found else "no token key has this id"
+            advice = "remit token rotate-key --revoke" if found else "`remit token keys` shows the ids."
+            raise Refused(Reason.KEY_UNKNOWN, what, where=kid, next_step=advice)
+        if found.revoked_at:
+            raise Refused(Reason.REVOKED, f"this key was revoked at {found.revoked_at} already", where=kid)
+        revoked = replace(found, revoked_at=render_time(clock()))
+        _write_ring(folder, [revoked if key.kid == kid else key for key in ring])
+        return revoked
+
+
+def _token_key(entry: TokenKeyEntry) -> TokenKey:
+    where = f"{RING_FILE}, {entry.kid}"
+    try:
+        public = load_der_public_key(decode_base64url(entry.public_key))
+    except (ValueError, UnsupportedAlgorithm):
+        public = None
+    if not isinstance(public, RSAPublicKey):
+        raise Refused(Reason.MALFORMED, "this is not an RSA public key", where=where)
+    key = TokenKey(entry.kid, entry.origin, public, entry.created_at, entry.retired_at, entry.revoked_at)
+    if key.origin == "own" and key.kid != key_thumbprint(public):
+        raise Refused(Reason.EVIDENCE_INVALID, "a key id does not fit its key", where=where)
+    return key
+
+
+def _write_new_key(folder: Path, clock: Clock) -> TokenKey:
+    private = generate_private_key(LEAST_EXPONENT, OWN_BITS)
+    public = private.public_key()
+    key = TokenKey(key_thumbprint(public), "own", public, render_time(clock()))
+    path = _private_path(folder, key.kid)
+    make_private_directory(path.parent)
+    require_private(path.parent, what="the folder of the policy key")
+    write_durably(path, private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), replace=False)
+    reach("keys.private_written")
+    return key
+
+
+def _load_private(folder: Path, key: TokenKey) -> TokenSigner:
+    path = _private_path(folder, key.kid)
+    advice = "Restore it from a backup, or make a new one: remit token rotate-key"
+    require_private(path.parent, what="the folder of the policy key", if_missing=advice)
+    # The bytes of the file never get a name in this frame, so a traceback that prints variables cannot show them.
+    private = _parse_private(read_private(path, what="the policy private key"))
+    if private is None or key_thumbprint(private.public_key()) != key.kid:
+        raise EnvironmentFailed(
+            Reason.STATE_UNSAFE,
+            "the policy private key is not the one that the list of token keys names",
+            where=str(path),
+            next_step="Somebody exchanged or damaged the file: find out who, then: remit token rotate-key --revoke",
+        )
+    return TokenSigner(private)
+
+
+def _parse_private(raw: bytes) -> RSAPrivateKey | None:
+    try:
+        loaded = load_pem_private_key(raw, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        return None
+    return loaded if isinstance(loaded, RSAPrivateKey) else None
+
+
+def _finish_interrupted(folder: Path, ring: TokenKeys) -> None:
+    """Destroy what a crash kept alive: every private key but the active one, and half-written files."""
+    own = ring.own()
+    kept = _private_path(folder, own.kid) if own else None
+    for path in [*(folder / "policy").glob("*.pem"), *(folder / "policy").glob(".*.tmp")]:
+        if path != kept:
+            destroy_key_file(path)
+    for path in folder.glob(f".{RING_FILE}*.tmp"):
+        destroy_key_file(path)
+
+
+def _write_ring(folder: Path, keys: list[TokenKey]) -> None:
+    entries = [
+        TokenKeyEntry(
+            kid=key.kid,
+            origin=key.origin,
+            public_key=encode_base64url(key.public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)),
+            created_at=key.created_at,
+            retired_at=key.retired_at,
+            revoked_at=key.revoked_at,
+        )
+        for key in keys
+    ]
+    write_durably(_ring_path(folder), TokenKeyFile(version=1, keys=tuple(entries)).canonical() + b"\n")
+    reach("keys.keyring_written")
+
+
+def _require_room(ring: TokenKeys, most: int) -> None:
+    """Before a private key is written."""
+    if len(list(ring)) >= most:
+        raise EnvironmentFailed(
+            Reason.RESOURCE_EXHAUSTED,
+            f"there are {most:,} token keys already",
+            where=RING_FILE,
+            next_step="Start a new workspace, and keep this one's keys with its ledger.",
+        )
+
+
+def _ring_path(folder: Path) -> Path:
+    return folder / RING_FILE
+
+
+def _private_path(folder: Path, kid: str) -> Path:
+    return folder / "policy" / f"{kid}.pem"

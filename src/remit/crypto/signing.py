@@ -1,0 +1,234 @@
+"""Ed25519 signatures over typed bytes.
+
+What is signed is the DSSE pre-authentication encoding of a purpose and the canonical body, so a signature made for one
+kind of document can never pass for another. Each purpose belongs to exactly one key role.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, Literal, NoReturn
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import Misuse, Reason, Refused
+from remit.core.ids import parse_time
+
+Role = Literal["kernel", "protocol", "executor", "audit"]
+Purpose = Literal[
+    "lease",
+    "envelope",
+    "rollback-order",
+    "result",
+    "plan-status",
+    "rollback-outcome",
+    "call-result",
+    "ledger-head",
+    "event-position",
+]
+
+ROLES: Final[tuple[Role, ...]] = ("kernel", "protocol", "executor", "audit")
+ROLE_OF: Final[dict[Purpose, Role]] = {
+    "lease": "kernel",
+    "envelope": "protocol",
+    "rollback-order": "protocol",
+    "result": "executor",
+    "plan-status": "executor",
+    "rollback-outcome": "executor",
+    "call-result": "executor",
+    "ledger-head": "audit",
+    "event-position": "audit",
+}
+
+
+# Whoever publishes a point of small order can sign anything for it: there is no secret behind it. These are the heights
+# (y) of all eight, and the size of the field; a height past that is a second spelling of a lower one.
+_FIELD: Final = 2**255 - 19
+_OF_ORDER_EIGHT: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
+_SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _OF_ORDER_EIGHT, _FIELD - _OF_ORDER_EIGHT})
+_AFTER_MISFIT: Final[dict[Purpose, str]] = {
+    "lease": "It was signed for another manifest, or one of the two was changed since."
+    " Ask the kernel for a lease of this manifest: remit task lease"
+}
+
+
+class _Fitting:
+    """Signatures that are known to fit: made by this process, or found good before. Which key made one and whether that
+    key still counts is asked each time; here is only the arithmetic, which is the same for ever.
+    """
+
+    MOST: Final = 1_024
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, bytes, str]] = set()
+
+    def __contains__(self, known: tuple[str, bytes, str]) -> bool:
+        return known in self._known
+
+    def add(self, known: tuple[str, bytes, str]) -> None:
+        if len(self._known) >= self.MOST:
+            self._known.clear()
+        self._known.add(known)
+
+
+_FITTING: Final = _Fitting()
+
+
+def pre_authentication_encoding(purpose: str, body: bytes) -> bytes:
+    kind = f"application/vnd.remit.{purpose}+json".encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(body), body)
+
+
+def key_id_of(public: bytes) -> str:
+    """The RFC 7638 thumbprint of the RFC 8037 form of an Ed25519 public key."""
+    jwk = {"crv": "Ed25519", "kty": "OKP", "x": encode_base64url(public)}
+    return encode_base64url(hashlib.sha256(canonical_bytes(jwk)).digest())
+
+
+def require_sound_key(public: bytes, *, where: str) -> None:
+    """Refuse what looks like an Ed25519 key and proves nothing: a point of small order, or one spelled another way."""
+    height = int.from_bytes(public, "little") & ~(1 << 255)
+    if len(public) != 32 or height >= _FIELD or height in _SMALL_ORDER:
+        raise Refused(
+            Reason.MALFORMED,
+            "this is not a sound Ed25519 public key: anybody could sign for it",
+            where=where,
+            next_step="Do not trust whoever gave it to you; ask for the file that `remit keys export audit` writes.",
+        )
+
+
+def encode_base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def decode_base64url(text: str) -> bytes:
+    """Strict: exactly one text for each byte string, so that a signature has one spelling. ValueError otherwise."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64url") from None
+    if encode_base64url(data) != text:
+        raise ValueError("not canonical base64url")
+    return data
+
+
+class Signer:
+    """One private key of one role. Signs only what that role may sign."""
+
+    def __init__(self, role: Role, private: Ed25519PrivateKey) -> None:
+        self.role: Role = role
+        self._private = private
+        self.public = private.public_key().public_bytes_raw()
+        self.key_id = key_id_of(self.public)
+
+    def sign(self, purpose: Purpose, body: bytes) -> str:
+        if ROLE_OF[purpose] != self.role:
+            raise Misuse(Reason.MISUSE, f"the {self.role} key may not sign a {purpose}")
+        message = pre_authentication_encoding(purpose, body)
+        signature = encode_base64url(self._private.sign(message))
+        _FITTING.add((self.key_id, hashlib.sha256(message).digest(), signature))
+        return signature
+
+    def __repr__(self) -> str:
+        return f"Signer(role={self.role!r}, key_id={self.key_id!r})"
+
+    def __reduce__(self) -> NoReturn:
+        raise Misuse(Reason.MISUSE, f"the {self.role} key may not be copied, pickled or sent to another process")
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key that may verify. Once retired it verifies only what it signed before; once revoked, nothing."""
+
+    role: Role
+    public: bytes
+    created_at: str
+    retired_at: str | None = None
+    revoked_at: str | None = None
+    key_id: str = field(default="")
+
+    def __post_init__(self) -> None:
+        require_sound_key(self.public, where=f"the {self.role} key")
+        object.__setattr__(self, "key_id", key_id_of(self.public))
+
+
+class Keyring:
+    """The public keys we know, by id. An unknown key verifies nothing."""
+
+    def __init__(self, keys: Iterable[PublicKey]) -> None:
+        self._keys = {key.key_id: key for key in keys}
+        self._loaded: dict[str, Ed25519PublicKey] = {}
+
+    def __iter__(self) -> Iterator[PublicKey]:
+        return iter(self._keys.values())
+
+    def active(self, role: Role) -> PublicKey | None:
+        """The key that signs for this role now."""
+        usable = [key for key in self._keys.values() if key.role == role and not key.retired_at and not key.revoked_at]
+        return usable[0] if len(usable) == 1 else None
+
+    def verify(self, purpose: Purpose, key_id: str, body: bytes, signature: str, *, signed_at: str) -> None:
+        """Return if the signature is good; otherwise refuse and say which rule failed."""
+        key = self._keys.get(key_id)
+        if key is None or key.role != ROLE_OF[purpose]:
+            raise Refused(
+                Reason.KEY_UNKNOWN,
+                f"no {ROLE_OF[purpose]} key with this id is known",
+                where=f"{purpose}, key_id {key_id}",
+                next_step="`remit keys list` shows the keys of this workspace.",
+            )
+        if key.revoked_at:
+            raise Refused(
+                Reason.REVOKED, f"this key was revoked at {key.revoked_at}", where=f"{purpose}, key_id {key_id}"
+            )
+        if key.retired_at and not _at_or_before(signed_at, key.retired_at):
+            raise Refused(
+                Reason.KEY_RETIRED,
+                f"this key was retired at {key.retired_at} and cannot vouch for anything later",
+                where=f"{purpose}, key_id {key_id}",
+                next_step="Have it signed again with the current key.",
+            )
+        if not self._matches(key, pre_authentication_encoding(purpose, body), signature):
+            raise Refused(
+                Reason.SIGNATURE_INVALID,
+                "the signature does not fit the content",
+                where=f"{purpose}, key_id {key_id}",
+                next_step=_AFTER_MISFIT.get(
+                    purpose, "The document was changed after signing, or was signed for something else."
+                ),
+            )
+
+    def signed(self, purpose: Purpose, key_id: str, body: bytes, signature: str) -> bool:
+        """Did a key that we know sign this, at whatever time, retired or revoked since or not?"""
+        key = self._keys.get(key_id)
+        if key is None or key.role != ROLE_OF[purpose]:
+            return False
+        return self._matches(key, pre_authentication_encoding(purpose, body), signature)
+
+    def _matches(self, key: PublicKey, message: bytes, signature: str) -> bool:
+        # Authority is checked again right before the intent, under the write lock, and a head by everybody who believes
+        # an entry below it.
+        known = (key.key_id, hashlib.sha256(message).digest(), signature)
+        if known in _FITTING:
+            return True
+        loaded = self._loaded.get(key.key_id)
+        if loaded is None:
+            loaded = self._loaded[key.key_id] = Ed25519PublicKey.from_public_bytes(key.public)
+        try:
+            loaded.verify(decode_base64url(signature), message)
+        except (InvalidSignature, ValueError):
+            return False
+        _FITTING.add(known)
+        return True
+
+
+def _at_or_before(signed_at: str, retired_at: str) -> bool:
+    """A time that cannot be read is not before anything: it may come from a row that somebody edited."""
+    try:
+        return parse_time(signed_at) <= parse_time(retired_at)
+    except ValueError:
+        return False

@@ -1,0 +1,76 @@
+"""One check of a check-up: what was looked at, what was found, and what to do about it."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from remit.core.errors import RemitError, render_line
+
+Status = Literal["ok", "warn", "fail", "absent"]
+"""`warn` works but deserves a look; `fail` is needed and wrong; `absent` is optional, and not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A finding. Its texts are masked and on one line; every status but `ok` carries a next step."""
+
+    name: str
+    status: Status
+    found: str
+    next_step: str
+    needed_for: str
+
+    def as_json(self) -> dict[str, str]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "found": self.found,
+            "next_step": self.next_step,
+            "needed_for": self.needed_for,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What is looked at, and what needs it. Makes the findings, so that none can lack its next step."""
+
+    name: str
+    needed_for: str
+
+    def ok(self, found: str) -> Check:
+        return Check(self.name, "ok", render_line(found), "", self.needed_for)
+
+    def warn(self, found: str, next_step: str) -> Check:
+        return Check(self.name, "warn", render_line(found), render_line(next_step), self.needed_for)
+
+    def fail(self, found: str, next_step: str) -> Check:
+        return Check(self.name, "fail", render_line(found), render_line(next_step), self.needed_for)
+
+    def absent(self, found: str, next_step: str) -> Check:
+        return Check(self.name, "absent", render_line(found), render_line(next_step), self.needed_for)
+
+    def ask(self, look: Callable[[], Check]) -> Check:
+        """Whatever goes wrong while looking is a failed check, never an exception."""
+        try:
+            return look()
+        except Exception as problem:  # noqa: BLE001 - a check-up that dies of what it looks for is of no use
+            return self.failed(problem)
+
+    def failed(self, problem: Exception) -> Check:
+        if isinstance(problem, RemitError):
+            place = f" ({problem.where})" if problem.where else ""
+            return self.fail(f"{problem.what}{place}", problem.next_step or "Mend what is named here, then look again.")
+        if isinstance(problem, OSError):
+            place = f" ({os.fsdecode(problem.filename)})" if isinstance(problem.filename, str | bytes) else ""
+            advice = "Check that it exists and that you may use it, then look again."
+            return self.fail(f"{problem.strerror or type(problem).__name__}{place}", advice)
+        advice = "Run again with REMIT_DEBUG=1; if it stays, report it as a bug in Remit."
+        return self.fail(f"the check itself failed: {type(problem).__name__}: {_text_of(problem)}", advice)
+
+
+def _text_of(problem: Exception) -> str:
+    try:
+        return str(problem)
+    except Exception:  # noqa: BLE001 - an exception that cannot even be printed
+        return "(no text)"

@@ -1,0 +1,144 @@
+"""The check-up behind `remit doctor`: which checks there are, and how they are put together.
+
+Looks only, with one exception: a 4 KiB file is written to the state directory, synced and removed, because whether a
+write lasts cannot be seen otherwise. Nothing here raises; a check that cannot be made is a failed check.
+"""
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from remit.contracts.config.config import SystemConfig
+from remit.core.ids import Clock
+from remit.diagnostics import browser, disk, machine, workspace
+from remit.diagnostics.check import Check, Status, Topic
+from remit.fs.state_dir import StateDirectory, locate_state
+from remit.ledger.heads import Anchors
+from remit.sandbox.support_kernel import clock_is_synchronised, probe_kernel
+from remit.store.connection import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """All findings, the machine's and the workspace's."""
+
+    machine: tuple[Check, ...]
+    workspace: tuple[Check, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Nothing that is needed failed. Warnings are allowed."""
+        return not self.count("fail")
+
+    def count(self, status: Status) -> int:
+        return sum(1 for check in (*self.machine, *self.workspace) if check.status == status)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "passed": self.passed,
+            "counts": {status: self.count(status) for status in ("ok", "warn", "fail", "absent")},
+            "machine": [check.as_json() for check in self.machine],
+            "workspace": [check.as_json() for check in self.workspace],
+        }
+
+
+def check_machine(environ: Mapping[str, str], clock: Clock) -> tuple[Check, ...]:
+    """What every workspace on this machine stands on."""
+    search_path = environ.get("PATH", os.defpath)
+    return (
+        machine.PYTHON.ask(lambda: machine.check_python(sys.version_info[:3], wide=sys.maxsize > 2**32)),
+        *_several(machine.SYSTEM.ask, lambda: machine.check_kernel(probe_kernel())),
+        machine.SQLITE.ask(lambda: machine.check_sqlite(sqlite3.sqlite_version_info)),
+        machine.POSTGRES_DRIVER.ask(lambda: machine.check_postgres_driver(_installed_version("psycopg"))),
+        machine.SQL_ENGINE.ask(lambda: _look_at_extra(machine.SQL_ENGINE, "sql", "duckdb")),
+        machine.WEB_SERVER.ask(lambda: _look_at_extra(machine.WEB_SERVER, "web", "fastapi", "jinja2", "uvicorn")),
+        machine.MCP_SERVER.ask(lambda: _look_at_extra(machine.MCP_SERVER, "mcp", "mcp", "uvicorn")),
+        machine.CHROMIUM.ask(lambda: _look_for_browser(search_path)),
+        browser.DRIVER.ask(lambda: browser.check_driver(_installed_version("playwright"))),
+        browser.CONFINEMENT.ask(lambda: browser.check_confinement(machine.find_browser(search_path))),
+        machine.CLOCK.ask(lambda: machine.check_clock(clock(), clock_is_synchronised())),
+        machine.UMASK.ask(lambda: machine.check_umask(machine.read_umask())),
+        machine.USER.ask(lambda: machine.check_user(os.geteuid())),
+        machine.ENVIRONMENT.ask(lambda: machine.check_environment(environ)),
+    )
+
+
+def check_state_home(environ: Mapping[str, str]) -> tuple[Check, ...]:
+    """Where there is no workspace yet: is the place good where its state would go?"""
+
+    def home() -> Path:
+        # A device holds no workspace, so no overlap can be found, and what remains is the folder of all states.
+        return locate_state(Path(os.devnull), environ).path.parent
+
+    return (
+        disk.STATE.ask(lambda: disk.check_state_home(home())),
+        disk.FILESYSTEM.ask(lambda: _look_at_filesystem(home(), holds_database=True)),
+        disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(home())))),
+    )
+
+
+def check_settings(config: SystemConfig, state: StateDirectory) -> tuple[Check, ...]:
+    """What a valid remit.yaml asks for: does it hold on this machine?"""
+    return (
+        workspace.BASES.ask(lambda: workspace.check_bases(config.base_directories, state.path)),
+        workspace.SANDBOX.ask(lambda: workspace.check_sandbox(config.sandbox)),
+    )
+
+
+def check_workspace(
+    state: StateDirectory, open_store: Callable[[], Store], clock: Clock, *, holds_database: bool
+) -> tuple[Check, ...]:
+    """One workspace: where its state lies, its keys and its store. `holds_database`: the ledger lies there as well."""
+    place = disk.STATE.ask(lambda: disk.check_state_directory(state))
+    if not os.path.isdir(state.path):
+        return (place,)  # everything below would say the same again
+    return (
+        place,
+        disk.FILESYSTEM.ask(lambda: _look_at_filesystem(state.path, holds_database=holds_database)),
+        disk.SPACE.ask(lambda: disk.check_space(*disk.read_space(disk.nearest_folder(state.path)))),
+        disk.DURABLE.ask(lambda: disk.check_durable_write(disk.time_durable_write(state.path))),
+        workspace.KEY_FILES.ask(lambda: workspace.check_key_files(state.keys)),
+        workspace.KEYRING.ask(lambda: workspace.check_keyring(state.keys)),
+        *_several(workspace.STORE.ask, lambda: workspace.check_store(open_store(), clock, Anchors(state.anchors))),
+    )
+
+
+def _several(ask: Callable[[Callable[[], Check]], Check], look: Callable[[], list[Check]]) -> list[Check]:
+    """Checks that share one look. If that fails, there is one failed check in their place."""
+    found: list[Check] = []
+
+    def first() -> Check:
+        found.extend(look())
+        return found[0]
+
+    return [ask(first), *found[1:]]
+
+
+def _installed_version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _look_at_extra(topic: Topic, extra: str, *packages: str) -> Check:
+    return machine.check_extra(topic, extra, {package: _installed_version(package) for package in packages})
+
+
+def _look_for_browser(search_path: str) -> Check:
+    program = machine.find_browser(search_path)
+    return machine.check_browser(program, machine.ask_browser_version(program) if program else None)
+
+
+def _look_at_filesystem(path: Path, *, holds_database: bool) -> Check:
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text("utf-8", "surrogateescape")
+    except OSError:
+        mounts = ""
+    folder = disk.nearest_folder(path).resolve()
+    return disk.check_filesystem(disk.find_mount(str(folder), mounts), holds_database=holds_database)

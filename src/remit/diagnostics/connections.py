@@ -1,0 +1,101 @@
+"""Checks of the databases that remit.yaml names for plans. Files are looked at; nothing is connected to, no engine is
+loaded, and no credential is read.
+"""
+
+import importlib.util
+import os
+import stat
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from remit.contracts.config.config import DuckdbConnection, PostgresqlConnection, SystemConfig
+from remit.core.errors import Reason, Refused, RemitError
+from remit.diagnostics.check import Check, Topic
+from remit.effects.plans.database_files import looks_like_one
+from remit.fs import openat as beneath
+from remit.fs.paths import Located, locate_below
+
+MAX_CONNECTIONS: Final = 50
+"""A check-up must stay quick."""
+_OTHERS: Final = 0o077
+_INSTALL: Final = "Install it with: pip install 'remit[sql]'"
+
+RequireIdle = Callable[[Located, bool], None]
+"""Raises if another program has the database open; the flag: whether plans would write to it."""
+
+
+def check_connections(
+    config: SystemConfig, root: str, environ: Mapping[str, str], require_idle: RequireIdle
+) -> list[Check]:
+    """One for each, by name."""
+    found = []
+    for name, connection in sorted(config.connections.items())[:MAX_CONNECTIONS]:
+        topic = Topic(f"connection {name}", "plans that run SQL")
+
+        def look(topic: Topic = topic, connection: DuckdbConnection | PostgresqlConnection = connection) -> Check:
+            if isinstance(connection, PostgresqlConnection):
+                return _check_server(topic, connection, environ)
+            return _check_duckdb(topic, connection, root, require_idle)
+
+        found.append(topic.ask(look))
+    return found
+
+
+def _check_duckdb(topic: Topic, connection: DuckdbConnection, root: str, require_idle: RequireIdle) -> Check:
+    if importlib.util.find_spec("duckdb") is None:
+        return topic.warn("DuckDB is not installed", _INSTALL)
+    if connection.path is None:
+        return topic.ok("DuckDB, in memory")
+    place = locate_below(root, connection.path)
+    if (is_one := _is_database(place)) is None:
+        if connection.read_only:
+            return topic.warn(
+                f"{connection.path} is not there, and this connection is for reading",
+                "Make the database with another connection, or mend `path` in remit.yaml.",
+            )
+        return topic.ok(f"DuckDB, {connection.path}: not there yet; a plan can make it")
+    if not is_one:
+        return topic.fail(f"{connection.path} is not a DuckDB database", "Mend `path` in remit.yaml, or move the file.")
+    try:
+        require_idle(place, not connection.read_only)
+    except RemitError as problem:
+        if problem.reason is not Reason.DATABASE_BUSY:
+            raise
+        return topic.warn(f"{connection.path}: {problem.what}", problem.next_step)
+    return topic.ok(f"DuckDB, {connection.path}{', for reading' if connection.read_only else ''}")
+
+
+def _is_database(place: Located) -> bool | None:
+    """None if there is no file. Refuses a link, a mount point, and what is no plain file."""
+    try:
+        base = beneath.open_base(place.base)
+        try:
+            folder = beneath.open_folder(base, place.parents, where=place.path)
+        finally:
+            os.close(base)
+        try:
+            file = beneath.open_file(folder, place.name, where=place.path)
+        finally:
+            os.close(folder)
+    except Refused as problem:
+        if problem.reason is Reason.FILE_MISSING:
+            return None
+        raise
+    try:
+        return looks_like_one(file)
+    finally:
+        os.close(file)
+
+
+def _check_server(topic: Topic, connection: PostgresqlConnection, environ: Mapping[str, str]) -> Check:
+    if connection.url_file is not None:
+        about = os.stat(connection.url_file)
+        if not stat.S_ISREG(about.st_mode):
+            return topic.fail(f"{connection.url_file} is no file", "Mend `url_file` in remit.yaml.")
+        if about.st_mode & _OTHERS:
+            return topic.fail(f"others may read {connection.url_file}", f"chmod 600 {connection.url_file}")
+        return topic.ok(f"PostgreSQL, its URL in {connection.url_file}; not connected to")
+    variable = connection.url_variable or ""
+    if not environ.get(variable):
+        return topic.warn(f"the variable {variable} is not set here", f"Set {variable} where plans are run.")
+    return topic.ok(f"PostgreSQL, its URL in {variable}; not connected to")

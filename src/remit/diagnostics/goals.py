@@ -1,0 +1,130 @@
+"""Checks of the goal door: its catalogue, its policies, and whether anybody can ask for anything.
+
+What is looked at comes in as functions: the rooms that read catalogues and policies lie above this one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from remit.contracts.config.config import SystemConfig
+from remit.core.ids import tenant_flag
+from remit.diagnostics.check import Check, Topic
+
+CATALOGUE: Final = Topic("catalogue", "goals")
+POLICIES: Final = Topic("access policies", "goals")
+ACTIVE: Final = Topic("active simulations", "goals")
+CHANGED: Final = Topic("changed simulations", "goals")
+GONE: Final = Topic("missing simulations", "goals")
+MAX_TENANTS: Final = 50
+"""A check-up must stay quick."""
+SHOWN: Final = 5
+
+
+class Found(NamedTuple):
+    """What is in the files: how many simulations or policies, how much is wrong, and the first of that."""
+
+    number: int
+    findings: int
+    first: str = ""
+    advice: str = ""
+
+
+class Promoted(NamedTuple):
+    """What people have made ACTIVE for a tenant: how many can be used, and which cannot any more."""
+
+    active: int
+    changed: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+def check_goals(
+    config: SystemConfig,
+    look: Callable[[], Found],
+    look_at_policies: Callable[[], Found],
+    look_at_promoted: Callable[[str], Promoted],
+) -> list[Check]:
+    """One check where there is no goal door; otherwise one for each of the three things that it needs.
+
+    And one each for what was promoted and cannot be used any more, if there is any: it fails in silence.
+    """
+    if not (config.goals.catalogue or config.policies.cedar_files or config.tenants):
+        advice = "If users shall have things done by asking: name files in remit.yaml, goals: {catalogue: [...]}"
+        return [CATALOGUE.absent("none: nobody can ask for anything", advice)]
+    catalogue = CATALOGUE.ask(lambda: _check_catalogue(config, look()))
+    if catalogue.status != "ok":
+        return [catalogue]  # the others would say the same again
+    promoted: dict[str, Promoted] = {}
+
+    def active() -> Check:
+        promoted.update((tenant, look_at_promoted(tenant)) for tenant in sorted(config.tenants)[:MAX_TENANTS])
+        return _check_active({tenant: each.active for tenant, each in promoted.items()})
+
+    return [
+        catalogue,
+        POLICIES.ask(lambda: _check_policies(config, look_at_policies)),
+        ACTIVE.ask(active),
+        *_unusable(config, promoted),
+    ]
+
+
+def _check_catalogue(config: SystemConfig, found: Found) -> Check:
+    if not config.goals.catalogue:
+        return CATALOGUE.warn("no file is named, so nothing can be asked for", "Name files: goals: {catalogue: [...]}")
+    if found.findings:
+        return _failed(CATALOGUE, found)
+    files = len(config.goals.catalogue)
+    return CATALOGUE.ok(f"{_counted(found.number, 'simulation')} in {_counted(files, 'file')}")
+
+
+def _check_policies(config: SystemConfig, look: Callable[[], Found]) -> Check:
+    """One that does not validate denies everybody everything, so it is a failure, and not a warning."""
+    if not config.policies.cedar_files:
+        return POLICIES.warn("none, so every user is denied everything", "Name a file: policies: {cedar_files: [...]}")
+    found = look()
+    if found.findings:
+        return _failed(POLICIES, found)
+    return POLICIES.ok(f"{_counted(found.number, 'file')}, valid")
+
+
+def _failed(topic: Topic, found: Found) -> Check:
+    others = f"; and {found.findings - 1} more: remit catalogue check" if found.findings > 1 else ""
+    return topic.fail(f"{found.first}{others}", found.advice or "See: remit catalogue check")
+
+
+def _unusable(config: SystemConfig, promoted: Mapping[str, Promoted]) -> Iterator[Check]:
+    changed = [(name, tenant) for tenant, each in promoted.items() for name in each.changed]
+    if changed:
+        about = _first(config, changed)
+        what = (
+            f"{_some(changed)}: its file was changed since a person promoted it, so it is a draft that nobody can use"
+        )
+        yield CHANGED.warn(what, f"Read it: remit catalogue show {about}; then: remit catalogue promote {about}")
+    gone = [(name, tenant) for tenant, each in promoted.items() for name in each.gone]
+    if gone:
+        what = f"{_some(gone)}: promoted, and no file of the catalogue has it any more, so nobody can use it"
+        yield GONE.warn(what, f"Put it back; or, for good: remit catalogue retire {_first(config, gone)}")
+
+
+def _some(found: Sequence[tuple[str, str]]) -> str:
+    told = ", ".join(f"{name} for {tenant}" for name, tenant in found[:SHOWN])
+    return f"{told} and {len(found) - SHOWN} more" if len(found) > SHOWN else told
+
+
+def _first(config: SystemConfig, found: Sequence[tuple[str, str]]) -> str:
+    """As a command takes it. The others are told by name."""
+    name, tenant = found[0]
+    return f"{name}{tenant_flag(tenant, config.tenants)}"
+
+
+def _check_active(counts: Mapping[str, int]) -> Check:
+    if not counts:
+        return ACTIVE.warn("remit.yaml names no tenant", "Name one, and its users: tenants: {acme: {users: [mia]}}")
+    told = ", ".join(f"{number} for {tenant}" for tenant, number in list(counts.items())[:5])
+    if not any(counts.values()):
+        flag = " --tenant TENANT" if len(counts) > 1 else ""
+        return ACTIVE.warn("none: every simulation is a draft", f"Read one, then: remit catalogue promote ID{flag}")
+    return ACTIVE.ok(told)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

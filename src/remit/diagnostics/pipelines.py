@@ -1,0 +1,75 @@
+"""Checks of the pipelines that remit.yaml registers. Names are looked at; nothing is run, and nothing is loaded."""
+
+import os
+from collections.abc import Callable
+from typing import Final
+
+from remit.contracts.config.config import DbtPipeline, PythonPipeline, SystemConfig
+from remit.core.errors import Reason, Refused
+from remit.diagnostics.check import Check, Topic
+from remit.fs import openat as beneath
+from remit.fs.paths import locate_below
+from remit.plans.policy.pipelines import files_of, wrong_definition
+
+MAX_PIPELINES: Final = 50
+"""A check-up must stay quick."""
+
+
+def check_pipelines(config: SystemConfig, root: str, require_dbt: Callable[[], None]) -> list[Check]:
+    """One for each, by name. `require_dbt` refuses where that is not installed."""
+    found = []
+    for name in sorted(config.pipelines)[:MAX_PIPELINES]:
+        topic = Topic(f"pipeline {name}", "plans that run it")
+
+        def look(topic: Topic = topic, name: str = name) -> Check:
+            return _check(topic, name, config, root, require_dbt)
+
+        found.append(topic.ask(look))
+    return found
+
+
+def _check(topic: Topic, name: str, config: SystemConfig, root: str, require_dbt: Callable[[], None]) -> Check:
+    pipeline = config.pipelines[name]
+    for denial in wrong_definition(name, config):
+        return topic.fail(denial.what, denial.next_step)
+    if isinstance(pipeline, DbtPipeline):
+        try:
+            require_dbt()
+        except Refused as problem:
+            return topic.warn(problem.what, problem.next_step)
+    missing = [path for path in files_of(name, config).reads if not _is_there(root, path)]
+    if missing:
+        return topic.warn(f"{', '.join(missing[:5])}: not there", "Make what it reads, or mend it in remit.yaml.")
+    if isinstance(pipeline, PythonPipeline) and (modules := _missing_modules(pipeline, root)):
+        return topic.warn(
+            f"{', '.join(modules[:5])}: no such module", "Write it in its package, or mend `steps` in remit.yaml."
+        )
+    if isinstance(pipeline, DbtPipeline):
+        return topic.ok(f"dbt {pipeline.command}, {pipeline.project}")
+    count = len(pipeline.steps)
+    return topic.ok(f"{pipeline.type}, {count} step{'' if count == 1 else 's'}")
+
+
+def _missing_modules(pipeline: PythonPipeline, root: str) -> list[str]:
+    """Those that are neither a file nor a folder. Whether they have the function is known when they are loaded."""
+    modules = dict.fromkeys(step.partition(":")[0] for step in pipeline.steps)
+    paths = {module: module.replace(".", "/") for module in modules}
+    return [module for module, path in paths.items() if not (_is_there(root, f"{path}.py") or _is_there(root, path))]
+
+
+def _is_there(root: str, path: str) -> bool:
+    """Refuses what lies behind a link."""
+    place = locate_below(root, path)
+    base = beneath.open_base(place.base)
+    try:
+        folder = beneath.open_folder(base, place.parents, where=path)
+    except Refused as problem:
+        if problem.reason is not Reason.FILE_MISSING:
+            raise
+        return False
+    finally:
+        os.close(base)
+    try:
+        return beneath.exists(folder, place.name)
+    finally:
+        os.close(folder)

@@ -1,0 +1,105 @@
+"""What no statement may call or name, whatever the engine and the walls would make of it. Listed once, with the why."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from remit.effects.duckdb.lexer import Token
+
+_FILES: Final = "reads files"
+_RUNS: Final = "runs a text as SQL, which nobody could look at before"
+_SETTINGS: Final = "reads the environment or the settings of the engine"
+_SETS: Final = "changes how the engine works"
+_OUTSIDE: Final = "reaches what is outside of the database"
+
+_BY_NAME: Final = {
+    **dict.fromkeys(("glob", "sniff_csv", "python_map_function", "arrow_scan_dumb"), _FILES),
+    **dict.fromkeys(("query", "query_table", "json_execute_serialized_sql"), _RUNS),
+    **dict.fromkeys(("getenv", "current_setting", "getvariable", "duckdb_settings", "duckdb_variables"), _SETTINGS),
+    **dict.fromkeys(("duckdb_databases", "duckdb_temporary_files", "duckdb_external_file_cache"), _SETTINGS),
+    **dict.fromkeys(("duckdb_secrets", "which_secret", "duckdb_extensions", "duckdb_profiling_settings"), _SETTINGS),
+    **dict.fromkeys(("enable_logging", "disable_logging", "truncate_duckdb_logs", "write_log"), _SETS),
+    **dict.fromkeys(("enable_profiling", "disable_profiling", "checkpoint", "force_checkpoint"), _SETS),
+    **dict.fromkeys(("add_parquet_key", "load_aws_credentials"), _SETS),
+}
+_BY_BEGINNING: Final = (("read_", _FILES), ("parquet_", _FILES), ("st_read", _FILES), ("http_", _OUTSIDE))
+_BY_END: Final = (("_scan", _FILES), ("_attach", _OUTSIDE), ("_execute", _RUNS), ("_query", _RUNS))
+_WITHIN: Final = (("external_resource", _OUTSIDE),)
+_HARMLESS: Final = frozenset({"current_query"})
+"""Ends like one of the above."""
+_PRAGMA: Final = "pragma_"
+_PRAGMAS_THAT_READ: Final = frozenset({"pragma_table_info", "pragma_show", "pragma_storage_info", "pragma_version"})
+_VIEWS: Final = dict.fromkeys(("pg_settings", "duckdb_databases", "pragma_database_list", "duckdb_logs"), _SETTINGS)
+"""Whose names count without parentheses as well. Paths of this machine are in some."""
+_MAY_BE_SHOWN: Final = (("TABLES",), ("ALL", "TABLES"), ("SCHEMAS",))
+PLAIN_ADVICE: Final = "Leave it out: a text may read and change the tables of its one database, and nothing else."
+
+_A_TABLE_FOLLOWS: Final = frozenset({"INTO", "REFERENCES"})
+_BEFORE_A_NEW_TABLE: Final = frozenset(("CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "TABLE", "IF", "NOT", "EXISTS"))
+"""After these comes the name of a table, and its columns in parentheses: no call."""
+_TAKES_FROM: Final = frozenset({"extract", "trim", "substring", "overlay", "position", "date_part"})
+"""In whose parentheses FROM comes before a value."""
+_FILE_FOLLOWS: Final = frozenset({"FROM", "JOIN"})
+
+CHANGES_SEQUENCES: Final = frozenset({"nextval", "setval"})
+"""A SELECT with one of these changes the database, and a rollback does not take it back."""
+
+
+def why_forbidden(name: str, *, is_of_a_plan: bool = False) -> str:
+    """What a function of this name does that is not for a statement; nothing if it may be called.
+
+    In a plan of the engine's, its own ways to read tables have such names, too: a sequential scan.
+    """
+    if name in _HARMLESS:
+        return ""
+    found = [
+        _BY_NAME.get(name, ""),
+        *(why for part, why in _BY_BEGINNING if name.startswith(part)),
+        *(why for part, why in _BY_END if name.endswith(part) and not is_of_a_plan),
+        *(why for part, why in _WITHIN if part in name),
+        _SETS if name.startswith(_PRAGMA) and name not in _PRAGMAS_THAT_READ else "",
+    ]
+    return next(filter(None, found), "")
+
+
+def find_forbidden(tokens: Sequence[Token]) -> tuple[str, str] | None:
+    """The first function or view that is not for a statement, by name, and why. A name counts however it is written."""
+    for place, token in enumerate(tokens):
+        if token.name in _VIEWS:
+            return token.name, _VIEWS[token.name]
+        if is_call(tokens, place) and (why := why_forbidden(token.name)):
+            return token.name, why
+    return None
+
+
+def shows_a_setting(tokens: Sequence[Token]) -> bool:
+    """Whether SHOW is followed by anything but tables and schemas: what is no table is taken for a setting."""
+    for place, token in enumerate(tokens):
+        if token.word != "SHOW" or (place and tokens[place - 1].text != "("):
+            continue
+        after = [each.word for each in tokens[place + 1 : place + 3]]
+        if not any(tuple(after[: len(shown)]) == shown for shown in _MAY_BE_SHOWN):
+            return True
+    return False
+
+
+def is_call(tokens: Sequence[Token], place: int) -> bool:
+    """Whether a parenthesis follows, and it is not the name of a table whose columns are in it."""
+    if not place or place + 1 == len(tokens) or not tokens[place + 1].text.startswith("("):
+        return False
+    is_new_table = all(token.word in _BEFORE_A_NEW_TABLE for token in tokens[:place])
+    return tokens[place - 1].word not in _A_TABLE_FOLLOWS and not is_new_table
+
+
+def names_a_file(tokens: Sequence[Token]) -> bool:
+    """Whether a string stands where a table does: the engine would take it for the name of a file."""
+    opened: list[str] = []
+    for place, token in enumerate(tokens):
+        if token.text == "(":
+            opened.append(tokens[place - 1].name if place else "")
+        elif token.text == ")" and opened:
+            opened.pop()
+        elif token.is_string and place and tokens[place - 1].word in _FILE_FOLLOWS:
+            compares = place > 1 and tokens[place - 2].word == "DISTINCT"  # IS DISTINCT FROM
+            if not compares and not (opened and opened[-1] in _TAKES_FROM):
+                return True
+    return False

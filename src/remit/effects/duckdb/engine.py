@@ -1,0 +1,303 @@
+"""SQL on a database file that is a copy: all statements in one transaction, then the file as it has become.
+
+The file is put in place of the real one later, by others; a text that only reads is also run on the real one, which is
+then opened for reading. Whatever the text says, the kernel confines this process to the folders of the two spots, and
+the engine is set to touch no other file and to load nothing before the first statement runs.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import duckdb
+
+from remit.core.errors import Misuse, Reason, Refused
+from remit.effects.context import Effect, Spot, Work, read_given
+from remit.effects.duckdb.denylist import PLAIN_ADVICE
+from remit.effects.duckdb.errors import file_failed, no_rows, out_of_memory, statement_failed
+from remit.effects.duckdb.expected_rows import MAX_EXPECTED_BYTES, parse_expected, require_one_select, require_rows
+from remit.effects.duckdb.instance import ENGINE
+from remit.effects.duckdb.query_plan import PLANNED, look_at_plan
+from remit.effects.duckdb.report import Done, tell
+from remit.effects.duckdb.rows import FORMATS, Rows, cells_as_json, keep, quoted, save
+from remit.effects.duckdb.scan_rows import Looked, look_through
+from remit.effects.duckdb.statements import CHANGES_ROWS, Statement, analyse, bind, describe, require_reading
+from remit.fs.openat import exists
+
+DATABASE: Final = "database"
+RESULTS: Final = "results"
+QUERY: Final = "query"
+EXPECTED: Final = "expected"
+MAX_TEXT_BYTES: Final = 4 << 20
+MEMORY_BYTES: Final = 300_000_000
+
+_RESERVED: Final = frozenset({"memory", "system", "temp", "main", "information_schema", "pg_catalog"})
+"""Names of the engine's own databases and schemas."""
+_EXPLAIN_ALL: Final = "SET explain_output='all'"
+"""How `plans` sees which tables are read."""
+
+
+class Run:
+    """`RUN`. What it returns is described in `_output`."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        asked = _asked(work)
+        statements = analyse(asked.text)
+        bind(statements, asked.parameters, shared=asked.shared_parameters)
+        if asked.reads_only:
+            require_reading(statements)
+        if asked.expected is not None:
+            require_one_select(statements)
+        _require_rows_to_save(asked, statements)
+        return run_statements(work, asked, statements)
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+        """Nothing of it is of use when it was cut short: it worked on a copy, which the host removes."""
+        return None
+
+
+class Asked(NamedTuple):
+    """The inputs."""
+
+    text: str
+    parameters: Mapping[str, Any]
+    reads_only: bool
+    alias: str
+    expect_results: bool
+    results: str | None
+    """Their format."""
+    memory_bytes: int
+    preview_rows: int
+    expected: tuple[Sequence[Any], ...] | None = None
+    """All rows of its one SELECT, in their order."""
+    results_mode: int = 0o644
+    shared_parameters: bool = False
+    """They are for other texts, too."""
+
+
+def run_statements(work: Work, asked: Asked, statements: Sequence[Statement]) -> dict[str, Any]:
+    """On the database of the order. What may be in the statements is not looked at any more."""
+    database = work.spots[DATABASE]
+    changes = not all(one.is_read for one in statements)
+    looked = None
+    with _opened(database, asked, work.spots.get(RESULTS), writes=changes) as engine:
+        done = [_run_one(engine, asked, one) for one in statements]
+        last = next((one.rows for one in reversed(done) if one.rows is not None and one.rows.is_read), None)
+        if asked.expect_results and (last is None or last.total == 0):
+            raise no_rows()
+        if asked.expected is not None and last is not None:
+            require_rows(last, asked.expected)
+        if asked.results is not None and last is not None:
+            looked = _save(last, work.spots[RESULTS], asked)
+        engine.execute("COMMIT" if changes else "ROLLBACK")
+        if changes:
+            engine.execute(f"CHECKPOINT {quoted(alias_of(asked))}")
+    return tell(done, last, looked, changed=changes)
+
+
+@contextmanager
+def _opened(database: Spot, asked: Asked, results: Spot | None, *, writes: bool) -> Iterator[duckdb.DuckDBPyConnection]:
+    """With a transaction begun, and everything locked that a statement could set.
+
+    Closed if all went well. If not, the host ends this process, and the copy is of no use.
+    """
+    engine = ENGINE.cursor()
+    alias = quoted(alias_of(asked))
+    try:
+        engine.execute(f"SET memory_limit='{asked.memory_bytes // 1024}KiB'")
+        engine.execute(_attaching(database, alias, writes=writes))
+        engine.execute(f"USE {alias}")
+        engine.execute(_EXPLAIN_ALL)
+        if results is not None:
+            engine.execute(f"SET allowed_paths=[{_text(results.path)}]")
+        engine.execute("SET enable_external_access=false")
+        engine.execute("SET lock_configuration=true")
+        engine.execute("BEGIN")
+        yield engine
+        engine.execute("USE memory")
+        engine.execute(f"DETACH {alias}")
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise out_of_memory("opening or closing the database", asked.memory_bytes) from None
+    except duckdb.Error as problem:  # not of a statement: those are told where they are run
+        raise file_failed(problem) from None
+
+
+def _attaching(database: Spot, alias: str, *, writes: bool) -> str:
+    """Opened for reading only, it cannot be changed by what a macro or a view hides either."""
+    if not writes and not exists(database.folder, database.name):
+        return f"ATTACH ':memory:' AS {alias}"  # one that is not there, and will not be, is empty
+    return f"ATTACH {_text(database.path)} AS {alias} (TYPE duckdb{'' if writes else ', READ_ONLY'})"
+
+
+def alias_of(asked: Asked) -> str:
+    """The name of the database within the statements: as the engine would choose it for a file of that name."""
+    return f"{asked.alias}_db" if asked.alias.lower() in _RESERVED else asked.alias
+
+
+def _run_one(engine: duckdb.DuckDBPyConnection, asked: Asked, one: Statement) -> Done:
+    values = {name: asked.parameters[name] for name in one.parameters}
+    with _told(asked, one, has_read=False):
+        reads = _tables_read(engine, one, values) if _has_plan(one) else None
+    with _told(asked, one, has_read=_reads_rows(one)):
+        rows = keep(engine, one, values, asked.preview_rows) if one.returns_rows else None
+        changed = None if rows is not None else _count(engine, one, values)
+    known = _known(one, reads)
+    counted = _counted(one, rows, changed)
+    columns = rows.columns if rows is not None else []
+    said = {
+        "number": one.number,
+        "kind": one.kind,
+        **counted,
+        "columns": columns,
+        "reads": list(known) if known is not None else None,
+        "writes": list(one.writes) if one.writes is not None else None,
+        "destroys": one.destroys,
+        "upserts": one.upserts,
+        "words": describe(one.kind, known, one.writes, upserts=one.upserts) if one.kind != "EXPLAIN" else one.words,
+    }
+    return Done(one, said, rows)
+
+
+def _tables_read(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> tuple[str, ...]:
+    planned = look_at_plan(engine, one.text, values)
+    if planned.forbidden is not None:
+        name, why = planned.forbidden
+        raise Refused(
+            Reason.SQL_REFUSED,
+            f"statement {one.number} ({one.kind}): {name} {why}; a view or a macro of the database hides it",
+            where="the SQL text",
+            next_step=PLAIN_ADVICE,
+        )
+    return planned.tables
+
+
+@contextmanager
+def _told(asked: Asked, one: Statement, *, has_read: bool) -> Iterator[None]:
+    try:
+        yield
+    except (duckdb.Error, MemoryError, RuntimeError, ValueError) as problem:
+        raise statement_failed(one.number, one.kind, problem, asked.memory_bytes, has_read=has_read) from None
+
+
+def _reads_rows(one: Statement) -> bool:
+    """Whether rows are looked at when it is run. To alter a type USING an expression does."""
+    words = one.text.upper()
+    return _has_plan(one) or "USING" in words or "ANALY" in words
+
+
+def _has_plan(one: Statement) -> bool:
+    """Of what is created, a table that is made of others has one; TRUNCATE has none."""
+    if one.text[:8].upper() == "TRUNCATE":
+        return False
+    return one.kind in PLANNED and (one.kind != "CREATE" or one.reads != ())
+
+
+def _count(engine: duckdb.DuckDBPyConnection, one: Statement, values: Mapping[str, Any]) -> int | None:
+    row = engine.execute(one.text, dict(values)).fetchone()
+    return int(row[0]) if row is not None and one.kind in (*CHANGES_ROWS, "MERGE_INTO", "CREATE") else None
+
+
+def _counted(one: Statement, rows: Rows | None, changed: int | None) -> dict[str, int | None]:
+    if one.is_read or one.kind == "EXPLAIN":
+        return {"rows_read": rows.total if rows is not None else 0}
+    if one.kind == "SELECT":  # its rows say nothing of those that a statement within it changed
+        return {"rows_changed": None}
+    return {"rows_changed": rows.total if rows is not None else changed}
+
+
+def _known(one: Statement, planned: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The engine's plan knows what is behind a view; of a view that is only made, there is no plan."""
+    if planned is None or (not planned and one.kind == "CREATE"):
+        return one.reads
+    return planned
+
+
+def _save(rows: Rows, spot: Spot, asked: Asked) -> Looked:
+    form = asked.results or ""
+    try:
+        save(rows, spot.path, form)
+        return look_through(rows, spot, form, asked.results_mode)
+    except (duckdb.OutOfMemoryException, MemoryError):
+        raise out_of_memory("saving the rows", asked.memory_bytes) from None
+    except duckdb.Error as problem:
+        raise file_failed(problem, where="the file of the results") from None
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def _asked(work: Work) -> Asked:
+    inputs = work.inputs
+    mode, results = inputs.get("mode", "write"), inputs.get("results")
+    if mode not in ("read", "write"):
+        raise Misuse(Reason.MISUSE, "the mode is `read` or `write`", where="mode")
+    if results is not None and results.get("format") not in FORMATS:
+        raise Misuse(Reason.MISUSE, f"results are saved as {', '.join(FORMATS)}", where="results")
+    if (results is None) != (RESULTS not in work.spots):
+        raise Misuse(Reason.MISUSE, "results need a file, and a file for them its format", where="results")
+    return Asked(
+        text=_text_of(work),
+        parameters=inputs.get("parameters") or {},
+        reads_only=mode == "read",
+        alias=inputs["alias"],
+        expect_results=bool(inputs.get("expect_results", False)),
+        results=results["format"] if results is not None else None,
+        memory_bytes=int(inputs.get("memory_bytes") or MEMORY_BYTES),
+        preview_rows=int(inputs.get("preview_rows", 20)),
+        expected=parse_expected(read_given(work, EXPECTED, MAX_EXPECTED_BYTES)) if EXPECTED in work.given else None,
+        results_mode=int((results or {}).get("mode", 0o644)),
+        shared_parameters=bool(inputs.get("shared_parameters", False)),
+    )
+
+
+def _text_of(work: Work) -> str:
+    """Small ones are in the inputs; others come as a descriptor."""
+    if isinstance(text := work.inputs.get("text"), str):
+        return text
+    try:
+        return read_given(work, QUERY, MAX_TEXT_BYTES).decode()
+    except UnicodeDecodeError:
+        raise Refused(
+            Reason.SQL_REFUSED, "it is not UTF-8 text", where="the SQL text", next_step="Save it as UTF-8."
+        ) from None
+
+
+def _require_rows_to_save(asked: Asked, statements: Sequence[Statement]) -> None:
+    last = next((one for one in reversed(statements) if one.is_read or one.kind == "EXPLAIN"), None)
+    if asked.results is not None and (last is None or last.kind != "SELECT"):
+        raise Refused(
+            Reason.SQL_REFUSED,
+            "its rows are to be saved, and no SELECT gives any",
+            where="the SQL text",
+            next_step="End it with a SELECT, or leave out `save_results_to`.",
+        )
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _rehearse() -> None:
+    """What the engine does for the first time takes it longer, and may read more of its code. Done once here, where
+    children are forked from.
+    """
+    text = "INSERT INTO rehearsed SELECT 1; SELECT a FROM rehearsed"
+    engine = ENGINE.cursor()
+    for line in (_EXPLAIN_ALL, "BEGIN", "CREATE TEMP TABLE rehearsed (a INTEGER)"):
+        engine.execute(line)
+    for one in analyse(text):
+        look_at_plan(engine, one.text, {})
+        if one.is_read:
+            rows = keep(engine, one, {}, 1)
+            cells_as_json(rows, 0, 1)
+            save(rows, os.devnull, "csv")
+        else:
+            engine.execute(one.text).fetchone()
+    engine.execute("ROLLBACK")
+    engine.close()
+
+
+_rehearse()
+
+RUN: Final[Effect] = Run()

@@ -1,0 +1,96 @@
+"""The rows that a rule of a plan expects, compared with those that its query gives: here, where the rows are.
+
+Of a row that differs only its place is told. Values are compared as JSON has them, as the engine's own `to_json` makes
+it of them. A plan cannot hold a whole number past 2^53-1, so one that large is the text of its digits.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import duckdb
+
+from remit.core.errors import Reason, Refused
+from remit.effects.duckdb.rows import Rows, cells_as_json
+from remit.effects.duckdb.statements import Statement
+from remit.effects.json_equal import is_equal
+
+MAX_EXPECTED_BYTES: Final = 8 << 20
+
+_AT_ONCE: Final = 1_000
+"""Rows that are in this process's hands at a time."""
+
+_SAFE: Final = 2**53 - 1
+_FIRST_WITH_EXPONENT: Final = 1e21
+"""From here on a number of a plan is one with an exponent, however large."""
+_WHOLE: Final = re.compile(r"-?[0-9]+")
+
+
+def parse_expected(raw: bytes) -> tuple[Sequence[Any], ...]:
+    """Rows, as the host has written them."""
+    return tuple(json.loads(raw))
+
+
+def require_one_select(statements: Sequence[Statement]) -> None:
+    """Which rows are meant must be plain."""
+    if len(statements) != 1 or statements[0].kind != "SELECT":
+        raise Refused(
+            Reason.SQL_REFUSED,
+            "the query of a rule is one SELECT and nothing else",
+            where="the SQL text",
+            next_step="Write one SELECT; for more, several rules.",
+        )
+
+
+def require_rows(found: Rows, expected: Sequence[Sequence[Any]]) -> None:
+    """RULE_FAILED, with the place of the first difference, if these are not the rows, in this order."""
+    if found.total != len(expected):
+        raise _differs(f"it gives {_counted(found.total, 'row')}, and {_wanted(len(expected))}")
+    try:
+        for first in range(0, len(expected), _AT_ONCE):
+            wanted = expected[first : first + _AT_ONCE]
+            for number, row in enumerate(cells_as_json(found, first, _AT_ONCE), start=first + 1):
+                _compare(number, row, wanted[number - first - 1])
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error:  # its words may quote a value
+        raise _differs("a column is of a type that cannot be compared") from None
+
+
+def _compare(number: int, cells: Sequence[str | None], wanted: Sequence[Any]) -> None:
+    if len(cells) != len(wanted):
+        raise _differs(f"row {number:,} has {_counted(len(cells), 'column')}, and {_wanted(len(wanted))}")
+    for column, (cell, value) in enumerate(zip(cells, wanted, strict=True), start=1):
+        if not is_equal(_value(cell), value):
+            raise _differs(f"row {number:,}, column {column:,} is not as expected")
+
+
+def _value(cell: str | None) -> Any:
+    """A value that no plan can hold is equal to nothing."""
+    if cell is None:
+        return None
+    try:
+        return json.loads(cell, parse_int=_number, parse_float=_number, parse_constant=str)
+    except (ValueError, RecursionError):
+        return ...
+
+
+def _number(digits: str) -> int | float | str:
+    is_whole = _WHOLE.fullmatch(digits) is not None
+    number = int(digits) if is_whole and len(digits) <= len(str(_SAFE)) + 1 else float(digits)
+    if abs(number) <= _SAFE or (not is_whole and _FIRST_WITH_EXPONENT <= abs(number) < float("inf")):
+        return number
+    return digits
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _wanted(number: int) -> str:
+    return f"{number:,} {'is' if number == 1 else 'are'} expected"
+
+
+def _differs(what: str) -> Refused:
+    return Refused(Reason.RULE_FAILED, what, where="the SQL text")

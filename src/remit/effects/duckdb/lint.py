@@ -1,0 +1,50 @@
+"""Texts of SQL that somebody has written for later: what of them would be refused whatever the database holds.
+
+No database is opened. The rules are those that a text is held to before it runs.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.core.errors import Refused
+from remit.effects.context import Effect, Work, read_given
+from remit.effects.duckdb.expected_rows import require_one_select
+from remit.effects.duckdb.statements import analyse, bind, require_reading
+
+TEXTS: Final = "texts"
+MAX_TEXTS_BYTES: Final = 64 << 20
+MAX_PROBLEMS: Final = 200
+_LONGEST: Final = 400
+
+
+class Check:
+    """`CHECK`. Returns the problems, each with the number of its text, from 0."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        problems: list[dict[str, Any]] = []
+        for number, text in enumerate(json.loads(read_given(work, TEXTS, MAX_TEXTS_BYTES))):
+            try:
+                _require_sound(text)
+            except Refused as problem:
+                told = {"what": problem.what[:_LONGEST], "next_step": problem.next_step[:_LONGEST]}
+                problems.append({"number": number, **told})
+            if len(problems) == MAX_PROBLEMS:
+                break
+        return {"problems": problems}
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+        """It only looks, so there is nothing to settle."""
+        return None
+
+
+def _require_sound(text: Mapping[str, Any]) -> None:
+    statements = analyse(text["text"])
+    bind(statements, text["parameters"])
+    if text["reads_only"]:
+        require_reading(statements)
+    if text["one_select"]:
+        require_one_select(statements)
+
+
+CHECK: Final[Effect] = Check()

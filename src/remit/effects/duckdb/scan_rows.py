@@ -1,0 +1,93 @@
+"""Saved rows, looked through like the content of any file that a plan makes: what in them a person has to approve.
+
+Credentials are looked for in the cells, each beside the name of its column, whatever the format; commands and formulas
+in the text of the file. Bounded: of what is past the bounds it is said that nobody looked.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, islice
+from typing import Final, NamedTuple
+
+from remit.effects.context import Spot
+from remit.effects.duckdb.rows import Rows, cells_as_json, widest_row
+from remit.effects.edits.data_files import Check, Finding, remarks
+from remit.effects.edits.splice import Edited
+from remit.effects.plans.content_scan import MAX_FINDINGS, find_commands, find_in_final
+from remit.fs.openat import open_file
+from remit.masking.secrets import find_secrets
+
+MAX_LOOKED_AT: Final = 8 << 20
+"""Bytes of a file, and characters of all cells: some seconds, at worst, of the time that the text has."""
+_MOST_ROWS: Final = 1_000
+_MOST_CHARACTERS: Final = 4 << 20
+"""Of rows that are in this process's hands at a time."""
+_LONGEST_CELL: Final = 64 << 10
+"""Past that nobody looks into a cell."""
+_TEXTS: Final = ("csv", "json")
+# The engine wrote it: its syntax needs no look.
+_NO_CHECKS: Final[Mapping[str, Check]] = {f".{form}": lambda _content: [] for form in _TEXTS}
+
+
+class Looked(NamedTuple):
+    findings: Sequence[Finding]
+    remarks: Sequence[str]
+
+
+def look_through(rows: Rows, spot: Spot, form: str, mode: int) -> Looked:
+    """`mode` is what the file will have."""
+    name = f"results.{form}"
+    content, is_whole = _read(spot, MAX_LOOKED_AT if form in _TEXTS else 4)
+    edited = Edited(content, None, "")
+    found = find_in_final(name, content, mode, _NO_CHECKS)
+    said: list[str] = []
+    if form in _TEXTS:
+        found += find_commands(name, edited)
+        said = remarks(name, edited)
+    secrets, all_cells = _secrets(rows)
+    if not all_cells or (form in _TEXTS and not is_whole):
+        said.append(f"nobody looked for credentials and commands past the first {MAX_LOOKED_AT:,} characters")
+    return Looked([*found, *secrets], said)
+
+
+def _read(spot: Spot, most: int) -> tuple[bytes, bool]:
+    descriptor = open_file(spot.folder, spot.name, where="the file of the results")
+    content = bytearray()
+    try:
+        while len(content) <= most and (piece := os.read(descriptor, 1 << 20)):
+            content += piece
+    finally:
+        os.close(descriptor)
+    return bytes(content[:most]), len(content) <= most
+
+
+def _secrets(rows: Rows) -> tuple[list[Finding], bool]:
+    """And whether all cells were looked at."""
+    found: list[Finding] = []
+    room = MAX_LOOKED_AT
+    at_once = max(1, min(_MOST_ROWS, _MOST_CHARACTERS // max(widest_row(rows, _LONGEST_CELL), 1)))
+    for first in range(0, rows.total, at_once):
+        if room <= 0:
+            return found, False
+        cells = cells_as_json(rows, first, at_once, _LONGEST_CELL)
+        lines = [line for row in cells for line in _lines(rows, row)]
+        room -= sum(map(len, lines))
+        found += islice(_in_lines(lines, first, len(rows.columns)), MAX_FINDINGS - len(found))
+        if len(found) == MAX_FINDINGS:
+            break
+    return found, True
+
+
+def _lines(rows: Rows, row: Sequence[str | None]) -> Iterator[str]:
+    """Each cell beside its name: a password looks like any other word."""
+    for column, cell in zip(rows.columns, row, strict=False):
+        yield f'"{column["name"].replace(chr(10), " ")}": {cell or "null"}'
+
+
+def _in_lines(lines: Sequence[str], first: int, columns: int) -> Iterator[Finding]:
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    for start, _, what in find_secrets("\n".join(lines)):
+        row, column = divmod(bisect_right(starts, start) - 1, columns)
+        where = f"row {first + row + 1:,}, column {column + 1:,}"
+        yield Finding("credential", where, f"this looks like {what}")

@@ -1,0 +1,379 @@
+"""What a text of SQL would do, statement by statement, before anything of it runs; refused where it is not for a plan.
+
+Pure. The engine takes the text apart and says what kind each statement is; an allow-list says which may run. Names of
+functions are looked at as words, so that neither quotes nor comments hide one. Limit: which tables a view, a macro or a
+trigger stands for is known only to the database; `engine` tells what was really read.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import duckdb
+
+from remit.core.errors import Reason, Refused
+from remit.effects.duckdb.denylist import (
+    CHANGES_SEQUENCES,
+    PLAIN_ADVICE,
+    find_forbidden,
+    is_call,
+    names_a_file,
+    shows_a_setting,
+)
+from remit.effects.duckdb.instance import ENGINE
+from remit.effects.duckdb.lexer import Token, tokens_of
+from remit.effects.duckdb.syntax_tree import Tables, look_at
+from remit.effects.duckdb.traits import not_the_same_again, pivots, upserts
+
+MAX_STATEMENTS: Final = 500
+MAX_TEXT: Final = 1 << 20
+
+CHANGES_ROWS: Final = frozenset({"INSERT", "UPDATE", "DELETE"})
+_ALLOWED: Final = frozenset({"SELECT", *CHANGES_ROWS, "MERGE_INTO", "CREATE", "ALTER", "DROP", "EXPLAIN"})
+_OBJECTS: Final = frozenset({"TABLE", "VIEW", "SCHEMA", "SEQUENCE", "TYPE", "INDEX", "MACRO", "FUNCTION"})
+_OF_COMMENTS: Final = frozenset({"COLUMN"})
+_BEFORE_AN_OBJECT: Final = frozenset(
+    {"OR", "REPLACE", "TEMP", "TEMPORARY", "UNIQUE", "RECURSIVE", "ON", "IF", "EXISTS"}
+)
+_BEFORE_A_NAME: Final = frozenset({"IF", "NOT", "EXISTS"})
+_DESTROYING: Final = frozenset({"DELETE", "DROP", "TRUNCATE"})
+_RUNS_IT: Final = frozenset({"analyze", "analyse"})
+
+_ADVICE: Final[Mapping[str, str]] = {
+    "TRANSACTION": "Leave it out: all statements of a text are one transaction already.",
+    "COPY": "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`.",
+    "EXPORT": "Leave it out: to keep the rows of a SELECT in a file, name that file in `save_results_to`.",
+    "PREPARE": "Write the statement itself, with parameters: $name.",
+    "EXECUTE": "Write the statement itself, with parameters: $name.",
+    "MULTI": "The engine would make several of it. Name the values of PIVOT's columns: ON column IN (...).",
+}
+_SHOW_ADVICE: Final = "Leave it out; to see what columns a table has: DESCRIBE table."
+
+
+_LINE: Final = re.compile(r"^LINE (\d{1,7}): ", re.MULTILINE)
+
+
+class Statement(NamedTuple):
+    """One statement of a text."""
+
+    number: int
+    """From 1."""
+    kind: str
+    text: str
+    """Without what follows its last word."""
+    reads: tuple[str, ...] | None
+    """Tables and views as they are named in it. None: not understood."""
+    writes: tuple[str, ...] | None
+    parameters: tuple[str, ...]
+    is_read: bool
+    """Certainly changes nothing in the database, as far as its own words go."""
+    returns_rows: bool
+    """Of one that changes rows: whether it says which."""
+    words: str
+    """For people."""
+    destroys: bool = False
+    """By its words, rows, columns or whole tables are gone afterwards."""
+    upserts: bool = False
+    """Of one that inserts: rows that are there may be changed instead."""
+    pivots: bool = False
+    """Names of its columns may be values of rows."""
+    volatile: tuple[str, ...] = ()
+    """What in it may give something else the next time."""
+
+
+def analyse(text: str) -> tuple[Statement, ...]:
+    """All statements, or Refused with the number and the kind of the first that is not for a text."""
+    _require_readable(text)
+    try:
+        found = ENGINE.extract_statements(text)
+    except duckdb.Error as problem:
+        raise _refuse_text(problem) from None
+    if not found:
+        raise _refused("there is no statement in it", "Write at least one statement.")
+    if len(found) > MAX_STATEMENTS:
+        raise _refused(
+            f"it has {len(found):,} statements, and at most {MAX_STATEMENTS} are run together", "Split it into several."
+        )
+    return tuple(_analyse_one(number, one) for number, one in enumerate(found, start=1))
+
+
+def bind(statements: Sequence[Statement], given: Mapping[str, Any], *, shared: bool = False) -> None:
+    """Every parameter that is used must be given, every one that is given must be used, each a plain value.
+
+    Where they are shared by several texts, this one need not use all of them.
+    """
+    used = {name for one in statements for name in one.parameters}
+    for name in sorted(used - given.keys()):
+        raise _refused(f"the parameter {name!r} is used and has no value", "Give it one in `parameters`.")
+    for name in () if shared else sorted(given.keys() - used):
+        raise _refused(f"the parameter {name!r} has a value and is not used", f"Use it as ${name}, or leave it out.")
+    for name, value in given.items():
+        if not isinstance(value, str | int | float | None):  # a bool is an int
+            raise _refused(f"the value of the parameter {name!r} is a list or an object", "Give a plain value.")
+
+
+def require_reading(statements: Sequence[Statement]) -> None:
+    for one in statements:
+        if not one.is_read:
+            raise _refused_statement(
+                one.number, one.kind, "it may change the database, and this text is to read only", "Leave it out."
+            )
+
+
+def _require_readable(text: str) -> None:
+    if "\0" in text:
+        raise _refused("it has a NUL character, behind which a statement could hide", "Remove the character.")
+    if len(text) > MAX_TEXT:
+        raise _refused(f"it has more than {MAX_TEXT:,} characters", "Split it into several.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _refused("it has half a character, which is not text", "Save it as UTF-8.") from None
+
+
+def _analyse_one(number: int, found: duckdb.Statement) -> Statement:
+    tokens = _without_end(tokens_of(found.query))
+    kind = _kind_of(found, tokens)
+    if kind not in _ALLOWED:
+        raise _refused_statement(number, kind, "statements of this kind are not run", _ADVICE.get(kind, PLAIN_ADVICE))
+    text = _between(found.query, tokens)
+    _require_harmless(number, kind, tokens)
+    parameters = tuple(sorted(found.named_parameters))
+    if kind == "EXPLAIN":
+        return _explain(number, text, tokens, parameters)
+    tables = _tables(kind, text, tokens)
+    if tables is not None and tables.foreign:
+        raise _refused_statement(number, kind, f"there is a {tables.foreign} in it", _ADVICE["COPY"])
+    is_read = kind == "SELECT" and tables is not None and not tables.writes and not _changes_sequences(tokens)
+    reads, writes = (tables.reads, tables.writes) if tables is not None else (None, None)
+    if tables is None and kind in ("MERGE_INTO", "INSERT"):
+        writes = _named_after_into(tokens)
+    returns_rows = kind == "SELECT" or (tables.returns_rows if tables is not None else _returns(tokens))
+    merges = kind == "INSERT" and upserts(tokens)
+    words = describe(kind, reads, writes, upserts=merges)
+    destroys = not is_read and _destroys(kind, tokens)
+    return Statement(
+        number, kind, text, reads, writes, parameters, is_read, returns_rows, words, destroys,
+        upserts=merges, pivots=pivots(tokens), volatile=not_the_same_again(tokens),
+    )  # fmt: skip
+
+
+def _kind_of(found: duckdb.Statement, tokens: Sequence[Token]) -> str:
+    try:
+        kind = found.type.name
+    except ValueError:  # one that has no name in Python
+        return "UNKNOWN"
+    # ADD COLUMN with a constraint: the engine adds the column, and then the constraint, in the same transaction.
+    return "ALTER" if kind == "MULTI" and tokens and tokens[0].word == "ALTER" else kind
+
+
+def _require_harmless(number: int, kind: str, tokens: Sequence[Token]) -> None:
+    if (forbidden := find_forbidden(tokens)) is not None:
+        name, why = forbidden
+        raise _refused_statement(number, kind, f"{name} {why}", PLAIN_ADVICE)
+    if shows_a_setting(tokens):
+        raise _refused_statement(number, kind, "what it shows may be a setting of the engine", _SHOW_ADVICE)
+    if names_a_file(tokens):
+        raise _refused_statement(number, kind, "a file stands where a table is to be named", PLAIN_ADVICE)
+    if _copies_within(tokens):
+        raise _refused_statement(number, kind, "there is a COPY in it", _ADVICE["COPY"])
+    if kind == "MERGE_INTO" and _returns(tokens):
+        raise _refused_statement(number, kind, "the rows that a MERGE returns are not kept", "Leave out RETURNING.")
+    if kind in ("CREATE", "ALTER", "DROP") and _object_of(tokens) is None:
+        raise _refused_statement(
+            number,
+            kind,
+            "it concerns neither a table nor a view, schema, sequence, type, index or macro",
+            PLAIN_ADVICE,
+        )
+
+
+def _explain(number: int, text: str, tokens: Sequence[Token], parameters: tuple[str, ...]) -> Statement:
+    """The statement that it is about is held to the same rules. With ANALYZE it runs, so it must only read."""
+    runs, start = _explained(tokens)
+    try:
+        inner = _analyse_one(number, ENGINE.extract_statements(_between(text, tokens[start:]))[0])
+    except (duckdb.Error, IndexError):
+        raise _refused_statement(number, "EXPLAIN", "what it explains cannot be told", "Leave it out.") from None
+    if runs and not inner.is_read:
+        raise _refused_statement(
+            number, "EXPLAIN", f"with ANALYZE it runs the {inner.kind} that it explains", "Leave out ANALYZE."
+        )
+    words = f"explains a statement that {inner.words}"
+    return Statement(
+        number, "EXPLAIN", text, inner.reads, (), parameters, inner.is_read, True, words, volatile=inner.volatile
+    )
+
+
+def _explained(tokens: Sequence[Token]) -> tuple[bool, int]:
+    """Whether EXPLAIN runs it, and where the statement begins that it is about."""
+    if tokens[1].name in _RUNS_IT:
+        return True, 2
+    if tokens[1].text != "(" or tokens[2].word in ("SELECT", "WITH", "FROM", "VALUES", "("):
+        return False, 1
+    end = next(at for at, token in enumerate(tokens) if token.text.startswith(")"))
+    return any(token.name in _RUNS_IT for token in tokens[:end]), end + 1
+
+
+def _tables(kind: str, text: str, tokens: Sequence[Token]) -> Tables | None:
+    if kind == "SELECT":
+        return look_at(text, changes_rows=False)
+    if kind in CHANGES_ROWS:
+        return look_at(text, changes_rows=True)
+    if kind in ("CREATE", "ALTER", "DROP"):
+        return _tables_of_objects(kind, text, tokens)
+    return None
+
+
+def _tables_of_objects(kind: str, text: str, tokens: Sequence[Token]) -> Tables | None:
+    """The object that is made, changed or removed; what a new table or view is made of, where that is a SELECT."""
+    place = _object_of(tokens)
+    if place is None:
+        return None
+    name = _name_from(tokens, place + 1)
+    body = _body(tokens, place) if kind == "CREATE" else None
+    if body is None:
+        return Tables((), name, False, "")
+    made_of = look_at(_between(text, tokens[body:]), changes_rows=False)
+    if made_of is None:
+        return None
+    return Tables(made_of.reads, (*name, *made_of.writes), False, made_of.foreign)
+
+
+def _object_of(tokens: Sequence[Token]) -> int | None:
+    """Where it says of what: CREATE OR REPLACE TABLE. None if it is no object that a text may make or remove."""
+    known = _OBJECTS | (_OF_COMMENTS if tokens[0].word == "COMMENT" else frozenset())
+    if tokens[0].word == "TRUNCATE":
+        return 0
+    for place, token in enumerate(tokens[1:], start=1):
+        if token.word in known:
+            return place
+        if token.word not in _BEFORE_AN_OBJECT:
+            return None
+    return None
+
+
+def _name_from(tokens: Sequence[Token], start: int) -> tuple[str, ...]:
+    """The one name that begins there, as a tuple, with its schema if it has one."""
+    while start < len(tokens) and tokens[start].word in _BEFORE_A_NAME:
+        start += 1
+    parts: list[str] = []
+    for token in tokens[start:]:
+        if token.text == ".":
+            parts.append(".")
+        elif not parts or parts[-1] == ".":
+            parts.append(_as_written(token))
+        else:
+            break
+    return ("".join(parts),) if parts else ()
+
+
+def _as_written(token: Token) -> str:
+    return token.text[1:-1].replace('""', '"') if token.is_quoted else token.text
+
+
+def _body(tokens: Sequence[Token], start: int) -> int | None:
+    """Where the SELECT begins that a table or view is made of."""
+    if tokens[start].word not in ("TABLE", "VIEW"):
+        return None
+    depth = 0
+    for place, token in enumerate(tokens[start:], start=start):
+        depth += token.text.count("(") - token.text.count(")")
+        if depth == 0 and token.word == "AS":
+            return place + 1
+    return None
+
+
+def _named_after_into(tokens: Sequence[Token]) -> tuple[str, ...] | None:
+    depth = 0
+    for place, token in enumerate(tokens):
+        depth += token.text.count("(") - token.text.count(")")
+        if depth == 0 and token.word == "INTO":
+            return _name_from(tokens, place + 1)
+    return None
+
+
+def _returns(tokens: Sequence[Token]) -> bool:
+    """It is a word that nothing else can be named, but in quotes."""
+    return any(token.word == "RETURNING" for token in tokens)
+
+
+def _destroys(kind: str, tokens: Sequence[Token]) -> bool:
+    """Of a column that is named like one of the words it is believed too: better once too often."""
+    replaces = kind == "CREATE" and [token.word for token in tokens[1:3]] == ["OR", "REPLACE"]
+    return replaces or any(token.word in _DESTROYING for token in tokens)
+
+
+def _copies_within(tokens: Sequence[Token]) -> bool:
+    """WITH x AS (COPY ...): in statements of which there is no tree as well."""
+    before = ("AS", "MATERIALIZED")
+    return any(
+        token.word == "COPY" and place > 1 and tokens[place - 1].text == "(" and tokens[place - 2].word in before
+        for place, token in enumerate(tokens[:-1])
+        if tokens[place + 1].text not in (",", ")")
+    )
+
+
+def _changes_sequences(tokens: Sequence[Token]) -> bool:
+    return any(token.name in CHANGES_SEQUENCES and is_call(tokens, place) for place, token in enumerate(tokens))
+
+
+def _without_end(tokens: Sequence[Token]) -> Sequence[Token]:
+    end = len(tokens)
+    while end and not tokens[end - 1].text.strip("; \t\r\n"):
+        end -= 1
+    return tokens[:end]
+
+
+def _between(text: str, tokens: Sequence[Token]) -> str:
+    last = tokens[-1]
+    return text.encode()[tokens[0].start : last.start + len(last.text.encode())].decode()
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+_VERBS: Final = {
+    "INSERT": "inserts into",
+    "UPDATE": "updates",
+    "DELETE": "deletes from",
+    "MERGE_INTO": "merges into",
+    "CREATE": "creates",
+    "ALTER": "alters",
+    "DROP": "drops",
+    "SELECT": "changes",
+}
+
+
+def describe(kind: str, reads: tuple[str, ...] | None, writes: tuple[str, ...] | None, *, upserts: bool = False) -> str:
+    parts = []
+    if writes or kind != "SELECT":
+        verb = "inserts into or updates" if upserts else _VERBS[kind]
+        parts.append(f"{verb} {', '.join(writes) if writes else 'what is not known before it runs'}")
+    if reads:
+        parts.append(f"reads {', '.join(reads)}")
+    elif reads is None:
+        parts.append("reads what is not known before it runs")
+    return "; ".join(parts) or "reads no table"
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def _refused(what: str, next_step: str) -> Refused:
+    return Refused(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)
+
+
+def _refused_statement(number: int, kind: str, what: str, next_step: str) -> Refused:
+    return Refused(
+        Reason.SQL_REFUSED, f"statement {number} ({kind}): {what}", where="the SQL text", next_step=next_step
+    )
+
+
+def _refuse_text(problem: duckdb.Error) -> Refused:
+    """The engine's words are about the text, of which they quote one word, and then a line that may hold anything: of
+    that its number is told.
+    """
+    words, _, rest = str(problem).partition("\n")
+    line = _LINE.search(rest)
+    where = f"line {line[1]}: " if line is not None else ""
+    return _refused(f"the engine cannot read it: {where}{words[:200]}", "Mend the text.")

@@ -1,0 +1,53 @@
+"""What the words of a statement tell of it beside its kind. Believed once too often rather than not: a column may have
+the name of one of the words.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from remit.effects.duckdb.denylist import is_call
+from remit.effects.duckdb.lexer import Token
+
+_BY_TIME: Final = frozenset(
+    (
+        "now", "today", "current_timestamp", "current_date", "current_time", "localtime", "localtimestamp",
+        "get_current_timestamp", "get_current_time", "current_localtime", "current_localtimestamp",
+        "transaction_timestamp", "statement_timestamp", "clock_timestamp", "txid_current",
+    )
+)  # fmt: skip
+_BY_CHANCE: Final = frozenset(("random", "uuid", "uuidv4", "uuidv7", "gen_random_uuid", "setseed"))
+_WITHOUT_PARENTHESES: Final = frozenset(
+    ("current_timestamp", "current_date", "current_time", "localtime", "localtimestamp")
+)
+_SAMPLES: Final = frozenset(("SAMPLE", "TABLESAMPLE"))
+_PIVOTS: Final = frozenset(("PIVOT", "PIVOT_WIDER"))
+
+
+def upserts(tokens: Sequence[Token]) -> bool:
+    """INSERT ... ON CONFLICT DO UPDATE, INSERT OR REPLACE: the engine counts both, and does not tell which."""
+    words = [token.word for token in tokens]
+    return any(_stands(words, these) for these in (("DO", "UPDATE"), ("INSERT", "OR", "REPLACE")))
+
+
+def pivots(tokens: Sequence[Token]) -> bool:
+    """Whether values may become names of columns."""
+    return any(token.word in _PIVOTS for token in tokens)
+
+
+def not_the_same_again(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """What asks for the time or for chance, by name, each once. A default of a column or a macro may hide one."""
+    found: dict[str, None] = {}
+    for place, token in enumerate(tokens):
+        name = token.name
+        if token.word in _SAMPLES and place:
+            found[token.word] = None
+        elif name in _WITHOUT_PARENTHESES and token.word:
+            found[name] = None
+        elif name in _BY_TIME | _BY_CHANCE and is_call(tokens, place):
+            found[f"{name}()"] = None
+    return tuple(found)
+
+
+def _stands(words: Sequence[str], wanted: Sequence[str]) -> bool:
+    length = len(wanted)
+    return any(tuple(words[at : at + length]) == tuple(wanted) for at in range(len(words) - length + 1))

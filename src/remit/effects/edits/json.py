@@ -1,0 +1,231 @@
+"""json_add_property, json_remove_property and json_update_value, in the style of the file that they change.
+
+Before and after, the text is parsed: the result must be the old tree with exactly the one change.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.effects.edits.data_files import JSON_BOUNDS
+from remit.effects.edits.json_path import Way, select_one
+from remit.effects.edits.json_spans import Member, Node, locate, members
+from remit.effects.edits.splice import Edited, Splice, Text, read_text, spliced
+from remit.parsing import parse_json
+
+_INDENT: Final = re.compile(rb"\n([ \t]+)[^ \t\r\n]")
+_DEFAULT_UNIT: Final = "  "
+_LEADING_SPACE: Final = re.compile(rb"[ \t]*")
+
+
+def add_property(raw: bytes, path: str, key: str, value: Any) -> Edited:
+    """After the last member, written as that one is."""
+    text, tree = _read(raw)
+    way = select_one(tree, path)
+    parent = _object_at(tree, way, path)
+    if key in parent:
+        raise Refused(
+            Reason.EDIT_CONFLICT,
+            f"the object at {path!r} has a property {key!r} already",
+            next_step="Use json_update_value to change it.",
+        )
+    node = locate(text.body, way)
+    there = members(text.body, node)
+    name = json.dumps(key, ensure_ascii=False)
+    splice = _after_last(text, there, name, value) if there else _into_empty(text, node, name, value)
+    edited = _finish(raw, text, splice, f"Property {key!r} added successfully")
+    parent[key] = value
+    _require_only_change(edited, tree, (*way, key), value)
+    return edited
+
+
+def remove_property(raw: bytes, path: str, key: str) -> Edited:
+    """The member and one comma."""
+    text, tree = _read(raw)
+    way = select_one(tree, path)
+    parent = _object_at(tree, way, path)
+    if key not in parent:
+        raise Refused(
+            Reason.EDIT_NO_MATCH,
+            f"the object at {path!r} has no property {key!r}",
+            next_step="Look at the file as it is now.",
+        )
+    node = locate(text.body, way)
+    there = members(text.body, node)
+    place = next(index for index, member in enumerate(there) if member.key == key)
+    edited = _finish(raw, text, _without(node, there, place), f"Property {key!r} removed successfully")
+    del parent[key]
+    _require_only_change(edited, tree, way, parent)
+    return edited
+
+
+def update_value(raw: bytes, path: str, value: Any) -> Edited:
+    """The value's own bytes, and nothing around them."""
+    text, tree = _read(raw)
+    way = select_one(tree, path)
+    node = locate(text.body, way)
+    indent = _line_indent(text.body, node.start) if _has_lines(text.body) else None
+    splice = Splice(node.start, node.end, _write(value, text, indent))
+    edited = _finish(raw, text, splice, f"Value at {path} updated successfully")
+    _require_only_change(edited, _with_value(tree, way, value), way, value)
+    return edited
+
+
+# --- before and after ------------------------------------------------------------------------------------------------
+
+
+def _read(raw: bytes) -> tuple[Text, Any]:
+    text = read_text(raw)
+    return text, parse_file(text.body)
+
+
+def parse_file(body: bytes) -> Any:
+    """A file's JSON, without its byte-order mark."""
+    try:
+        return parse_json(body, JSON_BOUNDS, source="the file")
+    except Refused as problem:
+        if problem.reason is Reason.MALFORMED:
+            raise Refused(
+                Reason.SYNTAX_BROKEN, problem.what, where=problem.where, next_step="Mend the file first."
+            ) from None
+        raise _too_much(problem) from None
+
+
+def _too_much(problem: Refused) -> Refused:
+    return Refused(Reason.LIMIT_EXCEEDED, problem.what, where=problem.where, next_step=problem.next_step)
+
+
+def _object_at(tree: Any, way: Way, path: str) -> dict[str, Any]:
+    node = _value_at(tree, way)
+    if not isinstance(node, dict):
+        raise Refused(
+            Reason.EDIT_UNSUPPORTED,
+            f"what {path!r} selects is not an object",
+            next_step="Select the object that has, or shall have, the property.",
+        )
+    return node
+
+
+def _value_at(tree: Any, way: Way) -> Any:
+    for step in way:
+        tree = tree[step]
+    return tree
+
+
+def _with_value(tree: Any, way: Way, value: Any) -> Any:
+    if not way:
+        return value
+    _value_at(tree, way[:-1])[way[-1]] = value
+    return tree
+
+
+def _finish(raw: bytes, text: Text, splice: Splice, said: str) -> Edited:
+    shift = len(text.bom)
+    return spliced(raw, [Splice(splice.start + shift, splice.end + shift, splice.new)], said)
+
+
+def _require_only_change(edited: Edited, expected: Any, way: Way, value: Any) -> None:
+    """The same parser on the same bytes gives the same values, so only the new ones need a look at their types."""
+    try:
+        found = parse_json(read_text(edited.content).body, JSON_BOUNDS, source="the file after the edit")
+    except Refused as problem:
+        if problem.reason is Reason.MALFORMED:
+            raise _went_wrong() from None
+        raise _too_much(problem) from None
+    if found != expected or json.dumps(_value_at(found, way)) != json.dumps(value):
+        raise _went_wrong()
+
+
+def _went_wrong() -> EnvironmentFailed:
+    return EnvironmentFailed(Reason.INTERNAL, "a JSON edit would have changed more, or something else, than it should")
+
+
+# --- splices ---------------------------------------------------------------------------------------------------------
+
+
+def _after_last(text: Text, there: list[Member], name: str, value: Any) -> Splice:
+    body, last = text.body, there[-1]
+    before = body[_end_of_delimiter(body, last.key_start) : last.key_start]
+    colon = body[last.key_end : last.value_start]
+    newline = before.rfind(b"\n")
+    if newline >= 0:
+        indent = before[newline + 1 :]
+        lead = text.newline + indent
+        written = _write(value, text, None if _stay_on_one_line(body, there) else indent)
+    else:
+        # Alone on its line, a member does not show what comes after a comma; its colon does.
+        lead = before or (b" " if len(there) == 1 and colon != b":" else b"")
+        written = _write(value, text, None)
+    return Splice(last.value_end, last.value_end, b"," + lead + name.encode() + colon + written)
+
+
+def _stay_on_one_line(body: bytes, there: list[Member]) -> bool:
+    """Whether the last sibling that is an object or array, and not empty, is written on one line."""
+    values = (body[member.value_start : member.value_end] for member in reversed(there))
+    last = next((value for value in values if value[:1] in {b"{", b"["} and value[1:-1].strip()), None)
+    return last is not None and b"\n" not in last
+
+
+def _end_of_delimiter(body: bytes, key_start: int) -> int:
+    """Behind the comma or the brace before a key: between the two there is only white space."""
+    return len(body[:key_start].rstrip(b" \t\r\n"))
+
+
+def _into_empty(text: Text, node: Node, name: str, value: Any) -> Splice:
+    inside = (node.start + 1, node.end - 1)
+    if not _has_lines(text.body):
+        return Splice(*inside, name.encode() + b": " + _write(value, text, None))
+    outer = _line_indent(text.body, node.end - 1)
+    inner = outer + _unit(text.body).encode()
+    member = text.newline + inner + name.encode() + b": " + _write(value, text, inner)
+    return Splice(*inside, member + text.newline + outer)
+
+
+def _without(node: Node, there: list[Member], place: int) -> Splice:
+    if len(there) == 1:
+        return Splice(node.start + 1, node.end - 1, b"")
+    if place + 1 < len(there):
+        return Splice(there[place].key_start, there[place + 1].key_start, b"")
+    return Splice(there[place - 1].value_end, there[place].value_end, b"")
+
+
+# --- style -----------------------------------------------------------------------------------------------------------
+
+
+def _write(value: Any, text: Text, indent: bytes | None) -> bytes:
+    """On one line, or, where lines have an indent, a container over several."""
+    if indent is None or not isinstance(value, (dict, list)) or not value:
+        return json.dumps(value, ensure_ascii=False).encode()
+    lines = json.dumps(value, ensure_ascii=False, indent=_unit(text.body))
+    return lines.encode().replace(b"\n", text.newline + indent)
+
+
+def _unit(body: bytes) -> str:
+    found = _INDENT.search(body)
+    return found[1].decode() if found else _DEFAULT_UNIT
+
+
+def _has_lines(body: bytes) -> bool:
+    return b"\n" in body.strip(b" \t\r\n")
+
+
+def _line_indent(body: bytes, place: int) -> bytes:
+    found = _LEADING_SPACE.match(body, body.rfind(b"\n", 0, place) + 1)
+    return found[0] if found else b""
+
+
+# --- editors ---------------------------------------------------------------------------------------------------------
+
+
+def json_add_property(raw: bytes, operation: Mapping[str, Any]) -> Edited:
+    return add_property(raw, operation["path"], operation["key"], operation["value"])
+
+
+def json_remove_property(raw: bytes, operation: Mapping[str, Any]) -> Edited:
+    return remove_property(raw, operation["path"], operation["key"])
+
+
+def json_update_value(raw: bytes, operation: Mapping[str, Any]) -> Edited:
+    return update_value(raw, operation["path"], operation["value"])

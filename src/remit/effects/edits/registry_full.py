@@ -1,0 +1,23 @@
+"""All editors: those of `plain`, and those that need a parser."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from remit.effects.edits.json import json_add_property, json_remove_property, json_update_value
+from remit.effects.edits.regex import text_replace
+from remit.effects.edits.registry_plain import PLAIN
+from remit.effects.edits.splice import Editor
+from remit.effects.edits.yaml import yaml_update
+
+RICH: Final[Mapping[str, Editor]] = MappingProxyType(
+    {
+        **PLAIN,
+        "text_replace": text_replace,
+        "json_add_property": json_add_property,
+        "json_remove_property": json_remove_property,
+        "json_update_value": json_update_value,
+        "yaml_update": yaml_update,
+    }
+)
+"""By the operation's type."""

@@ -1,0 +1,20 @@
+"""The editors that need the standard library only. No parser of a file format is loaded with them."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from remit.effects.edits.lines import line_delete, line_insert
+from remit.effects.edits.splice import Editor
+from remit.effects.edits.text import text_replace
+from remit.effects.edits.whole_file import replace_content
+
+PLAIN: Final[Mapping[str, Editor]] = MappingProxyType(
+    {
+        "text_replace": text_replace,
+        "line_insert": line_insert,
+        "line_delete": line_delete,
+        "replace_content": replace_content,
+    }
+)
+"""By the operation's type."""

@@ -1,0 +1,179 @@
+"""yaml_update: one value, in the style that it has; comments, order and all other text stay.
+
+The result is parsed again and must be the old document with exactly that one change. A way of writing that does not
+pass this is not used: then the next one is tried, and the last refusal is ours.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from remit.core.errors import Reason, Refused
+from remit.effects.edits.json_path import Way, select_one
+from remit.effects.edits.splice import Edited, Splice, Text, read_text, spliced
+from remit.effects.edits.yaml_nodes import MAX_BYTES, Document, YamlNode, as_tree, compose, follow, outline, unsupported
+from remit.effects.edits.yaml_writer import write_block, write_flow, write_in_place, write_quoted
+
+_INDENT: Final = re.compile(r"\n( {1,8})[^ #\r\n]")
+_COLON: Final = re.compile(r"[ \t]*+:")
+
+_Pieces = list[tuple[int, int, str]]
+"""Splices in characters, before they are in bytes."""
+
+
+class _Place:
+    """The node that is replaced, and what is around it."""
+
+    def __init__(self, text: str, document: Document, nodes: Sequence[YamlNode]) -> None:
+        self.text = text
+        self.document = document
+        self.node = nodes[-1]
+        self.in_flow = any(node.flow for node in nodes[:-1])
+        parent = nodes[-2] if len(nodes) > 1 else None
+        self.key = next((key for key, value in parent.entries if value is self.node), None) if parent else None
+
+    @property
+    def is_block(self) -> bool:
+        return self.node.kind in {"mapping", "sequence"} and not self.node.flow
+
+    @property
+    def line_start(self) -> int:
+        return self.text.rfind("\n", 0, self.node.start) + 1
+
+    @property
+    def column(self) -> int:
+        return self.node.start - self.line_start
+
+    @property
+    def stands_alone(self) -> bool:
+        """On lines of its own, below its key."""
+        return self.key is not None and not self.text[self.line_start : self.node.start].strip(" ")
+
+
+def update_yaml(raw: bytes, path: str, value: Any) -> Edited:
+    """The value's own text, and nothing around it."""
+    text = read_text(raw)
+    document = compose_file(text)
+    body = text.body.decode()
+    root = document.root
+    if root is None:
+        raise unsupported("the file has no document", "Use replace_content.")
+    way = select_one(as_tree(root), path)
+    nodes = follow(root, way)
+    _require_own_place(document, nodes, path)
+    place = _Place(body, document, nodes)
+    for pieces in _ways_to_write(place, value):
+        edited = _splice(raw, text, body, pieces, f"Value at {path} updated successfully")
+        if _is_only_change(edited, place, way, value):
+            return edited
+    raise unsupported(f"the value cannot be written in the place of {path!r}", "Use text_replace.")
+
+
+def compose_file(text: Text) -> Document:
+    """A file's only document."""
+    if len(text.body) > MAX_BYTES:
+        raise Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"the file is larger than the {MAX_BYTES:,} bytes of YAML that are read",
+            next_step="Use text_replace.",
+        )
+    try:
+        return compose(text.body.decode())
+    except Refused as problem:
+        if problem.reason is Reason.TOO_DEEP:
+            raise Refused(
+                Reason.LIMIT_EXCEEDED, problem.what, where=problem.where, next_step=problem.next_step
+            ) from None
+        raise
+
+
+def _require_own_place(document: Document, nodes: Sequence[YamlNode], path: str) -> None:
+    """A change must not show up anywhere else, and must not take away what others refer to."""
+    used = {id(alias.target) for alias in document.aliases}
+    if any(node.kind == "alias" or id(node) in used for node in nodes) or _holds(nodes[-1], used):
+        raise Refused(
+            Reason.EDIT_AMBIGUOUS,
+            f"what {path!r} selects is shared by an anchor and its aliases",
+            next_step="Use text_replace on the place that you mean.",
+        )
+    if nodes[-1].tag:
+        raise unsupported(f"what {path!r} selects has a tag", "Use text_replace.")
+    if any(key.text == "<<" and not key.style for node in nodes for key, _ in node.entries):
+        raise unsupported(f"on the way of {path!r} mappings are merged with <<", "Use text_replace.")
+
+
+def _holds(node: YamlNode, used: set[int]) -> bool:
+    return any(id(child) in used or _holds(child, used) for child in node.children)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _ways_to_write(place: _Place, value: Any) -> Iterator[_Pieces]:
+    """The best one first."""
+    node = place.node
+    is_collection = isinstance(value, (dict, list)) and bool(value)
+    if is_collection and place.is_block and not place.in_flow:
+        yield [(node.start, node.end, _block(place, value))]
+    if is_collection or isinstance(value, (dict, list)):
+        yield _on_one_line(place, write_flow(value))
+        yield _on_one_line(place, json.dumps(value))
+        return
+    yield _on_one_line(place, write_in_place(value, node, in_flow=place.in_flow))
+    if isinstance(value, str):
+        yield _on_one_line(place, write_quoted(value))
+
+
+def _block(place: _Place, value: Any) -> str:
+    found = _INDENT.search(place.text)
+    unit = len(found[1]) if found else 2
+    column, lead = place.column, ""
+    if place.key is not None and isinstance(value, dict) and column <= _column(place.text, place.key.start):
+        # A sequence may stand right below its key, a mapping may not.
+        column, lead = column + unit, " " * unit
+    return lead + write_block(value, column, unit)
+
+
+def _column(text: str, start: int) -> int:
+    return start - text.rfind("\n", 0, start) - 1
+
+
+def _on_one_line(place: _Place, new: str) -> _Pieces:
+    node, text = place.node, place.text
+    colon = _COLON.match(text, place.key.end) if place.key is not None else None
+    if place.is_block and place.stands_alone and colon:
+        # Up to its key; the comments between the two stay, and so does one behind the last line.
+        return [(colon.end(), colon.end(), " " + new), (len(text[: place.line_start].rstrip("\r\n")), node.end, "")]
+    needs_space = node.start == node.end and not text[: node.start].endswith((" ", "\t", "\n"))
+    return [(node.start, node.end, " " + new if needs_space else new)]
+
+
+def _splice(raw: bytes, text: Text, body: str, pieces: _Pieces, said: str) -> Edited:
+    newline = text.newline.decode()
+    splices = []
+    for start, end, new in pieces:
+        first = len(text.bom) + len(body[:start].encode())
+        last = first + len(body[start:end].encode())
+        splices.append(Splice(first, last, new.replace("\n", newline).encode()))
+    return spliced(raw, splices, said)
+
+
+# --- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def _is_only_change(edited: Edited, place: _Place, way: Way, value: Any) -> bool:
+    try:
+        after = compose(read_text(edited.content).body.decode())
+        nodes = follow(after.root, way) if after.root is not None else []
+        tree = as_tree(nodes[-1])
+    except (Refused, StopIteration, IndexError, KeyError):
+        return False
+    before = place.document.root
+    if before is None or after.root is None or json.dumps(tree) != json.dumps(value):
+        return False
+    return bool(outline(before, place.node) == outline(after.root, nodes[-1]))
+
+
+def yaml_update(raw: bytes, operation: Mapping[str, Any]) -> Edited:
+    return update_yaml(raw, operation["path"], operation["value"])

@@ -1,0 +1,97 @@
+"""A pipeline of functions: each is called in turn, with a job, and the first that fails ends it.
+
+    def run(job):
+        rows = clean(job.parameters["day"])
+        job.log("cleaned")
+        return rows
+
+A step returns nothing, how many rows it handled, or {"rows": that}. It may start threads; those that are left when the
+last step has returned are ended with the process.
+"""
+
+import importlib
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from remit.effects.context import Work
+from remit.effects.pipelines.errors_failures import StepFailed, raised
+from remit.effects.pipelines.errors_hints import hint_for
+
+_PARTS: Final = 100
+_MOST_ROWS: Final = 1 << 53
+
+
+class Job:
+    """What a step is given."""
+
+    def __init__(self, work: Work, parameters: Mapping[str, Any], place: tuple[int, int], turn: threading.Lock) -> None:
+        self.parameters: Final[Mapping[str, Any]] = MappingProxyType(dict(parameters))
+        self._work = work
+        self._number, self._total = place
+        self._said = 0
+        self._turn = turn
+
+    def progress(self, done: float, total: float) -> None:
+        """So much of this step is done. Said as often as anybody likes; told now and then."""
+        part = int(_PARTS * min(max(done / total, 0.0), 1.0)) if total > 0 else 0
+        with self._turn:
+            if part > self._said:
+                self._said = part
+                self._work.progress(self._number * _PARTS + part, self._total * _PARTS)
+
+    def log(self, text: object) -> None:
+        print(text, file=sys.stderr)  # noqa: T201 - which is the log
+
+
+def run_steps(work: Work, root: str, steps: Sequence[str], parameters: Mapping[str, Any]) -> None:
+    """Raises what the first step that fails has failed of; the host was told of it already."""
+    turn = threading.Lock()
+    for number, name in enumerate(steps):
+        with turn:
+            work.step({"number": number, "phase": "begun"})
+        try:
+            rows = rows_of(call(name, Job(work, parameters, (number, len(steps)), turn)))
+        except MemoryError:
+            raise
+        except StepFailed as problem:
+            failed = problem
+        except BaseException as problem:  # noqa: BLE001 - a step may raise anything, SystemExit too
+            failed = raised(problem, root, next_step=_hint(problem))
+        else:
+            with turn:
+                work.step({"number": number, "phase": "done", "rows": rows})
+            continue
+        with turn:
+            work.step({"number": number, "phase": "failed", "error": failed.as_json()})
+        raise failed
+
+
+def _hint(problem: BaseException) -> str:
+    try:
+        return hint_for(problem)
+    except Exception:  # noqa: BLE001 - an exception of the project's own may raise when it is looked at
+        return ""
+
+
+def call(name: str, job: Job) -> Any:
+    """`package.module:function`, from the folder of the project or from what is installed."""
+    module, _, attribute = name.partition(":")
+    function = getattr(importlib.import_module(module), attribute, None)
+    if not callable(function):
+        raise StepFailed(f"the module {module} has no function {attribute}")
+    return function(job)
+
+
+def rows_of(returned: Any) -> int | None:
+    if returned is None:
+        return None
+    rows = returned.get("rows") if type(returned) is dict and returned.keys() == {"rows"} else returned
+    if type(rows) is not int or not 0 <= rows < _MOST_ROWS:
+        raise StepFailed(
+            f"it returned something of type {type(returned).__name__}",
+            next_step='A step returns None, a number of rows, or {"rows": number}.',
+        )
+    return rows

@@ -1,0 +1,15 @@
+"""What a sandboxed process can do with a plan that needs no parser of a file format. Its zygote stays small."""
+
+from typing import Final
+
+from remit.effects.context import Effect
+from remit.effects.edits.registry_plain import PLAIN
+from remit.effects.plans.apply import CarryOut
+from remit.effects.plans.content_scan import find_in_result
+from remit.effects.plans.handlers import HANDLERS
+from remit.effects.plans.simulate import Simulate
+from remit.effects.plans.validate import PLAIN_JUDGES, Check
+
+SIMULATE: Final[Effect] = Simulate(PLAIN, HANDLERS, find_in_result)
+CARRY_OUT: Final[Effect] = CarryOut(PLAIN, HANDLERS)
+CHECK: Final[Effect] = Check(PLAIN_JUDGES)

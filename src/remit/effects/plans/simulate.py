@@ -1,0 +1,280 @@
+"""A plan looked at before anything is done: every step over the files as the steps before it would leave them.
+
+Read-only. For each step the host is told its state before and after, the diff, and what in the new content calls for an
+approval; or the problem that would stop it. The effect must later arrive at exactly these states.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from remit.core.errors import Reason, Refused, RemitError
+from remit.effects.context import Work, read_given
+from remit.effects.edits.data_files import remarks
+from remit.effects.edits.splice import Edited
+from remit.effects.plans.diff import Diff, diff_edit, diff_rename, diff_whole
+from remit.effects.plans.files import (
+    Read,
+    as_error,
+    mismatch,
+    missing,
+    read_file,
+    read_plan,
+    require_hash,
+    spot_of,
+    state_of,
+    too_large,
+)
+from remit.effects.plans.handlers import Editors, Handler, edit_file
+from remit.effects.plans.steps import State, Step, StepPlan
+from remit.effects.plans.virtual_tree import VirtualTree
+from remit.fs.openat import already_there, exists
+
+MAX_PIECE: Final = 64 << 10
+"""Characters of a diff in one message."""
+MAX_DIFFS: Final = 8 << 20
+"""Characters of all diffs of a plan. Of what is past that, the lines are counted."""
+
+MAX_COMPARED: Final = 4 << 20
+"""Bytes of a file that was prepared. Of a larger one no lines are told."""
+
+MAX_FINDINGS: Final = 100
+"""Of one step. More of them say nothing more."""
+MAX_WORDS: Final = 500
+"""Of what is said of a finding."""
+
+_SYNTAX: Final = "syntax"
+_TRIED_BEFORE: Final = frozenset({"SQL_EXECUTE", "PIPELINE_RUN"})
+_NO_DIFF: Final = Diff(0, 0, "")
+
+
+class Flagged(NamedTuple):
+    """What is to be approved by name."""
+
+    rule: str
+    where: str
+    what: str
+
+
+FindInResult = Callable[[str, Edited, int], Sequence[Any]]
+"""Path, edit and mode of a result: what in it calls for an approval, each with `rule`, `where` and `what`."""
+
+
+class _Seen(NamedTuple):
+    before: State | None
+    after: State | None
+    said: str
+    diff: Diff
+    findings: tuple[Flagged, ...]
+    remarks: Sequence[str] = ()
+
+
+class Simulate:
+    """Changes nothing, and has nothing to settle."""
+
+    def __init__(self, editors: Editors, handlers: Mapping[str, Handler], find_in_result: FindInResult) -> None:
+        self._editors = editors
+        self._handlers = handlers
+        self._find = find_in_result
+
+    def run(self, work: Work) -> dict[str, Any]:
+        plan = read_plan(work)
+        tree = VirtualTree(plan.paths, plan.steps, partial(_read, work, plan))
+        looking = _Looking(plan, tree, self._editors, self._handlers, self._find)
+        failing: set[int] = set()
+        room = MAX_DIFFS
+        for step in plan.steps:
+            work.step({"number": step.number, "phase": "begun"})
+            try:
+                if step.problem is not None:
+                    raise as_error(step.problem)
+                _require_needed(plan, step, failing)
+                if step.source in work.given:
+                    seen = looking.see_prepared(step, read_given(work, step.source, plan.max_file_bytes))
+                else:
+                    seen = _as_told(step) if _is_told(step) else looking.see(step)
+            except RemitError as problem:
+                failing.add(step.number)
+                work.step(_problem_frame(step, tree, problem))
+                tree.forget(step)
+                continue
+            text = seen.diff.text if len(seen.diff.text) <= room else ""
+            work.step(_seen_frame(step, seen, left_out=seen.diff.text.count("\n") if text != seen.diff.text else 0))
+            for start in range(0, len(text), MAX_PIECE):
+                work.step({"number": step.number, "phase": "diff", "text": text[start : start + MAX_PIECE]})
+            room -= len(text)
+            tree.forget(step)
+        return {}
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+        return None
+
+
+class _Looking:
+    def __init__(
+        self,
+        plan: StepPlan,
+        tree: VirtualTree,
+        editors: Editors,
+        handlers: Mapping[str, Handler],
+        find_in_result: FindInResult,
+    ) -> None:
+        self._plan, self._tree = plan, tree
+        self._editors, self._handlers, self._find = editors, handlers, find_in_result
+
+    def see(self, step: Step) -> _Seen:
+        """One step, and the tree as it leaves it. If it raises, the tree is as before."""
+        tree, path = self._tree, self._plan.paths[step.path]
+        for named in (step.path, step.new_path):
+            if named is not None:
+                tree.require_place(named)
+        before = tree.state(step.path)
+        if step.move == "create":
+            if before is not None:
+                raise already_there(path)
+        elif before is None:
+            raise missing(path)
+        require_hash(step.expected_before, before, path)
+        if step.move == "rename":
+            return self._see_rename(step, before)
+        tree.require_ordinary(step.path)
+        return self._see_delete(step, before) if step.move == "delete" else self._see_content(step, before)
+
+    def see_prepared(self, step: Step, content: bytes) -> _Seen:
+        """New bytes that somebody else made: looked through like those of an edit. Their lines are for a preview only,
+        since they may be anybody's data, so no report has one.
+        """
+        path, before, after = self._plan.paths[step.path], step.before, step.after
+        if after is None or not after.is_alike(state_of(content, after.mode)):
+            raise mismatch("what was prepared is not what was told", path)
+        old = None if before is None else self._tree.content(step.path)
+        edited = Edited(content, None, step.said)
+        findings = self._find_all(step, path, edited, after.mode)
+        self._tree.put(step.path, content, after)
+        if max(len(content), len(old or b"")) > MAX_COMPARED:
+            diff = _NO_DIFF
+        else:
+            diff = self._diff_whole(path, old, content)._replace(preview="")
+        return _Seen(before, after, step.said, diff, findings, remarks(path, edited))
+
+    def _see_delete(self, step: Step, before: State | None) -> _Seen:
+        path = self._plan.paths[step.path]
+        require_hash(step.expected_after, None, path)
+        diff = self._diff_whole(path, self._tree.content(step.path), None)
+        self._tree.remove(step.path)
+        return _Seen(before, None, "File deleted", diff, ())
+
+    def _see_content(self, step: Step, before: State | None) -> _Seen:
+        tree, path, handler = self._tree, self._plan.paths[step.path], self._handlers[step.action_type]
+        old = tree.content(step.path)
+        edited = edit_file(handler, path, old, step.operation, self._editors) or Edited(b"", None, "")
+        if len(edited.content) > self._plan.max_file_bytes:
+            raise too_large(len(edited.content), self._plan.max_file_bytes, path)
+        old_mode = before.mode if before is not None else None
+        after = state_of(edited.content, handler.mode(old_mode, step.operation, keep=self._plan.keep_permissions))
+        require_hash(step.expected_after, after, path)
+        findings = self._find_all(step, path, edited, after.mode)
+        tree.put(step.path, edited.content, after)
+        if old is None:
+            diff = self._diff_whole(path, None, edited.content)
+        elif self._plan.diffs == "none":
+            diff = _NO_DIFF
+        else:
+            diff = diff_edit(path, old, edited, full=self._plan.diffs == "full", modes=(old_mode, after.mode))
+        return _Seen(before, after, edited.said, diff, findings, remarks(path, edited))
+
+    def _see_rename(self, step: Step, before: State | None) -> _Seen:
+        tree, new_path = self._tree, step.path if step.new_path is None else step.new_path
+        name, new_name = self._plan.paths[step.path], self._plan.paths[new_path]
+        if tree.state(new_path) is not None:
+            raise already_there(new_name)
+        require_hash(step.expected_after, before, name)
+        content = tree.content(step.path) or b""
+        # What the file had before the plan is not the plan's; a name that makes it a program, or broken data, is.
+        moved = Edited(content, None if tree.is_planned(step.path) else (), "")
+        findings = self._find_by_name(step, name, new_name, moved, before.mode if before is not None else 0)
+        tree.rename(step.path, new_path)
+        diff = _NO_DIFF if self._plan.diffs == "none" else diff_rename(name, new_name, full=self._plan.diffs == "full")
+        said = f"File renamed to {new_name}"
+        return _Seen(before, before, said, diff, findings, remarks(new_name, moved))
+
+    def _find_by_name(self, step: Step, name: str, new_name: str, moved: Edited, mode: int) -> tuple[Flagged, ...]:
+        """What would be found under the new name and was not under the old one: a name decides what bytes mean."""
+        known = {(found.rule, found.what) for found in self._find_all(step, name, moved, mode)}
+        found = self._find_all(step, new_name, moved, mode)
+        return tuple(one for one in found if (one.rule, one.what) not in known)
+
+    def _find_all(self, step: Step, name: str, edited: Edited, mode: int) -> tuple[Flagged, ...]:
+        """Whether the syntax is right is asked of the last state of a file only."""
+        result = step.path if step.new_path is None else step.new_path
+        is_last = self._tree.is_last_use(result, step.number)
+        found = self._find(name, edited, mode)
+        shown = (Flagged(one.rule, one.where[:MAX_WORDS], one.what[:MAX_WORDS]) for one in found)
+        return tuple(one for one in shown if is_last or one.rule != _SYNTAX)
+
+    def _diff_whole(self, path: str, before: bytes | None, after: bytes | None) -> Diff:
+        if self._plan.diffs == "none":
+            return _NO_DIFF
+        return diff_whole(path, before, after, full=self._plan.diffs == "full")
+
+
+def _is_told(step: Step) -> bool:
+    """Whether the host knows what comes of it: it was tried on a copy before, or could not be."""
+    return bool(step.problem or step.source) or (step.unchanged and step.action_type in _TRIED_BEFORE)
+
+
+def _as_told(step: Step) -> _Seen:
+    """Its file is not read: it may be larger than memory."""
+    return _Seen(step.before, step.after, step.said, _NO_DIFF, ())
+
+
+def _read(work: Work, plan: StepPlan, path: int) -> Read | None:
+    spot = spot_of(work, path)
+    if spot is None or not exists(spot.folder, spot.name):
+        return None
+    return read_file(spot, plan.max_file_bytes, where=plan.paths[path])
+
+
+def _require_needed(plan: StepPlan, step: Step, failing: Collection[int]) -> None:
+    for number in step.needs:
+        if number in failing:
+            action_id = next(other.action_id for other in plan.steps if other.number == number)
+            raise Refused(
+                Reason.DEPENDENCY_FAILED,
+                f"this action needs {action_id}, which cannot be done",
+                where=plan.paths[step.path],
+                next_step=f"Mend {action_id} first.",
+            )
+
+
+# --- what the host is told -------------------------------------------------------------------------------------------
+
+
+def _seen_frame(step: Step, seen: _Seen, left_out: int) -> dict[str, Any]:
+    diff = seen.diff
+    same = step.move == "modify" and seen.after is not None and seen.after.is_alike(seen.before)
+    return {
+        "number": step.number,
+        "phase": "seen",
+        "before": seen.before,
+        "after": seen.after,
+        "said": seen.said,
+        "unchanged": same or (step.unchanged and _is_told(step)),
+        "diff": {
+            "added": diff.added,
+            "removed": diff.removed,
+            "preview": diff.preview,
+            "left_out": diff.left_out + left_out,
+        },
+        "findings": [one._asdict() for one in seen.findings[:MAX_FINDINGS]],
+        "remarks": list(seen.remarks),
+    }
+
+
+def _problem_frame(step: Step, tree: VirtualTree, problem: RemitError) -> dict[str, Any]:
+    try:
+        before = step.before if _is_told(step) else tree.state(step.path)
+    except RemitError:
+        before = None
+    frame = _seen_frame(step, _Seen(before, None, "", _NO_DIFF, ()), 0)
+    return {**frame, "unchanged": False, "problem": problem.as_json()}

@@ -1,0 +1,130 @@
+"""One step made ready for its switch: its file is as it was seen, and its new bytes lie whole beside it.
+
+New bytes come from an edit, or from a file that the host gave along: a backup, or what was prepared on a copy. Only an
+edit holds a file in memory, and has a largest size; everything else is hashed and copied in pieces.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.faultpoints import reach
+from remit.effects.context import Spot, Work
+from remit.effects.plans.database_files import is_marked, require_no_log
+from remit.effects.plans.files import (
+    Fill,
+    as_error,
+    fresh_name,
+    mismatch,
+    read_file,
+    require_ordinary,
+    require_spot,
+    state_of,
+    too_large,
+    write_fresh,
+)
+from remit.effects.plans.handlers import Editors, Handler, edit_file
+from remit.effects.plans.large_files import copy_expected, look_at_file
+from remit.effects.plans.steps import State, Step, StepPlan
+from remit.fs.atomic_write import write_all
+from remit.fs.openat import Identity, already_there, exists, identify
+
+
+class Staged:
+    """A step that is ready for its switch, or why it cannot be."""
+
+    __slots__ = ("fresh", "part", "problem", "seen", "step")
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.problem: RemitError | None = None
+        self.seen: Identity | None = None
+        """The file that is to be changed, as it was when it was read."""
+        self.part: int | None = None
+        self.fresh: Identity | None = None
+        """The new file, once its bytes are there."""
+
+
+class Staging:
+    """For the steps of one order."""
+
+    def __init__(self, work: Work, plan: StepPlan, editors: Editors, handlers: Mapping[str, Handler]) -> None:
+        self._work, self._plan = work, plan
+        self._editors, self._handlers = editors, handlers
+
+    def stage(self, one: Staged) -> None:
+        """Raises what keeps the step from being done; then nothing of it is left."""
+        step = one.step
+        if step.problem is not None:
+            raise as_error(step.problem)
+        spot = require_spot(self._work, self._plan, step.path)
+        if is_marked(step):
+            require_no_log(spot.folder, spot.name, where=spot.path)
+        before = self._require_before(one, spot)
+        if step.new_path is not None:
+            _require_free(require_spot(self._work, self._plan, step.new_path))
+        if not _makes_bytes(step):
+            return
+        if step.after is None:
+            raise self._other_content(step)
+        fill = self._from_source(step, step.after) if step.source else self._from_edit(step, step.after, before)
+        one.part = write_fresh(spot, fresh_name(self._plan, step), fill, step.after.mode, step.dress)
+        one.fresh = identify(one.part)
+        reach("plan.staged")
+
+    def _require_before(self, one: Staged, spot: Spot) -> bytes | None:
+        """The file is as the simulation saw it, or nothing is where it saw nothing. Its bytes, if they are edited."""
+        step = one.step
+        if step.move == "create":
+            _require_free(spot)
+            return None
+        content = None
+        if _makes_bytes(step) and not step.source:
+            content, state, seen = read_file(spot, self._plan.max_file_bytes, where=spot.path)
+        else:
+            state, seen = look_at_file(spot, step.before, where=spot.path)
+        if not state.is_alike(step.before):
+            path = self._plan.paths[step.path]
+            raise mismatch(f"{path} is not as it was when the plan was looked at", spot.path)
+        if step.move != "rename":
+            require_ordinary(seen, where=spot.path)
+        one.seen = seen
+        return content
+
+    def _from_source(self, step: Step, after: State) -> Fill:
+        where = self._plan.paths[step.path]
+        if step.source not in self._work.given:
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED,
+                "the new bytes of this file were not given along: what was prepared ended with its process",
+                where=where,
+                next_step="Nothing was done to the file. Have the plan approved anew.",
+            )
+        return partial(copy_expected, self._work.given[step.source], expected=after, where=where)
+
+    def _from_edit(self, step: Step, after: State, before: bytes | None) -> Fill:
+        most, path = self._plan.max_file_bytes, self._plan.paths[step.path]
+        edited = edit_file(self._handlers[step.action_type], path, before, step.operation, self._editors)
+        content = edited.content if edited is not None else b""
+        if len(content) > most:
+            raise too_large(len(content), most, path)
+        if not after.is_alike(state_of(content, after.mode)):
+            raise self._other_content(step)
+        return partial(write_all, data=content)
+
+    def _other_content(self, step: Step) -> RemitError:
+        return EnvironmentFailed(
+            Reason.INTERNAL,
+            "the edit did not arrive at the content that was previewed",
+            where=self._plan.paths[step.path],
+            next_step="This is a bug in Remit: report the operation and, if you may, the file.",
+        )
+
+
+def _makes_bytes(step: Step) -> bool:
+    return not step.unchanged and step.move in {"create", "modify"}
+
+
+def _require_free(spot: Spot) -> None:
+    if exists(spot.folder, spot.name):
+        raise already_there(spot.path)

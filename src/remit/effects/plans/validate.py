@@ -1,0 +1,97 @@
+"""The rules of a plan, looked at when it was carried out. Read-only.
+
+The rules come in the plan, and so do the paths they name, in `paths`; the folders as spots, as everywhere in plans.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from remit.core.errors import Misuse, Reason, Refused
+from remit.effects.context import Work
+from remit.effects.plans.files import read_file, read_plan, spot_of, state_of
+from remit.effects.plans.steps import StepPlan
+from remit.fs.openat import exists
+
+ROWS: Final = "sql_expect"
+"""The type of rules about rows of a database. Others judge those: it takes an engine."""
+
+Content = Callable[[str], bytes | None]
+"""The bytes of a path that a rule names; None: nothing is there."""
+Judge = Callable[[Mapping[str, Any], Content], str]
+"""Rule and content in; why the rule does not hold, or an empty text."""
+
+
+class Check:
+    """By the type of rule."""
+
+    def __init__(self, judges: Mapping[str, Judge]) -> None:
+        self._judges = judges
+
+    def run(self, work: Work) -> dict[str, Any]:
+        """Refused, naming the first rule that does not hold."""
+        plan = read_plan(work)
+
+        def content(path: str) -> bytes | None:
+            return _content(work, plan, path)
+
+        for place, rule in enumerate(plan.rules, start=1):
+            why = self._judge(rule, content) if rule.get("type") != ROWS else ""
+            if why:
+                raise Refused(
+                    Reason.RULE_FAILED,
+                    f"rule {place} of {len(plan.rules)} ({rule['type']}) does not hold: {why}",
+                    where=str(rule.get("path", "")),
+                    next_step="Mend the plan or the rule, and have it approved anew.",
+                )
+        return {}
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:  # noqa: ARG002
+        return None
+
+    def _judge(self, rule: Mapping[str, Any], content: Content) -> str:
+        kind = str(rule.get("type"))
+        if kind not in self._judges:
+            raise Misuse(Reason.MISUSE, f"a rule {kind!r} was sent to a process that cannot judge it")
+        try:
+            return self._judges[kind](rule, content)
+        except Refused as problem:  # it cannot even be looked at: a link, a broken document, a path with two answers
+            return problem.what
+
+
+def _content(work: Work, plan: StepPlan, path: str) -> bytes | None:
+    if path not in plan.paths:
+        raise Misuse(Reason.MISUSE, "a rule names a path that the plan's paths do not have", where=path)
+    spot = spot_of(work, plan.paths.index(path))
+    if spot is None or not exists(spot.folder, spot.name):
+        return None
+    return read_file(spot, plan.max_file_bytes, where=path).content
+
+
+# --- rules that need no parser ---------------------------------------------------------------------------------------
+
+
+def judge_exists(rule: Mapping[str, Any], content: Content) -> str:
+    return "" if content(rule["path"]) is not None else "the file does not exist"
+
+
+def judge_absent(rule: Mapping[str, Any], content: Content) -> str:
+    try:
+        found = content(rule["path"]) is not None
+    except Refused:  # whatever it is, it is there
+        found = True
+    return "there is something of this name" if found else ""
+
+
+def judge_hash(rule: Mapping[str, Any], content: Content) -> str:
+    found = content(rule["path"])
+    if found is None:
+        return "the file does not exist"
+    digest = state_of(found, 0).sha256
+    return "" if digest == rule["digest"] else f"the file has {digest}, and not {rule['digest']}"
+
+
+PLAIN_JUDGES: Final[Mapping[str, Judge]] = {
+    "file_exists": judge_exists,
+    "file_absent": judge_absent,
+    "hash": judge_hash,
+}

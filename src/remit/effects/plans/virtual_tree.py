@@ -1,0 +1,95 @@
+"""The plan's files as the steps so far would leave them. Nothing is written; each file is read once, when it is due."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from remit.core.errors import Reason, Refused
+from remit.effects.plans.files import Read, require_ordinary
+from remit.effects.plans.steps import State, Step
+from remit.fs.openat import Identity
+
+
+class _Entry(NamedTuple):
+    state: State
+    content: bytes
+    original: Identity | None
+    """The file on the disk, as long as it is still that one."""
+
+
+class VirtualTree:
+    """By the number of the path. Content is kept only as long as a later step needs it."""
+
+    def __init__(self, paths: Sequence[str], steps: Sequence[Step], read: Callable[[int], Read | None]) -> None:
+        self._paths = paths
+        self._read = read
+        self._entries: dict[int, _Entry | None] = {}
+        self._last_use = last_uses(steps)
+        self._folders = {folder for path in paths for folder in _folders_of(path)}
+        self._names = frozenset(paths)
+
+    def state(self, path: int) -> State | None:
+        """None: nothing is there. Raises what reading the file raised, each time."""
+        entry = self._entry(path)
+        return entry.state if entry is not None else None
+
+    def content(self, path: int) -> bytes | None:
+        entry = self._entry(path)
+        return entry.content if entry is not None else None
+
+    def is_planned(self, path: int) -> bool:
+        """Whether the bytes there come, at least in part, from a step before."""
+        entry = self._entry(path)
+        return entry is not None and entry.original is None
+
+    def require_ordinary(self, path: int) -> None:
+        """That a plan may change or remove it, as far as its permissions tell."""
+        entry = self._entry(path)
+        if entry is not None and entry.original is not None:
+            require_ordinary(entry.original, where=self._paths[path])
+
+    def put(self, path: int, content: bytes, state: State) -> None:
+        self._entries[path] = _Entry(state, content, None)
+
+    def remove(self, path: int) -> None:
+        self._entries[path] = None
+
+    def rename(self, path: int, new_path: int) -> None:
+        self._entries[new_path], self._entries[path] = self._entry(path), None
+
+    def forget(self, step: Step) -> None:
+        """The step is over: what no later one needs is let go."""
+        for path in (step.path, step.new_path):
+            entry = None if path is None else self._entries.get(path)
+            if path is not None and entry is not None and self.is_last_use(path, step.number):
+                self._entries[path] = entry._replace(content=b"")
+
+    def is_last_use(self, path: int, number: int) -> bool:
+        return self._last_use.get(path, -1) == number
+
+    def require_place(self, path: int) -> None:
+        """Refuses a path that would have to be a file for one step and a folder for another."""
+        name = self._paths[path]
+        above = [folder for folder in _folders_of(name) if folder in self._names]
+        if above or name in self._folders:
+            raise Refused(
+                Reason.PATH_REFUSED,
+                f"in this plan {above[0] if above else name} is a file for one action and a folder for another",
+                where=name,
+                next_step="Make two plans of it: one that removes, and one that creates.",
+            )
+
+    def _entry(self, path: int) -> _Entry | None:
+        if path not in self._entries:
+            read = self._read(path)
+            self._entries[path] = None if read is None else _Entry(read.state, read.content, read.identity)
+        return self._entries[path]
+
+
+def last_uses(steps: Sequence[Step]) -> Mapping[int, int]:
+    """The last step that names a path, by path."""
+    return {path: step.number for step in steps for path in (step.path, step.new_path) if path is not None}
+
+
+def _folders_of(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(1, len(parts))]

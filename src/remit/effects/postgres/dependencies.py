@@ -1,0 +1,546 @@
+"""What a statement reaches, before anything of it runs: functions, tables and sequences, looked up in the catalog.
+
+The server reads the statement and keeps its parse tree, as the body of a function that is never called and is gone at
+once. From there everything is followed that the server would run by itself: operators, casts, views, rules, triggers,
+defaults, checks, index expressions, statistics, row policies, domains, operator classes, foreign keys, partitions.
+Where no such function can be made (a statement that is no query, a standby, a role without TEMP), names are taken
+instead: each name in the text stands for every object of that name. A cast or an operator that the text need not spell
+out stands for all those that users made. So more is looked at, never less.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from remit.core.errors import Reason, Refused
+from remit.effects.postgres import catalog_queries as catalog
+from remit.effects.postgres.errors import THE_TEXT
+from remit.effects.postgres.function_allowlist import FIRST_OF_USERS, MAKES_JSON, Function, advice, why_refused
+from remit.effects.postgres.lexer import Token, tokens_of
+from remit.effects.postgres.libpq import ServerError, Wire
+from remit.effects.postgres.parse_tree import Tree, UnknownTreeError, parse_tree
+from remit.effects.postgres.session import Session
+from remit.effects.postgres.statements import Statement, explained
+
+_LOOKING: Final = "remit_looking"
+_PROBE: Final = 'pg_temp."remit_probe"'
+_QUERIES: Final = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "INSERT", "UPDATE", "DELETE", "MERGE"})
+_MOST_ARGUMENTS: Final = 100
+_ATOMIC_SINCE: Final = 140_000
+_NO_PROBE: Final = frozenset({"0A000", "25006", "42501", "54023", "42P13"})
+"""What the server says where no function can be made, or not of this statement."""
+_OPERATOR: Final = frozenset("+-*/<>=~!@#%^&|`?")
+_AFTER: Final = frozenset({"UPDATE", "INTO", "FROM", "ONLY", "TABLE"})
+_UNSPELLED: Final = frozenset(
+    {"BETWEEN", "CASE", "DISTINCT", "EXCEPT", "GREATEST", "GROUP", "ILIKE", "IN", "INSERT", "INTERSECT", "LEAST"}
+    | {"LIKE", "MERGE", "NATURAL", "NULLIF", "ORDER", "OVER", "PARTITION", "SELECT", "SIMILAR", "UNION", "USING"}
+    | {"WITHIN"}
+)
+"""Words that make the server look up operators whose names are not in the text."""
+_MOST_ROUNDS: Final = 60
+_AFTER_A_QUERY: Final = (
+    ["WITH", "NO", "DATA"],
+    ["WITH", "DATA"],
+    ["WITH", "LOCAL", "CHECK", "OPTION"],
+    ["WITH", "CASCADED", "CHECK", "OPTION"],
+    ["WITH", "CHECK", "OPTION"],
+)
+_LONGEST_NAME: Final = 63
+"""Bytes: the server cuts a longer one."""
+
+
+class Reached(NamedTuple):
+    """Tables and sequences, by their numbers."""
+
+    writes: frozenset[int] = frozenset()
+    """Tables whose rows it may change or lock, by itself or by foreign keys."""
+    parents: frozenset[int] = frozenset()
+    """Tables whose rows it locks against removal, because a foreign key refers to them."""
+    reads: frozenset[int] = frozenset()
+    sequences: frozenset[int] = frozenset()
+    """Those that it takes numbers from."""
+    alters: frozenset[int] = frozenset()
+    """Tables whose structure it changes, or that it empties."""
+
+
+class Reach:
+    """`allowed`: functions that a person has named for this connection. `keeps_sequences`: a preview."""
+
+    def __init__(self, session: Session, allowed: Sequence[str], *, keeps_sequences: bool) -> None:
+        self._session = session
+        self._wire = session.wire
+        self._allowed = tuple(allowed)
+        self._keeps_sequences = keeps_sequences
+        self._can_probe = session.wire.version >= _ATOMIC_SINCE
+
+    def look(self, one: Statement) -> Reached:
+        """Refused, with the name of the function, if it reaches one that is not allowed. Nothing is left behind."""
+        self._wire.do(f"SAVEPOINT {_LOOKING}")
+        try:
+            return self._looked(one)
+        finally:
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}")
+            self._wire.do(f"RELEASE SAVEPOINT {_LOOKING}")
+
+    def _looked(self, one: Statement) -> Reached:
+        first = _Walk(self._session, one, self._allowed)
+        first.start_from_types(list(tokens_of(one.text)))
+        first.ended()
+        walk = _Walk(self._session, one, self._allowed)
+        if one.changes_structure:
+            self._require_no_events(walk, None)
+        query = _query_of(one)
+        tree, sequences = self._probed(walk, query) if query else (None, frozenset())
+        if tree is None or one.changes_structure:
+            walk.start_from_names(list(tokens_of(one.text)), is_probed=tree is not None)
+        if tree is not None:
+            walk.start_from_tree(tree, sequences)
+        reached = walk.ended()
+        if self._keeps_sequences and reached.sequences:
+            self._require_copies(walk, reached.sequences)
+        return reached
+
+    def _probed(self, walk: "_Walk", query: str) -> tuple[Tree | None, frozenset[int]]:
+        """The tree of it, and the sequences that its own constants name. None: no function could be made of it."""
+        if not self._can_probe or self._is_watched("CREATE FUNCTION"):
+            return None, frozenset()
+        self._session.theirs()
+        with self._session.lock_wait.counted():  # reading a text locks the tables that it names
+            types = self._wire.prepared_types(query)
+        self._session.ours()
+        found = self._wire.do(catalog.TYPE_NAMES, array(types))
+        names = {int(oid or 0): name or "" for oid, name in found}
+        has_many = len(types) > _MOST_ARGUMENTS
+        if has_many:
+            query = _with_nulls(query, [names[oid] for oid in types])
+        arguments = "" if has_many else ", ".join(names[oid] for oid in types)
+        self._session.theirs()
+        self._wire.do(f"SAVEPOINT {_LOOKING}_probe")
+        try:
+            with self._session.lock_wait.counted():
+                self._wire.do(
+                    f"CREATE FUNCTION {_PROBE}({arguments}) RETURNS pg_catalog.void LANGUAGE sql "
+                    f"BEGIN ATOMIC {query}\n; END"
+                )
+        except ServerError as problem:
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}_probe")
+            self._session.ours()
+            if problem.state in _NO_PROBE:
+                return None, frozenset()
+            if has_many:
+                raise walk.refused(
+                    f"it has {len(types)} parameters, and with more than {_MOST_ARGUMENTS} it cannot be looked at "
+                    "before it runs",
+                    f"Use at most {_MOST_ARGUMENTS} parameters, or split it into several.",
+                ) from None
+            raise
+        self._session.ours()
+        oid, text = self._wire.one(
+            "SELECT oid, prosqlbody::text FROM pg_proc WHERE pronamespace = pg_my_temp_schema() "
+            "AND proname = 'remit_probe'"
+        )
+        sequences = self._wire.do(
+            "SELECT c.oid FROM pg_depend d JOIN pg_class c ON c.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass "
+            "AND d.objid = $1::oid AND d.refclassid = 'pg_class'::regclass AND c.relkind = 'S'",
+            oid,
+        )
+        self._wire.do(f"ROLLBACK TO SAVEPOINT {_LOOKING}_probe")
+        self._session.ours()
+        try:
+            return parse_tree(text or ""), frozenset(int(row[0] or 0) for row in sequences)
+        except UnknownTreeError:
+            return None, frozenset()
+
+    def _is_watched(self, tag: str | None) -> bool:
+        """Whether functions that no person has named would see what we do ourselves."""
+        oids = [int(row[1] or 0) for row in self._wire.do(catalog.EVENTS, tag)]
+        return any(why_refused(one, self._allowed) for one in functions_of(self._wire, oids))
+
+    def _require_no_events(self, walk: "_Walk", tag: str | None) -> None:
+        for name, oid in self._wire.do(catalog.EVENTS, tag):
+            walk.add_function(int(oid or 0), f"the event trigger {name}")
+
+    def _require_copies(self, walk: "_Walk", sequences: frozenset[int]) -> None:
+        """A preview uses a copy of a sequence, and only its owner can make one."""
+        if self._is_watched("ALTER SEQUENCE"):
+            raise walk.refused(
+                "it takes numbers from a sequence, and the database has event triggers that would see how a preview "
+                "keeps it",
+                "Give the numbers in the statement; or name the functions of the event triggers in `functions`.",
+            )
+        for _, name, owns in self._wire.do(catalog.OWNED, array(sequences)):
+            if owns != "t":
+                raise walk.refused(
+                    f"it takes numbers from the sequence {name}, which does not belong to the role, so a preview would "
+                    "use them up",
+                    "Give the numbers in the statement; or make the role a member of the sequence's owner.",
+                )
+
+
+def reached_by_rows(session: Session, tables: Iterable[int]) -> Reached:
+    """What is reached by changing rows of these tables: by foreign keys and partitions."""
+    writes, parents, new = set(tables), set(), set(tables)
+    while new:
+        found = session.wire.do(catalog.WRITE, array(new))
+        parents |= {int(oid or 0) for kind, oid, *_ in found if kind == "parent"}
+        new = {int(oid or 0) for kind, oid, *_ in found if kind == "write"} - writes
+        writes |= new
+    return Reached(writes=frozenset(writes), parents=frozenset(parents - writes))
+
+
+class _Walk:
+    """From a statement to everything that it reaches."""
+
+    def __init__(self, session: Session, one: Statement, allowed: Sequence[str]) -> None:
+        self._wire = session.wire
+        self._has_more = session.wire.version >= _ATOMIC_SINCE
+        self._one = one
+        words = {token.word for token in tokens_of(one.text)} if one.called == "TRUNCATE" else set()
+        self._empties_more = "CASCADE" in words
+        self._allowed = allowed
+        self._functions: dict[int, str] = {}
+        self._types: dict[int, str] = {}
+        self._unknown: dict[int, str] = {}
+        self._reads: set[int] = set()
+        self._writes: set[int] = set()
+        self._parents: set[int] = set()
+        self._sequences: set[int] = set()
+        self._defaults: dict[int, frozenset[int]] = {}
+        """By table: the columns that need none."""
+        self._alters: set[int] = set()
+        self._makes_json = False
+        self._seen: dict[str, set[int]] = {}
+        self._places = {"function": self._functions, "type": self._types, "operator": self._unknown}
+        self._tables = {"read": self._reads, "write": self._writes, "parent": self._parents}
+
+    def refused(self, what: str, next_step: str) -> Refused:
+        said = f"statement {self._one.number} ({self._one.called}): {what}"
+        return Refused(Reason.SQL_REFUSED, said, where=THE_TEXT, next_step=next_step)
+
+    def start_from_tree(self, tree: Tree, sequences: frozenset[int]) -> None:
+        if tree.nextval_of_unknown:
+            raise self.refused(
+                "nextval is called for a sequence that the text does not name as a constant",
+                "Write the name of the sequence itself: nextval('orders_id_seq').",
+            )
+        self._sequences |= sequences if tree.nextval else set()
+        self._add_tree(tree, "", its_own=True)
+        self._writes |= tree.targets | tree.locked
+        if tree.inserts:
+            self._add_defaults({oid: tree.inserted.get(oid, frozenset()) for oid in tree.targets})
+        self._require_no_system_table(tree.targets)
+
+    def start_from_types(self, tokens: Sequence[Token]) -> None:
+        """Types that a constant of the text could be of. The server makes a value of a constant while it reads the
+        text, and for an array or a row of a domain runs the domain's checks: so this is looked at before.
+        """
+        names = {name for token in tokens for name in _spellings(token)}
+        for (oid,) in self._wire.do(catalog.FIRST_TYPES, names_array(names)):
+            self._types.setdefault(int(oid or 0), "")
+        self._add_functions(catalog.CLASSES_OF_BUILT_IN)
+
+    def start_from_names(self, tokens: Sequence[Token], *, is_probed: bool) -> None:
+        """`is_probed`: the expressions that it has are known by their tree as well."""
+        names = {name for token in tokens for name in _spellings(token)}
+        called = {
+            name
+            for place, token in enumerate(tokens)
+            for name in _spellings(token)
+            if (place + 1 < len(tokens) and tokens[place + 1].text == "(") or (place and tokens[place - 1].text == ".")
+        }
+        words = [token.word for token in tokens]
+        if words[0] in ("DROP", "COMMENT"):
+            self._alters = self._altered(tokens)
+            return
+        makes_only = words[:2] == ["CREATE", "TABLE"] and "AS" not in words
+        if "nextval" in called and not makes_only:
+            raise self.refused(
+                "nextval cannot be looked at in a statement of this kind",
+                "Make the column GENERATED BY DEFAULT AS IDENTITY, or take the numbers in an INSERT.",
+            )
+        for kind, oid in self._wire.do(catalog.BY_NAME, names_array(names), names_array(called - {"nextval"})):
+            self._add(kind or "", int(oid or 0), "", "")
+        if not is_probed:
+            self._add_unspelled(tokens)
+        self._alters = self._altered(tokens)
+        for kind, oid in self._wire.do(catalog.OF_TYPES, names_array(names)) if words[0] == "ALTER" else ():
+            self._writes.add(int(oid or 0))
+            self._alters |= {int(oid or 0)} if kind == "alter" else set()
+        if not self._one.is_read:
+            self._write_to_names(tokens, set(words))
+
+    def _add_unspelled(self, tokens: Sequence[Token]) -> None:
+        """Casts, operators and operator classes of users. A text shows by words at most that there is one: BETWEEN,
+        ORDER BY.
+        """
+        words = {token.word for token in tokens}
+        is_any = tokens[0].word in _QUERIES or tokens[0].text == "(" or bool(_UNSPELLED & words)
+        runs = _operator_runs(tokens)
+        self._add_functions(catalog.CASTS)
+        for name, oid in self._wire.do(catalog.OPERATORS):
+            if is_any or any((name or "") in run for run in runs):
+                self.add_function(int(oid or 0), f"the operator {name}")
+        if is_any:
+            self._add_functions(catalog.CLASSES)
+
+    def _add_functions(self, query: str) -> None:
+        for oid, via in self._wire.do(query):
+            self.add_function(int(oid or 0), via or "")
+
+    def _write_to_names(self, tokens: Sequence[Token], words: set[str]) -> None:
+        relations = set(self._reads)
+        self._writes |= {oid for oid in relations if oid >= FIRST_OF_USERS}
+        if self._one.changes_structure:
+            return
+        self._require_no_system_table(self._after_a_word(tokens, relations))
+        if {"INSERT", "MERGE", "DEFAULT"} & words:
+            self._add_defaults({oid: frozenset() for oid in self._writes})
+
+    def add_function(self, oid: int, via: str) -> None:
+        self._functions.setdefault(oid, via)
+
+    def ended(self) -> Reached:
+        for _ in range(_MOST_ROUNDS):
+            if not self._step():
+                break
+        else:
+            raise self.refused("it reaches too many tables and views to look at", "Split it into several.")
+        self._require_functions()
+        if self._one.changes_structure:
+            emptied = self._writes if self._one.called == "TRUNCATE" else set()
+            alters = self._alters | emptied
+            return Reached(reads=frozenset(self._reads - alters), alters=frozenset(alters))
+        return Reached(
+            frozenset(self._writes),
+            frozenset(self._parents - self._writes),
+            frozenset(self._reads - self._writes - self._parents),
+            frozenset(self._sequences),
+        )
+
+    # --- step by step -------------------------------------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """One round of looking up; whether there was anything new."""
+        unknown = self._new("unknown", self._unknown)
+        for kind, oid, found in self._wire.do(catalog.OBJECTS, array(unknown)) if unknown else ():
+            self._add(kind or "", int(found or 0), "", self._unknown[int(oid or 0)])
+        types = self._new("types", self._types)
+        reads = self._new("reads", self._reads | self._writes | self._parents)
+        writes = self._new("writes", self._writes)
+        inserted = self._new("inserted", self._defaults)
+        queries = [(catalog.TYPES, types), (catalog.READ, reads), (catalog.WRITE, writes)]
+        queries += [(catalog.TYPES_SINCE_14, types), (catalog.READ_SINCE_14, reads)] if self._has_more else []
+        for query, oids in queries:
+            for kind, oid, text, via in self._wire.do(query, array(oids)) if oids else ():
+                self._add(kind or "", int(oid or 0), text or "", via or "")
+        self._write_below_views({*writes, *inserted})
+        if self._empties_more and writes:
+            self._writes |= {int(row[0] or 0) for row in self._wire.do(catalog.REFERRING, array(writes))}
+        return bool(unknown or types or reads or writes or inserted)
+
+    def _write_below_views(self, oids: set[int]) -> None:
+        """Rows of a view that is written to are those of the tables below it. A view may be known as one that is read
+        long before, so this is a step of its own.
+        """
+        for view, text in self._wire.do(catalog.VIEWS, array(oids)) if oids else ():
+            below = self._parsed(text or "").relations
+            if int(view or 0) in self._writes:
+                self._writes |= below
+            if int(view or 0) in self._defaults:
+                self._add_defaults(dict.fromkeys(below, frozenset()))
+
+    def _add(self, kind: str, oid: int, text: str, via: str) -> None:
+        if kind in self._places:
+            self._places[kind].setdefault(oid, via)
+        elif kind in self._tables:
+            self._tables[kind].add(oid)
+        elif kind == "default":
+            self._add_defaults({oid: frozenset()})
+        else:
+            self._add_kept_tree(self._parsed(text), via)
+
+    def _add_kept_tree(self, tree: Tree, via: str) -> None:
+        """Of a view, a rule, a check and the like."""
+        self._add_tree(tree, via)
+        written = tree.targets | tree.locked
+        self._writes |= written
+        if tree.inserts:
+            self._add_defaults(dict.fromkeys(written, frozenset()))
+
+    def _add_tree(self, tree: Tree, via: str, *, its_own: bool = False) -> None:
+        for oid in tree.built_in:
+            self.add_function(oid, via)
+        for oid in tree.of_users - tree.relations:
+            self._unknown.setdefault(oid, via)
+        self._reads |= tree.relations
+        self._makes_json |= tree.makes_json
+        if tree.nextval and not its_own:
+            raise self.refused(f"{via} takes numbers from a sequence, which a preview cannot look at", "Leave it out.")
+
+    def _add_defaults(self, tables: Mapping[int, frozenset[int]]) -> None:
+        """By table: the columns that need none. Only those that every INSERT gives itself need none."""
+        both = {oid: given & self._defaults.get(oid, given) for oid, given in tables.items()}
+        new = {oid: given for oid, given in both.items() if self._defaults.get(oid) != given}
+        self._defaults.update(new)
+        for table, column, text, via, sequences in self._wire.do(catalog.DEFAULTS, array(new)) if new else ():
+            if int(column or 0) in new[int(table or 0)]:
+                continue
+            found = {int(oid) for oid in (sequences or "").split()}
+            if text is None:  # an identity
+                self._sequences |= found
+                continue
+            tree = self._parsed(text)
+            if tree.nextval_of_unknown or (tree.nextval and not found):
+                raise self.refused(f"{via} takes numbers from a sequence that is not known", "Give the value yourself.")
+            self._sequences |= found if tree.nextval else set()
+            self._add_tree(tree, via or "", its_own=True)
+
+    def _parsed(self, text: str) -> Tree:
+        try:
+            return parse_tree(text)
+        except UnknownTreeError:
+            raise self.refused(
+                "this version of PostgreSQL writes down what a view or a table runs in a form that is not known here",
+                "Use a newer version of Remit.",
+            ) from None
+
+    def _new(self, what: str, oids: Iterable[int]) -> list[int]:
+        seen = self._seen.setdefault(what, set())
+        new = [oid for oid in oids if oid not in seen]
+        seen.update(new)
+        return new
+
+    def _require_functions(self) -> None:
+        found = functions_of(self._wire, self._functions)
+        if self._makes_json or any(one.oid < FIRST_OF_USERS and one.name in MAKES_JSON for one in found):
+            casts = [int(row[0] or 0) for row in self._wire.do(catalog.JSON_CASTS)]
+            for oid in casts:
+                self.add_function(oid, "a cast to json")
+            found += functions_of(self._wire, casts)
+        for one in sorted(found):
+            if why := why_refused(one, self._allowed):
+                name = one.name if one.oid < FIRST_OF_USERS else one.signature
+                via = self._functions.get(one.oid, "")
+                reached = f", which {via} calls," if via else ""
+                known = functions_of(self._wire, self._of_users()) if one.oid >= FIRST_OF_USERS else []
+                raise self.refused(f"{name}{reached} {why}", advice(one, self._allowed, known))
+
+    def _of_users(self) -> list[int]:
+        """All functions that users have made: asked for only where an entry of the config may be mistaken."""
+        if not self._allowed:
+            return []
+        return [int(row[0] or 0) for row in self._wire.do(catalog.ALL_OF_USERS)]
+
+    def _require_no_system_table(self, oids: Iterable[int]) -> None:
+        for (name,) in self._wire.do(catalog.SYSTEM, array(oids)):
+            raise self.refused(
+                f"{name} belongs to the server's own catalog, and a plan changes only tables of users", "Leave it out."
+            )
+
+    def _altered(self, tokens: Sequence[Token]) -> set[int]:
+        """Tables that a statement about the structure names, or whose index it names. In any schema: at worst one more
+        is locked.
+        """
+        if not self._one.changes_structure or (tokens[0].word == "CREATE" and not _makes_an_index(tokens)):
+            return set()
+        names = {name.rpartition(".")[2] for name in self._one.named}
+        if _makes_an_index(tokens):
+            start = next((at for at, token in enumerate(tokens) if token.word == "ON"), len(tokens))
+            names = {token.name for token in tokens[start + 1 : start + 5] if token.name}
+        found = self._wire.do(catalog.ALTERED, names_array(names))
+        return {int(row[0] or 0) for row in found}
+
+    def _after_a_word(self, tokens: Sequence[Token], relations: set[int]) -> set[int]:
+        """Those whose name stands where a statement names what it changes."""
+        names = set()
+        for place, token in enumerate(tokens):
+            if token.word in _AFTER:
+                names |= {each.name for each in tokens[place + 1 : place + 4] if each.name}
+        found = self._wire.do(
+            "SELECT oid FROM pg_class WHERE oid = ANY ($1::oid[]) AND relname = ANY ($2::name[])",
+            array(relations),
+            names_array(names),
+        )
+        return {int(row[0] or 0) for row in found}
+
+
+def functions_of(wire: Wire, oids: Iterable[int]) -> list[Function]:
+    found = wire.do(catalog.FUNCTIONS, array(oids))
+    return [Function(int(row[0] or 0), *(cell or "" for cell in row[1:])) for row in found]
+
+
+def array(oids: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, oids)) + "}"
+
+
+def names_array(names: Iterable[str]) -> str:
+    cut = (name.encode()[:_LONGEST_NAME].decode(errors="ignore") for name in names)
+    escaped = (name.replace("\\", "\\\\").replace('"', '\\"') for name in cut)
+    return "{" + ",".join(f'"{name}"' for name in escaped) + "}"
+
+
+def _query_of(one: Statement) -> str:
+    """The part of it that is a query, as the server could keep it; empty if it has none."""
+    text = explained(one.text) if one.kind == "EXPLAIN" else one.text
+    if one.changes_structure:
+        text = _query_of_new(text)
+    first = next((token for token in tokens_of(text) if token.text != "("), None)
+    return text if first is not None and first.word in _QUERIES else ""
+
+
+def _query_of_new(text: str) -> str:
+    """Of CREATE TABLE ... AS and CREATE VIEW ... AS: the query. Empty for any other statement."""
+    tokens = list(tokens_of(text))
+    depth, start = 0, 0
+    for place, token in enumerate(tokens):
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and token.word == "AS":
+            start = place + 1
+            break
+    before = {token.word for token in tokens[:start]}
+    if tokens[0].word != "CREATE" or not {"TABLE", "VIEW"} & before or start >= len(tokens):
+        return ""
+    end = len(tokens)
+    for ending in _AFTER_A_QUERY:
+        if [token.word for token in tokens[-len(ending) :]] == ending:
+            end -= len(ending)
+            break
+    return text[tokens[start].start : tokens[end - 1].end]
+
+
+def _with_nulls(query: str, types: Sequence[str]) -> str:
+    """With NULL of the same type in place of each parameter: a function takes only so many. What is called depends on
+    the types alone.
+    """
+    pieces: list[str] = []
+    at = 0
+    for token in tokens_of(query):
+        if token.kind == "parameter":
+            pieces += [query[at : token.start], f"(NULL::{types[int(token.text[1:]) - 1]})"]
+            at = token.end
+    return "".join((*pieces, query[at:]))
+
+
+def _spellings(token: Token) -> set[str]:
+    """As the server may look it up: it makes only plain letters small."""
+    if token.kind != "word":
+        return {token.name} if token.name else set()
+    return {token.name, "".join(one.lower() if one.isascii() else one for one in token.text)}
+
+
+def _makes_an_index(tokens: Sequence[Token]) -> bool:
+    return tokens[0].word == "CREATE" and "INDEX" in [token.word for token in tokens[:3]]
+
+
+def _operator_runs(tokens: Sequence[Token]) -> list[str]:
+    """Characters of operators that stand together."""
+    runs: list[str] = []
+    end = -1
+    for token in tokens:
+        if token.kind != "mark" or token.text not in _OPERATOR:
+            continue
+        if token.start == end:
+            runs[-1] += token.text
+        else:
+            runs.append(token.text)
+        end = token.end
+    return runs

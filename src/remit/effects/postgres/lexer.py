@@ -1,0 +1,145 @@
+"""A text of SQL, taken apart by PostgreSQL's lexical rules: where words, strings, comments and statements begin.
+
+Pure. What stands in quotes or comments is never taken for words. Limit: bodies of SQL functions (BEGIN ATOMIC) are not
+known, and neither is anything that needs `standard_conforming_strings` to be off.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from remit.core.errors import Reason, Refused
+
+_SPACE: Final = re.compile(r"[ \t\n\r\f\v]+|--[^\n\r]*")
+_WORD: Final = re.compile(r"[A-Za-z_\x80-\U0010ffff][A-Za-z0-9_$\x80-\U0010ffff]*")
+_NUMBER: Final = re.compile(r"0[xXoObB][0-9a-fA-F_]+|(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
+_DOLLAR_QUOTE: Final = re.compile(r"\$([A-Za-z_\x80-\U0010ffff][A-Za-z0-9_\x80-\U0010ffff]*)?\$")
+_PARAMETER: Final = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*|[0-9]+)")
+_COMMENT: Final = re.compile(r"/\*|\*/")
+_PLAIN_STRING: Final = re.compile(r"'(?:[^']|'')*'")
+# A string goes on after a line break, in the same way: E'a'<new line>'it\'s'.
+_ESCAPED_STRING: Final = re.compile(
+    r"'(?:[^'\\]|''|\\.)*'(?:[ \t\f\v]*(?:--[^\n\r]*)?[\n\r](?:[ \t\n\r\f\v]|--[^\n\r]*[\n\r])*'(?:[^'\\]|''|\\.)*')*",
+    re.DOTALL,
+)
+_QUOTED_NAME: Final = re.compile(r'"(?:[^"]|"")+"')
+_PREFIXES: Final = frozenset({"E", "B", "X", "N"})
+
+
+class Token(NamedTuple):
+    """One, with its place in the text."""
+
+    kind: str
+    """word, name (in double quotes), string, number, parameter, or mark: a single character."""
+    text: str
+    start: int
+
+    @property
+    def word(self) -> str:
+        """In capitals, as a key word would be; empty if it cannot be one."""
+        return self.text.upper() if self.kind == "word" else ""
+
+    @property
+    def name(self) -> str:
+        """As the server would look it up; empty if it cannot be a name."""
+        if self.kind == "word":
+            return self.text.lower()
+        return self.text[1:-1].replace('""', '"') if self.kind == "name" else ""
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+def split(text: str) -> Iterator[Sequence[Token]]:
+    """The tokens of each statement, without the semicolon. Empty statements are left out."""
+    tokens: list[Token] = []
+    for token in tokens_of(text):
+        if token.kind == "mark" and token.text == ";":
+            if tokens:
+                yield tokens
+            tokens = []
+        else:
+            tokens.append(token)
+    if tokens:
+        yield tokens
+
+
+def tokens_of(text: str) -> Iterator[Token]:
+    """All tokens, without white space and comments. SQL_REFUSED where something is opened and not closed."""
+    at = 0
+    while at < len(text):
+        if (space := _SPACE.match(text, at)) is not None:
+            at = space.end()
+        elif text.startswith("/*", at):
+            at = _after_comment(text, at)
+        else:
+            token = _token(text, at)
+            yield token
+            at = token.end
+
+
+def _token(text: str, at: int) -> Token:
+    first = text[at]
+    if first == "'":
+        return _match(_PLAIN_STRING, "string", text, at)
+    if first == '"':
+        return _match(_QUOTED_NAME, "name", text, at)
+    if first == "$":
+        return _dollar(text, at)
+    if first.isascii() and (first.isdigit() or (first == "." and text[at + 1 : at + 2].isdigit())):
+        return _match(_NUMBER, "number", text, at)
+    if (word := _WORD.match(text, at)) is not None:
+        return _word_or_string(text, at, word)
+    return Token("mark", first, at)
+
+
+def _word_or_string(text: str, at: int, word: re.Match[str]) -> Token:
+    """A letter before a string says how it is to be read."""
+    follows = text[word.end() : word.end() + 2]
+    if follows[:1] == "'" and word[0].upper() in _PREFIXES:
+        pattern = _ESCAPED_STRING if word[0].upper() == "E" else _PLAIN_STRING
+        inner = _match(pattern, "string", text, word.end())
+        return Token("string", text[at : inner.end], at)
+    if word[0].upper() == "U" and follows[:1] == "&" and follows[1:] in ("'", '"'):
+        if follows[1:] == '"':
+            raise _refused('a name is written with U&"", which is not read', "Write the name itself.")
+        inner = _match(_PLAIN_STRING, "string", text, word.end() + 1)
+        return Token("string", text[at : inner.end], at)
+    return Token("word", word[0], at)
+
+
+def _dollar(text: str, at: int) -> Token:
+    if (quote := _DOLLAR_QUOTE.match(text, at)) is not None:
+        end = text.find(quote[0], quote.end())
+        if end < 0:
+            raise _not_closed()
+        return Token("string", text[at : end + len(quote[0])], at)
+    if (parameter := _PARAMETER.match(text, at)) is not None:
+        return Token("parameter", parameter[0], at)
+    return Token("mark", "$", at)
+
+
+def _match(pattern: re.Pattern[str], kind: str, text: str, at: int) -> Token:
+    found = pattern.match(text, at)
+    if found is None:
+        raise _not_closed()
+    return Token(kind, found[0], at)
+
+
+def _after_comment(text: str, at: int) -> int:
+    """Comments can lie within each other."""
+    depth = 0
+    for found in _COMMENT.finditer(text, at):
+        depth += 1 if found[0] == "/*" else -1
+        if depth == 0:
+            return found.end()
+    raise _not_closed()
+
+
+def _not_closed() -> Refused:
+    return _refused("a quote or a comment in it is opened and not closed", "Close it.")
+
+
+def _refused(what: str, next_step: str) -> Refused:
+    return Refused(Reason.SQL_REFUSED, what, where="the SQL text", next_step=next_step)

@@ -1,0 +1,443 @@
+"""The statements of a plan, run one after the other in one transaction; what each did, as the server counts it.
+
+Nothing is committed here. An action that fails is rolled back to where it began, and its problem is kept or raised.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from remit.core.errors import Reason, Refused, RemitError
+from remit.effects.context import Spot, Work
+from remit.effects.postgres.constraints import require_nothing_left_behind, settle
+from remit.effects.postgres.dependencies import Reach, Reached
+from remit.effects.postgres.errors import THE_TEXT, held_by_another, is_busy, no_rows, statement_failed
+from remit.effects.postgres.lexer import tokens_of
+from remit.effects.postgres.libpq import Ran, ServerError, quoted_name
+from remit.effects.postgres.request import Action, Text
+from remit.effects.postgres.row_counts import Change, Changed, Counts, between, count
+from remit.effects.postgres.rows import Rows, Shown, described
+from remit.effects.postgres.session import Session
+from remit.effects.postgres.statements import CHANGES_ROWS, Statement, analyse, bind, require_reading, values_of
+from remit.effects.postgres.table_locks import copies, held_table, reached_by_structure
+
+PREVIEW_ROWS: Final = 20
+MAX_TEXTS: Final = 500
+MAX_TEXT: Final = 80_000
+"""Characters of each: more than is shown in the end, so that a secret at the cut is seen whole when it is masked."""
+MAX_FRAME: Final = 900 << 10
+"""Of what can be long. Texts are left out first."""
+_ACTION: Final = "remit_action"
+_COUNTING: Final = "remit_counting"
+_MOST_COUNTED: Final = 1_000_000
+"""More rows than that are not counted before a table is emptied: it would take its time."""
+_MOST_REASONS: Final = 5
+_SCANNED: Final = frozenset({"SELECT", *CHANGES_ROWS})
+_TYPES: Final = "SELECT oid, format_type(oid, NULL) FROM pg_type WHERE oid = ANY ($1::oid[])"
+
+
+class Did(NamedTuple):
+    """What one action did."""
+
+    number: int
+    statements: tuple[dict[str, Any], ...]
+    shown: Shown | None
+    types: Mapping[int, str]
+    tables: Mapping[int, Change]
+    structure: tuple[str, ...]
+    """The statements that changed the structure of the database, in words."""
+    unseen: tuple[str, ...]
+    """What was changed that is not counted, in words."""
+    texts: tuple[str, ...] = ()
+    """Of the first statements: for people who look, and kept nowhere."""
+    problem: Mapping[str, str] | None = None
+
+
+class Runner:
+    """Remembers, from one pass to the next, what a statement reaches and which tables it reads."""
+
+    def __init__(self, session: Session, work: Work, reach: Reach, *, reads_only: bool, seconds: float) -> None:
+        self._session = session
+        self._wire = session.wire
+        self._work = work
+        self._reach = reach
+        self._reached: dict[tuple[int, int], Reached | Refused] = {}
+        self._copied: frozenset[int] | None = None
+        self._reads_only = reads_only
+        self._seconds = seconds
+        self._reads: dict[tuple[int, int], tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._ours: frozenset[int] = frozenset()
+        self._counts = Counts({}, 0)
+        self.may_write = False
+        self.blocked: list[Reached] = []
+        """What statements reach that could not have a lock at once."""
+        self.in_the_way = ""
+        """The table that another session kept the last of them from, if it is known."""
+
+    def forget(self) -> None:
+        """Before all is tried again: others may have changed the database."""
+        self._reached.clear()
+        self._reads.clear()
+        self._copied = None
+        self.in_the_way = ""
+
+    def learn(self, actions: Sequence[Action]) -> list[Reached]:
+        """What the statements reach, as far as that can be known before the first one runs. Nothing is remembered but
+        for a text that is to read only: it makes no table that another statement could be about.
+        """
+        found = []
+        self.may_write = False
+        for action in actions:
+            for text in action.texts:
+                try:
+                    statements = self._understood(text)
+                except Refused:
+                    continue  # it is told when it is its turn
+                for one in statements:
+                    self.may_write |= not (one.is_read or one.kind == "EXPLAIN")
+                    try:
+                        reached = self._reach.look(one)
+                    except (ServerError, Refused) as problem:
+                        if is_busy(problem):
+                            raise self._held(one) from None
+                        if self._reads_only and isinstance(problem, Refused):
+                            self._reached[id(text), one.number] = problem
+                        continue
+                    found.append(reached)
+                    if self._reads_only:
+                        self._reached[id(text), one.number] = reached
+        return found
+
+    def keep_sequences(self, copied: frozenset[int]) -> None:
+        """In a preview: numbers are taken from copies. `copied`: sequences of which there is one already."""
+        self._copied = copied
+
+    def run(self, actions: Sequence[Action], *, goes_on: bool, ours: frozenset[int] = frozenset()) -> list[Did]:
+        """All of them. With `goes_on`, also after one that failed. `ours` are tables that are not the plan's."""
+        self._ours = ours
+        self._counts = count(self._wire, ours)
+        did = []
+        for action in actions:
+            self._wire.do(f"SAVEPOINT {_ACTION}")
+            try:
+                did.append(self._run_action(action))
+                self._wire.do(f"RELEASE SAVEPOINT {_ACTION}")
+            except RemitError as problem:
+                if not goes_on or is_busy(problem) or self._session.is_over or not self._go_back():
+                    raise
+                did.append(Did(action.number, (), None, {}, {}, (), (), problem=problem.as_json()))
+        return self._settled(did)
+
+    def _go_back(self) -> bool:
+        try:
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_ACTION}")
+            self._session.ours()
+            self._counts = count(self._wire, self._ours)
+        except ServerError:
+            return False  # the connection is gone, and with it everything
+        return True
+
+    def _settled(self, did: Sequence[Did]) -> list[Did]:
+        """With what was put off to the end, which is told of the last action: nobody knows whose it was."""
+        before = self._counts
+        self._counts = settle(self._session, before, self._ours, self._seconds)
+        changed = between(before, self._counts)
+        last = max((place for place, one in enumerate(did) if one.statements), default=-1)
+        if last < 0 or not (changed.tables or changed.structure):
+            return list(did)
+        one = did[last]
+        tables = {oid: one.tables.get(oid, Change()) + change for oid, change in changed.tables.items()}
+        told = dict(one.statements[-1])
+        told["writes"] = list(dict.fromkeys((*told["writes"], *map(self._name, changed.tables))))
+        told["destroys"] = told["destroys"] or changed.deletes
+        told["words"] += f"; triggers at the end change {', '.join(map(self._name, changed.tables)) or 'more'}"
+        structure = ("what triggers did to the structure of the database at the end",) if changed.structure else ()
+        late = one._replace(
+            statements=(*one.statements[:-1], told),
+            tables={**one.tables, **tables},
+            structure=(*one.structure, *structure),
+        )
+        return [*did[:last], late, *did[last + 1 :]]
+
+    def _run_action(self, action: Action) -> Did:
+        said: list[dict[str, Any]] = []
+        tables: dict[int, Change] = {}
+        structure: dict[str, None] = {}
+        unseen: dict[str, None] = {}
+        texts: list[str] = []
+        shown: Shown | None = None
+        for text in action.texts:
+            with _named(text):
+                statements = self._understood(text)
+                last: Shown | None = None
+                for one in statements:
+                    told, rows, changed = self._run_one(text, one, (id(text), one.number), len(said) + 1)
+                    said.append(told)
+                    last = rows if one.is_read and rows is not None else last
+                    for oid, change in changed.tables.items():
+                        tables[oid] = tables.get(oid, Change()) + change
+                    texts += [one.written[:MAX_TEXT]] if len(texts) < MAX_TEXTS else []
+                    if one.changes_structure or changed.structure:
+                        structure[_structure(one)] = None
+                    if not_seen := _unseen(one, told, changed):
+                        unseen[not_seen] = None
+                if text.expect_results and (last is None or last.total == 0):
+                    raise no_rows()
+                shown = last or shown
+        types = self._type_names(shown)
+        return Did(action.number, tuple(said), shown, types, tables, tuple(structure), tuple(unseen), tuple(texts))
+
+    def _understood(self, text: Text) -> tuple[Statement, ...]:
+        statements = analyse(text.text)
+        bind(statements, text.parameters)
+        if self._reads_only:
+            require_reading(statements)
+        if text.results is not None and not any(one.is_read and one.kind == "SELECT" for one in statements):
+            raise Refused(
+                Reason.SQL_REFUSED,
+                "its rows are to be saved, and no SELECT gives any",
+                where=THE_TEXT,
+                next_step="End it with a SELECT, or leave out `save_results_to`.",
+            )
+        return statements
+
+    def _run_one(
+        self, text: Text, one: Statement, key: tuple[int, int], number: int
+    ) -> tuple[dict[str, Any], Shown | None, Changed]:
+        values = values_of(one, text.parameters)
+        saves = text.results is not None and one.is_read and one.kind == "SELECT"
+        rows = Rows(PREVIEW_ROWS, self._spot(text) if saves else None, text.form)
+        try:
+            self._require_allowed(one, key)
+            self._session.theirs()
+            self._wire.prepare(one.text)
+            if key not in self._reads:
+                self._reads[key] = self._planned(one, values)
+            lost = self._rows_of(one.empties) if one.empties else None
+            self._session.theirs()  # with the time that is left now
+            self._wire.prepare(one.text)
+            ran = self._wire.run_prepared(values, rows.take)
+            self._require_same_transaction(one)
+            self._session.ours()
+            require_nothing_left_behind(self._session, f"statement {one.number} ({one.kind})")
+            after = count(self._wire, self._ours)
+        except ServerError as problem:
+            if is_busy(problem) and self._go_back():
+                raise self._held(one, self._reached.get(key)) from None
+            raise statement_failed(one.number, one.called, problem, self._seconds) from None
+        changed = between(self._counts, after)
+        self._counts = after
+        shown = rows.end(ran.columns)
+        gives_rows = bool(ran.columns)
+        return self._told(one, key, number, ran, changed, lost), shown if gives_rows else None, changed
+
+    def _held(self, one: Statement, reached: Reached | Refused | None = None) -> RemitError:
+        """Another session has a lock that it needs. What it needs is remembered, so that it can be had first."""
+        self._session.ours()
+        names = {token.name for token in tokens_of(one.text) if token.name}
+        table = held_table(self._wire, names)
+        self.in_the_way = table
+        if one.changes_structure:
+            self.blocked.append(reached_by_structure(self._wire, one.text))
+        elif isinstance(reached, Reached):
+            self.blocked.append(reached)
+        return held_by_another(
+            table or f"what statement {one.number} ({one.called}) needs", self._session.lock_wait.seconds
+        )
+
+    def _require_allowed(self, one: Statement, key: tuple[int, int]) -> None:
+        """Refused if it reaches what it may not. Before anything of it is planned: planning runs functions too."""
+        is_new = key not in self._reached
+        if is_new:
+            self._reached[key] = self._reach.look(one)
+        reached = self._reached[key]
+        if isinstance(reached, Refused):
+            raise reached
+        missing = frozenset() if self._copied is None else reached.sequences - self._copied
+        for step in copies(self._wire, missing) if missing else ():
+            self._wire.do(step.text)
+        if is_new or missing:  # what we did to the catalog is not the statement's
+            self._counts = count(self._wire, self._ours)
+
+    def _rows_of(self, tables: Sequence[Sequence[str]]) -> int | None:
+        """How many rows are there, of tables that are about to be emptied; None if they are many, or cannot be read."""
+        self._wire.do(f"SAVEPOINT {_COUNTING}")
+        try:
+            total = 0
+            for parts in tables:
+                name = ".".join(map(quoted_name, parts))
+                (found,) = self._wire.one(
+                    f"SELECT pg_catalog.count(*) FROM (SELECT FROM {name} LIMIT {_MOST_COUNTED + 1}) t"
+                )
+                total += int(found or 0)
+        except ServerError as problem:
+            self._wire.do(f"ROLLBACK TO SAVEPOINT {_COUNTING}")
+            if is_busy(problem):
+                raise
+            return None
+        finally:
+            self._wire.do(f"RELEASE SAVEPOINT {_COUNTING}")
+        return total if total <= _MOST_COUNTED else None
+
+    def _require_same_transaction(self, one: Statement) -> None:
+        if not self._wire.in_transaction:
+            raise Refused(
+                Reason.SQL_REFUSED,
+                f"statement {one.number} ({one.kind}): it ended the transaction of the plan",
+                where=THE_TEXT,
+                next_step="Leave it out: all statements of a plan on one connection are one transaction.",
+            )
+
+    def _spot(self, text: Text) -> Spot:
+        return self._work.spots[text.results or ""]
+
+    def _planned(self, one: Statement, values: Sequence[bytes | None]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tables that the server's own plan reads, also behind a view, and those that it writes to."""
+        if one.kind not in _SCANNED or one.changes_structure:
+            return (), ()
+        found = self._wire.do_with(f"EXPLAIN (VERBOSE, FORMAT JSON) {one.text}", values)
+        reads: dict[str, None] = {}
+        writes: dict[str, None] = {}
+        for node in _nodes(json.loads(found[0][0] or "[]")):
+            if "Relation Name" in node:
+                name = f"{node.get('Schema', '')}.{node['Relation Name']}"
+                (writes if node.get("Node Type") == "ModifyTable" else reads)[name] = None
+        return tuple(name for name in reads if name not in writes), tuple(writes)
+
+    def _told(
+        self, one: Statement, key: tuple[int, int], number: int, ran: Ran, changed: Changed, lost: int | None
+    ) -> dict[str, Any]:
+        reads, planned = self._reads[key]
+        counted = [self._name(oid) for oid in changed.tables]
+        known = {name.rpartition(".")[2] for name in (*planned, *counted)}
+        named = [name for name in one.named if one.changes_structure and name.rpartition(".")[2] not in known]
+        writes = tuple(dict.fromkeys((*planned, *counted, *named)))
+        kept: dict[str, int | None]
+        if one.is_read or one.kind == "EXPLAIN":
+            kept = {"rows_read": ran.rows}
+        else:
+            kept = {"rows_changed": lost}
+            if one.kind in CHANGES_ROWS and not one.changes_structure:
+                kept = {"rows_changed": _changed_rows(ran.tag)}
+        return {
+            "number": number,
+            "kind": one.called,
+            **kept,
+            "reads": list(reads),
+            "writes": list(writes) if one.kind != "EXPLAIN" else [],
+            "destroys": one.destroys or changed.deletes,
+            "words": describe(one, reads, writes),
+        }
+
+    def _name(self, oid: int) -> str:
+        found = self._wire.do(
+            "SELECT n.nspname, c.relname FROM pg_class c, pg_namespace n WHERE c.oid = $1 AND n.oid = c.relnamespace",
+            oid,
+        )
+        return ".".join(part or "" for part in found[0]) if found else f"table {oid}"
+
+    def _type_names(self, shown: Shown | None) -> dict[int, str]:
+        if shown is None:
+            return {}
+        oids = "{" + ",".join({str(column.type_oid) for column in shown.columns}) + "}"
+        return {int(oid or 0): name or "" for oid, name in self._wire.do(_TYPES, oids)}
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+_VERBS: Final = {
+    "INSERT": "inserts into",
+    "UPDATE": "updates",
+    "DELETE": "deletes from",
+    "TRUNCATE": "empties",
+    "MERGE_INTO": "merges into",
+    "CREATE": "creates",
+    "ALTER": "alters",
+    "DROP": "drops",
+    "SELECT": "changes",
+}
+
+
+def describe(one: Statement, reads: Sequence[str], writes: Sequence[str]) -> str:
+    if one.kind == "EXPLAIN":
+        return "explains a statement"
+    parts = []
+    if writes or not one.is_read:
+        what = one.about or ", ".join(writes) or ", ".join(one.named) or "nothing that is counted"
+        parts.append(f"{_VERBS[one.called]} {what}")
+    if reads:
+        parts.append(f"reads {', '.join(reads)}")
+    return "; ".join(parts) or "reads no table"
+
+
+def answer_of(did: Did) -> dict[str, Any]:
+    """What the host is told of one action's rows and statements."""
+    shown = did.shown
+    rows = shown.preview if shown is not None else []
+    return {
+        "statements": list(did.statements),
+        "texts": _fitting(did.texts, MAX_FRAME - len(json.dumps([did.statements, rows]))),
+        "rows": rows,
+        "result_rows": shown.total if shown is not None else 0,
+        "schema": described(shown.columns, dict(did.types)) if shown is not None else [],
+        "changed": bool(did.tables or did.structure or did.unseen),
+    }
+
+
+def _fitting(texts: Sequence[str], room: int) -> list[str]:
+    """As many as there is room for in one message."""
+    fitting: list[str] = []
+    for text in texts:
+        room -= len(json.dumps(text))
+        if room < 0:
+            break
+        fitting.append(text)
+    return fitting
+
+
+def in_few(reasons: Sequence[str]) -> str:
+    """The first ones, and how many more there are."""
+    more = f", and {len(reasons) - _MOST_REASONS:,} more" if len(reasons) > _MOST_REASONS else ""
+    return ", ".join(reasons[:_MOST_REASONS]) + more
+
+
+def _unseen(one: Statement, told: Mapping[str, Any], changed: Changed) -> str:
+    counted = sum(sum(change) for change in changed.tables.values())
+    if (told.get("rows_changed") or 0) > counted and not one.changes_structure:
+        return f"{one.kind} changed rows that the server does not count, such as those of a foreign table"
+    return ""
+
+
+def _structure(one: Statement) -> str:
+    """What it did, as `TRUNCATE of orders`."""
+    if not one.changes_structure:
+        return f"what {one.kind} did to the structure of the database"
+    first = one.text.split(maxsplit=1)[0].upper()
+    return f"{first} of {one.about or ', '.join(one.named) or 'what is not known'}"
+
+
+def _changed_rows(tag: str) -> int | None:
+    last = tag.rpartition(" ")[2]
+    return int(last) if last.isdecimal() else None
+
+
+def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(tree, dict):
+        yield tree
+        for inner in tree.values():
+            yield from _nodes(inner)
+    elif isinstance(tree, list):
+        for inner in tree:
+            yield from _nodes(inner)
+
+
+@contextmanager
+def _named(text: Text) -> Iterator[None]:
+    """A problem of the text is told with the name of its file."""
+    try:
+        yield
+    except RemitError as problem:
+        if not text.name or problem.where != THE_TEXT:
+            raise
+        raise problem.retold(where=text.name) from None

@@ -1,0 +1,354 @@
+"""The steps that the file effects are made of, and how to tell afterwards which of them were done.
+
+Each step either happens whole or leaves things as they were; `Undoing` takes back those before it when one fails.
+What a killed task had done is told by the files that are there and by what it had noted, never by what looks alike.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Self
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.effects.context import Spot, Work
+from remit.effects.file_copy import (
+    changed,
+    copy_content,
+    create_part,
+    give_back,
+    remove_if_same,
+    rename_checked,
+    require_equal,
+    sha256_of,
+    sync,
+)
+from remit.effects.tasks.notes import digest_made, note_aside, note_back, note_made
+from remit.fs.openat import Identity, already_there, exists, failure, identify, look, open_file, peek
+
+SOURCE: Final = "source_path"
+DESTINATION: Final = "destination_path"
+
+# Every file has this label where SELinux is at work; the kernel gives a new file its own.
+_LABELS: Final = frozenset({"security.selinux"})
+
+
+class Undoing:
+    """Callbacks put on it run, last one first, if the block fails. If one of them fails, the error says so.
+
+    What `contextlib` has for this makes functions as it goes: memory that each child must first make its own.
+    """
+
+    __slots__ = ("_callbacks", "_where")
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._callbacks: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = []
+
+    def callback(self, function: Callable[..., object], *arguments: Any, **named: Any) -> None:
+        self._callbacks.append((function, arguments, named))
+
+    def forget(self) -> None:
+        """There is no way back from here."""
+        self._callbacks.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(problem, Exception):
+            return
+        first = _as_error(problem, self._where)
+        try:
+            self._take_back()
+        except (OSError, RemitError) as second:
+            raise _not_undone(first, _as_error(second, self._where)) from problem
+        if first is not problem:
+            raise first from problem
+
+    def _take_back(self) -> None:
+        """All of them, whatever becomes of one; then what the last to fail raised."""
+        failed: BaseException | None = None
+        while self._callbacks:
+            function, arguments, named = self._callbacks.pop()
+            try:
+                function(*arguments, **named)
+            except BaseException as problem:  # noqa: BLE001 - raised when the others had their turn
+                failed = problem
+        if failed is not None:
+            raise failed
+
+
+@contextmanager
+def opened(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+# --- doing ----------------------------------------------------------------------------------------------------------
+
+
+def identity_before(work: Work, use: str = SOURCE) -> Identity:
+    return Identity.from_json(work.before[use]).seen_from(work.spots[use].folder)
+
+
+def require_ready(work: Work) -> Identity:
+    """The source is the file that was looked at before, untouched, and nothing is at the destination."""
+    source = work.spots[SOURCE]
+    before = identity_before(work)
+    if look(source.folder, source.name, where=source.path) != before:
+        raise changed(source.path)
+    if DESTINATION in work.spots:
+        require_free(work.spots[DESTINATION])
+    return before
+
+
+def require_free(spot: Spot) -> None:
+    if exists(spot.folder, spot.name):
+        raise already_there(spot.path)
+
+
+def open_source(work: Work, before: Identity) -> int:
+    source = work.spots[SOURCE]
+    descriptor = open_file(source.folder, source.name, where=source.path)
+    if identify(descriptor) != before:
+        os.close(descriptor)
+        raise changed(source.path)
+    return descriptor
+
+
+def duplicate(work: Work, source: int, before: Identity, undo: Undoing, *, keep: bool) -> tuple[Identity, str]:
+    """The source's bytes under the part name in the destination's folder, verified and on the disk; with its digest.
+
+    With `keep` it has the source's owner, mode and times, or is refused.
+    """
+    destination = work.spots[DESTINATION]
+    times = os.fstat(source)  # before reading, which may change the time of access
+    with opened(create_part(destination.folder, work.part_name, before.mode, where=destination.path)) as part:
+        made = identify(part)
+        undo.callback(remove_if_same, destination.folder, work.part_name, made, where=destination.path)
+        reach("effect.part_made")
+        if keep:
+            _require_kept(work, made, before)
+        copy_content(source, part, before.size, work.progress)
+        reach("effect.part_filled")
+        digest = require_equal(source, part, before, where=work.spots[SOURCE].path)
+        if keep:
+            os.utime(part, ns=(times.st_atime_ns, times.st_mtime_ns))
+        os.fsync(part)
+        reach("effect.part_synced")
+        return identify(part), digest
+
+
+def publish(work: Work, made: Identity, digest: str, undo: Undoing) -> None:
+    """The finished part gets its real name, for good. Somebody else's file of that name stays."""
+    spot = work.spots[DESTINATION]
+    part, new = (spot.folder, work.part_name), (spot.folder, spot.name)
+    note_made(work, made, spot.folder, digest)
+    rename_checked(part, new, made, where=part_path(work, spot), where_new=spot.path)
+    undo.callback(_unpublish, spot, made)
+    reach("effect.published")
+    sync(spot.folder, where=spot.path)
+    reach("effect.folder_synced")
+
+
+def take_away(work: Work, kept: Identity, undo: Undoing) -> None:
+    """Remove the source, which is set aside first and looked at: what replaced it at the last moment is given back.
+
+    Forgets all of `undo` once the file is gone: from then on there is no way back, only forward.
+    """
+    source = work.spots[SOURCE]
+    name, aside = (source.folder, source.name), (source.folder, work.part_name)
+    there = peek(*aside, where=source.path)
+    if there is None or not there.is_file(kept):
+        rename_checked(name, aside, kept, where=source.path, where_new=part_path(work, source))
+    undo.callback(_give_name_back, work, kept)
+    reach("effect.set_aside")
+    note_aside(work, kept, source.folder)
+    there = peek(*aside, where=source.path)
+    if there is None or not there.has_content_of(kept):  # through a descriptor that was open before
+        raise changed(source.path)
+    os.unlink(work.part_name, dir_fd=source.folder)
+    undo.forget()
+    reach("effect.removed")
+    _sync_removal(source)
+    reach("effect.removal_synced")
+
+
+def sync_both(source: Spot, destination: Spot) -> None:
+    # The destination first: a filesystem without a journal must not forget the file at both ends.
+    sync(destination.folder, where=destination.path)
+    here, there = os.fstat(source.folder), os.fstat(destination.folder)
+    if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+        sync(source.folder, where=source.path)
+
+
+def require_portable(work: Work, source: int, before: Identity) -> None:
+    """Refuses what a move to another filesystem would lose, since no effect may change owner, mode or attributes."""
+    special = stat.S_IMODE(before.mode) & ~0o777
+    attributes = [name for name in _attributes(source) if name not in _LABELS]
+    if special or attributes:
+        named = ", ".join(attributes) if attributes else f"mode {stat.S_IMODE(before.mode):04o}"
+        raise Refused(
+            Reason.EFFECT_FAILED,
+            f"this file cannot be moved to another filesystem without losing what belongs to it: {named}",
+            where=work.spots[SOURCE].path,
+            next_step="Move it within its filesystem, or copy it and delete it by two tasks.",
+        )
+
+
+def part_path(work: Work, spot: Spot) -> str:
+    return f"{spot.path.rpartition('/')[0]}/{work.part_name}"
+
+
+# --- telling what was done ------------------------------------------------------------------------------------------
+
+
+def clear_part(work: Work, before: Identity | None = None) -> None:
+    """Remove unfinished bytes at the destination. Nobody else can know the name, so the file is the task's own."""
+    spot = work.spots[DESTINATION]
+    found = peek(spot.folder, work.part_name, where=spot.path)
+    if found is not None and stat.S_ISREG(found.mode) and (before is None or not found.is_file(before)):
+        remove_if_same(spot.folder, work.part_name, found, where=part_path(work, spot))
+
+
+def find_made(work: Work) -> tuple[Identity, str] | None:
+    """What is at the destination, if the task had made it, and the digest that it was made with."""
+    spot = work.spots[DESTINATION]
+    arrived = peek(spot.folder, spot.name, where=spot.path)
+    digest = digest_made(work, arrived, spot.folder) if arrived is not None else None
+    return (arrived, digest) if arrived is not None and digest is not None else None
+
+
+def settle_made(work: Work, *, finish: bool) -> str | None:
+    """For a task that only makes a file: the digest it was made with, if it was and is to stay; else None."""
+    spot = work.spots[DESTINATION]
+    clear_part(work)
+    made = find_made(work)
+    if made is None:
+        return None
+    if finish:
+        sync(spot.folder, where=spot.path)
+        return made[1]
+    remove_untouched(spot, *made)
+    return None
+
+
+def remove_untouched(spot: Spot, made: Identity, digest: str) -> None:
+    """Remove the file if it has the bytes that it was made with; what somebody made of it since is his."""
+    try:
+        with opened(open_file(spot.folder, spot.name, where=spot.path)) as descriptor:
+            same = sha256_of(descriptor) == digest
+    except Refused:  # whatever cannot be opened by the rules is not as it was made by them
+        same = False
+    if not same:
+        raise edited_since(spot.path)
+    _unpublish(spot, made)
+
+
+def find_source(work: Work, before: Identity) -> tuple[str, Identity] | None:
+    """The name under which the source still is in its folder: its own, or the part name if it was set aside."""
+    source = work.spots[SOURCE]
+    for name in (source.name, work.part_name):
+        found = peek(source.folder, name, where=source.path)
+        if found is not None and found.is_file(before):
+            return name, found
+    return None
+
+
+def put_back(work: Work, before: Identity) -> None:
+    """Give what was set aside its name again: the source, or what somebody had put in its place at that moment."""
+    source = work.spots[SOURCE]
+    aside = peek(source.folder, work.part_name, where=source.path)
+    if aside is not None and (aside.is_file(before) or not _is_one_folder(work)):
+        _give_name_back(work, aside)
+
+
+def edited_since(where: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the task was stopped half-way, and the file it had made was changed since, so it is left as it is",
+        where=where,
+        next_step="Look at it, move it away, then run `remit recover` again.",
+    )
+
+
+# --- inside ---------------------------------------------------------------------------------------------------------
+
+
+def _unpublish(spot: Spot, made: Identity) -> None:
+    found = peek(spot.folder, spot.name, where=spot.path)
+    if found is None or not found.is_file(made):
+        return
+    if not found.has_content_of(made):
+        raise edited_since(spot.path)
+    remove_if_same(spot.folder, spot.name, made, where=spot.path)
+
+
+def _give_name_back(work: Work, aside: Identity) -> None:
+    source = work.spots[SOURCE]
+    old, new = (source.folder, work.part_name), (source.folder, source.name)
+    try:
+        note_back(work, aside, source.folder)
+    finally:  # also where nobody listens any more
+        give_back(old, new, where=part_path(work, source), where_new=source.path)
+    sync(source.folder, where=source.path)
+
+
+def _is_one_folder(work: Work) -> bool:
+    """Whether the part name means the same file at both ends, as it does where one folder is mounted twice."""
+    spots = [os.fstat(spot.folder) for spot in work.spots.values()]
+    return len(spots) > 1 and len({(found.st_dev, found.st_ino) for found in spots}) == 1
+
+
+def _require_kept(work: Work, made: Identity, before: Identity) -> None:
+    if (made.uid, made.gid, made.mode) != (before.uid, before.gid, before.mode):
+        raise Refused(
+            Reason.EFFECT_FAILED,
+            "this file cannot be moved to another filesystem without changing its owner, group or mode",
+            where=work.spots[SOURCE].path,
+            next_step="Run Remit as the file's owner, or copy it and delete it by two tasks.",
+        )
+
+
+def _attributes(descriptor: int) -> list[str]:
+    try:
+        return os.listxattr(descriptor)
+    except OSError:  # the filesystem has none
+        return []
+
+
+def _sync_removal(source: Spot) -> None:
+    """Twice if need be: the file is gone, and what a second attempt can still save is the certainty of it."""
+    with suppress(OSError):
+        os.fsync(source.folder)
+        return
+    try:
+        os.fsync(source.folder)
+    except OSError as problem:
+        left = failure(problem, source.path, "was removed, but the disk did not confirm it")
+        raise left from None
+
+
+def _as_error(problem: Exception, where: str) -> Exception:
+    return failure(problem, where, "could not be done") if isinstance(problem, OSError) else problem
+
+
+def _not_undone(first: Exception, left: Exception) -> EnvironmentFailed:
+    advice = [problem.next_step for problem in (first, left) if isinstance(problem, RemitError)]
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"{_what(first)}; and what was done before that could not be taken back: {_what(left)}",
+        where=left.where if isinstance(left, RemitError) else "",
+        next_step=" ".join(advice),
+    )
+
+
+def _what(problem: Exception) -> str:
+    return problem.what if isinstance(problem, RemitError) else type(problem).__name__

@@ -1,0 +1,219 @@
+"""FILE_MOVE, FILE_COPY and FILE_DELETE: the code that runs inside the sandbox, on the descriptors it was given.
+
+No name is ever overwritten, no directory entered, nothing followed. A file that goes away is first set aside under the
+task's part name and looked at there: whoever replaces it at the last moment (an editor that saves) loses nothing.
+Limit: from the instant its last name is removed, a delete or a move between filesystems can be finished but not undone.
+"""
+
+from typing import Any, Final
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.faultpoints import reach
+from remit.effects.context import Effect, Work
+from remit.effects.file_copy import give_back, rename_checked, sync
+from remit.effects.tasks.file_steps import (
+    DESTINATION,
+    SOURCE,
+    Undoing,
+    clear_part,
+    duplicate,
+    find_made,
+    find_source,
+    identity_before,
+    open_source,
+    opened,
+    publish,
+    put_back,
+    remove_untouched,
+    require_portable,
+    require_ready,
+    settle_made,
+    sync_both,
+    take_away,
+)
+from remit.effects.tasks.notes import meant_to_remove
+from remit.fs.openat import Identity, OtherFilesystem, peek
+
+
+class Move:
+    """One rename where it can be; else copy, sync, verify, rename, and only then remove the source."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        source, destination = work.spots[SOURCE], work.spots[DESTINATION]
+        before = require_ready(work)
+        old, new = (source.folder, source.name), (destination.folder, destination.name)
+        with Undoing(source.path) as undo:
+            try:
+                rename_checked(old, new, before, where=source.path, where_new=destination.path)
+            except OtherFilesystem:
+                _move_across(work, before, undo)
+                return move_output(work)
+            undo.callback(sync_both, source, destination)
+            undo.callback(give_back, new, old, where=destination.path, where_new=source.path)
+            reach("effect.moved")
+            sync_both(source, destination)
+            reach("effect.move_synced")
+        return move_output(work)
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+        source, destination = work.spots[SOURCE], work.spots[DESTINATION]
+        before = identity_before(work)
+        arrived = peek(destination.folder, destination.name, where=destination.path)
+        if arrived is not None and arrived.is_file(before):
+            if not finish:
+                old, new = (destination.folder, destination.name), (source.folder, source.name)
+                give_back(old, new, where=destination.path, where_new=source.path)
+            sync_both(source, destination)
+            return move_output(work) if finish else None
+        if _is_moved_across(work, before):
+            if not finish:
+                raise _cannot_move_back(destination.path)
+            sync_both(source, destination)
+            return move_output(work)
+        if finish and find_made(work) is not None and _remove_source(work, before):
+            return move_output(work)
+        put_back(work, before)
+        clear_part(work, before)
+        if (made := find_made(work)) is not None:
+            remove_untouched(destination, *made)
+        elif peek(source.folder, source.name, where=source.path) is None:
+            raise _lost(source.path)
+        return None
+
+
+class Copy:
+    """Byte for byte, holes kept, verified. The copy belongs to whoever runs Remit; its permissions are the source's."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        before = require_ready(work)
+        with opened(open_source(work, before)) as source, Undoing(work.spots[DESTINATION].path) as undo:
+            made, digest = duplicate(work, source, before, undo, keep=False)
+            publish(work, made, digest, undo)
+        return copy_output(work, digest)
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+        digest = settle_made(work, finish=finish)
+        return copy_output(work, digest) if digest is not None else None
+
+
+class Delete:
+    """Removes a file of which the host holds a snapshot, if the file is still the one in the snapshot."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        output = delete_output(work)
+        before = require_ready(work)
+        with Undoing(work.spots[SOURCE].path) as undo:
+            take_away(work, before, undo)
+        return output
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+        source, before = work.spots[SOURCE], identity_before(work)
+        if find_source(work, before) is None and meant_to_remove(work):
+            if not finish:
+                raise _cannot_bring_back(source.path, str(work.checkpoint.get("snapshot")))
+            sync(source.folder, where=source.path)
+            return delete_output(work)
+        # Under its own name it was not reached. Another file of that name, or none, is the doing of somebody else.
+        aside = peek(source.folder, work.part_name, where=source.path)
+        if finish and aside is not None and aside.is_file(before) and _remove_source(work, before):
+            return delete_output(work)
+        put_back(work, before)
+        return None
+
+
+def _move_across(work: Work, before: Identity, undo: Undoing) -> None:
+    with opened(open_source(work, before)) as source:
+        require_portable(work, source, before)
+        made, digest = duplicate(work, source, before, undo, keep=True)
+    publish(work, made, digest, undo)
+    take_away(work, before, undo)
+
+
+def _is_moved_across(work: Work, before: Identity) -> bool:
+    """Whether the source is gone for good: by the task, or by somebody else while the file is at its destination."""
+    if find_source(work, before) is not None:
+        return False
+    source = work.spots[SOURCE]
+    names = source.name, work.part_name
+    nothing = all(peek(source.folder, name, where=source.path) is None for name in names)
+    return meant_to_remove(work) or (nothing and find_made(work) is not None)
+
+
+def _remove_source(work: Work, before: Identity) -> bool:
+    """Finish the removal, under whichever name the source has now; False if somebody has written to it since."""
+    still = find_source(work, before)
+    if still is None or not still[1].has_content_of(before):
+        return False
+    if DESTINATION in work.spots:
+        sync(work.spots[DESTINATION].folder, where=work.spots[DESTINATION].path)
+    try:
+        with Undoing(work.spots[SOURCE].path) as undo:
+            take_away(work, still[1], undo)
+    except Refused:  # at this very moment; it has its name again
+        return False
+    return True
+
+
+def _lost(where: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the file is neither at its source nor at its destination: somebody else took it after the task stopped",
+        where=where,
+        next_step="Put the file back to either place, then run `remit recover` again.",
+    )
+
+
+def _cannot_move_back(where: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the file had been moved already when the task was stopped, and cannot be moved back from here",
+        where=where,
+        next_step="The file is whole at its destination; move it back with a task of its own if need be.",
+    )
+
+
+def _cannot_bring_back(where: str, snapshot: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the file had been removed already when the task was stopped",
+        where=where,
+        next_step=f"It can be restored from {snapshot}.",
+    )
+
+
+# --- what the host is told ------------------------------------------------------------------------------------------
+
+
+def move_output(work: Work) -> dict[str, Any]:
+    source, destination = work.spots[SOURCE].path, work.spots[DESTINATION].path
+    return {
+        "result_summary": {"source": source, "destination": destination},
+        "undo_metadata": {"original_path": source},
+    }
+
+
+def copy_output(work: Work, digest: str) -> dict[str, Any]:
+    source, destination = work.spots[SOURCE].path, work.spots[DESTINATION].path
+    undo = {"created_path": destination, "sha256": digest} if work.reversible else {}
+    return {"result_summary": {"source": source, "destination": destination}, "undo_metadata": undo}
+
+
+def delete_output(work: Work) -> dict[str, Any]:
+    """Refuses where there is no snapshot: without one there is no delete, whatever came before."""
+    recovery = work.checkpoint.get("snapshot")
+    if not work.reversible or not isinstance(recovery, str) or not recovery:
+        raise Refused(
+            Reason.EFFECT_FAILED,
+            "a file is deleted only where the task is reversible and a snapshot of it is kept",
+            where=work.spots[SOURCE].path,
+            next_step="Set constraints.reversible to true.",
+        )
+    return {
+        "result_summary": {"source": work.spots[SOURCE].path, "destination": None},
+        "undo_metadata": {"recovery": recovery},
+    }
+
+
+MOVE: Final[Effect] = Move()
+COPY: Final[Effect] = Copy()
+DELETE: Final[Effect] = Delete()

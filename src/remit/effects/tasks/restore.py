@@ -1,0 +1,108 @@
+"""FILE_RESTORE: a deleted file back from its snapshot, with its bytes, mode, times, and what else can be given back.
+
+The only effect that may set owner, mode and attributes, and only on the file that it has just made. Owner and the
+attributes that need privileges are given back where this user may; the bytes, mode and times always, or it fails.
+"""
+
+import errno
+import os
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.core.errors import EnvironmentFailed, Misuse, Reason
+from remit.core.faultpoints import reach
+from remit.effects.context import Effect, Work
+from remit.effects.file_copy import copy_content, create_part, remove_if_same, sha256_of
+from remit.effects.tasks.file_steps import DESTINATION, Undoing, opened, publish, require_free, settle_made
+from remit.fs.openat import identify
+
+RECOVERY: Final = "recovery"
+SNAPSHOT: Final = "snapshot"
+
+_NOT_OURS_TO_SET: Final = frozenset({errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EINVAL})
+_SET_ID: Final = 0o6000
+_BASE64: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+
+
+class Restore:
+    """Makes a file where there is none. The snapshot stays."""
+
+    def run(self, work: Work) -> dict[str, Any]:
+        spot, meta = work.spots[DESTINATION], _meta(work)
+        require_free(spot)
+        with Undoing(spot.path) as undo:
+            # Closed to all others until it is whole: only then is it known who may read it.
+            with opened(create_part(spot.folder, work.part_name, 0o600, where=spot.path)) as part:
+                made = identify(part)
+                undo.callback(remove_if_same, spot.folder, work.part_name, made, where=spot.path)
+                reach("effect.part_made")
+                copy_content(work.given[SNAPSHOT], part, meta["size"], work.progress)
+                reach("effect.part_filled")
+                if sha256_of(part) != meta["sha256"]:
+                    raise EnvironmentFailed(
+                        Reason.EFFECT_FAILED,
+                        "what was read from the snapshot is not what was kept",
+                        where=spot.path,
+                        next_step="Check the disk and the memory of this machine.",
+                    )
+                _dress(part, meta)
+                reach("effect.attributes_set")
+                os.fsync(part)
+                reach("effect.part_synced")
+                made = identify(part)
+            publish(work, made, meta["sha256"], undo)
+        return restore_output(work)
+
+    def settle(self, work: Work, *, finish: bool) -> dict[str, Any] | None:
+        return restore_output(work) if settle_made(work, finish=finish) is not None else None
+
+
+def restore_output(work: Work) -> dict[str, Any]:
+    return {
+        "result_summary": {"source": work.inputs[RECOVERY], "destination": work.spots[DESTINATION].path},
+        "undo_metadata": {},
+    }
+
+
+def _meta(work: Work) -> Mapping[str, Any]:
+    meta = work.checkpoint.get("meta")
+    if not isinstance(meta, Mapping) or SNAPSHOT not in work.given:
+        raise Misuse(
+            Reason.MISUSE,
+            'a restore needs the snapshot\'s descriptor as given["snapshot"] and its meta as checkpoint["meta"]',
+            next_step="Pass on both that `open_snapshot` returns.",
+        )
+    return meta
+
+
+def _dress(descriptor: int, meta: Mapping[str, Any]) -> None:
+    """Owner first, since changing it clears bits of the mode; times last, since everything else changes them."""
+    mode = meta["mode"]
+    try:
+        os.fchown(descriptor, meta["uid"], meta["gid"])
+    except OSError as problem:
+        if problem.errno not in _NOT_OURS_TO_SET:
+            raise
+        mode &= ~_SET_ID  # a program that ran as somebody else must not now run as us
+    for name, value in meta["xattrs"].items():
+        _set_attribute(descriptor, name, _from_base64(value))
+    os.fchmod(descriptor, mode)
+    os.utime(descriptor, ns=(int(meta["atime_ns"]), int(meta["mtime_ns"])))
+
+
+def _from_base64(text: str) -> bytes:
+    """Without the module for it, which loads two libraries that every fork would pay for."""
+    bits = "".join(f"{_BASE64.index(character):06b}" for character in text.rstrip("="))
+    whole = len(bits) // 8
+    return int(bits[: whole * 8] or "0", 2).to_bytes(whole, "big")
+
+
+def _set_attribute(descriptor: int, name: str, value: bytes) -> None:
+    try:
+        os.setxattr(descriptor, name, value)
+    except OSError as problem:
+        if problem.errno not in _NOT_OURS_TO_SET:
+            raise
+
+
+RESTORE: Final[Effect] = Restore()

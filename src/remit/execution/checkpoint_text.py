@@ -1,0 +1,21 @@
+"""Reading back what a door wrote down before it acted."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+
+T = TypeVar("T")
+
+
+def read_checkpoint(text: str, parse: Callable[[Any], T], what: str) -> T:
+    """The text was compared with the ledger before; what cannot be read is of another version of Remit."""
+    try:
+        return parse(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, RemitError) as problem:
+        raise EnvironmentFailed(
+            Reason.STORE_OUTDATED,
+            f"a checkpoint cannot be read ({type(problem).__name__})",
+            next_step=f"Use the version of Remit that began this {what}.",
+        ) from None

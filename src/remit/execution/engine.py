@@ -1,0 +1,444 @@
+"""The road every request takes, whatever its door. A dry run is the same road, stopped after step 4.
+
+ 1. parse: untrusted bytes to a closed model
+ 2. verify authority: signature, binding, expiry, revocation
+ 3. decide: may it happen (pure; a decision with its reasons)
+ 4. preview: the exact effect, masked for people, with a digest of the unmasked
+ 5. consent: a yes bound to that digest, where the door asks for one
+ 6. checkpoint: what is needed to go back, durable
+ 7. intent: the ledger says what is about to happen, and the idempotency key is claimed, durable
+ 8. effect: the thing itself
+ 9. verify: the world is as the effect claimed; what people will read of it is written, what is held elsewhere is
+    committed, and what only the way back needed is removed
+10. outcome: signed, appended, in one transaction with the idempotency record
+11. report
+
+A refusal in steps 2 to 6 is recorded too, but claims no key: else anybody could use up somebody else's task. What was
+begun by a process that died enters at step 7: with the checkpoint of the one who began it.
+"""
+
+import functools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from remit.core.errors import SETTLE, EnvironmentFailed, Reason, Refused, RemitError, as_remit_error
+from remit.core.faultpoints import reach
+from remit.core.ids import Clock
+from remit.core.metrics import FAILURES
+from remit.execution.decision import Decision
+from remit.execution.instrumentation import Journey
+from remit.execution.journal import Also, Entered, Journal, Stored, Trace
+from remit.ledger.writer import Batch, Ledger
+
+Request = TypeVar("Request")
+Granted = TypeVar("Granted")
+Begun = TypeVar("Begun")
+Made = TypeVar("Made")
+Outcome = TypeVar("Outcome")
+Note = Callable[[Mapping[str, Any]], None]
+Notes = tuple[Mapping[str, Any], ...]
+
+PATIENCE_SECONDS: Final = 30.0
+"""How long a second caller waits for the first one's outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What will happen: a masked sentence for people, and a digest of the unmasked request for binding a yes to it."""
+
+    summary: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where the road runs: its record, its clock, and the folder in which processes that run tasks keep their locks."""
+
+    ledger: Ledger
+    clock: Clock
+    hosts: Path
+    patience: float = PATIENCE_SECONDS
+
+
+class Contradicted(EnvironmentFailed):
+    """The effect reported success, and the world is not as it said."""
+
+
+class Unpublished(EnvironmentFailed):
+    """The effect is done, and what people are to read of it could not be written."""
+
+
+class Unsettled(EnvironmentFailed):
+    """The effect failed and is neither whole nor undone. It stays claimed, and recovery goes on with it."""
+
+
+class Parked(Unsettled):
+    """Begun, and put aside until somebody asks again. Nobody is at work on it: any process may go on with it."""
+
+
+class Door(ABC, Generic[Request, Granted, Begun, Made, Outcome]):
+    """What the numbered steps mean for one kind of request. A door has no order of its own."""
+
+    name: str
+    """The scope of its claims, and the first word of the kinds of its ledger entries."""
+    try_again: str = "If it is still wanted, ask for it anew, under another id."
+    """What to do about a request that came to nothing because its process died."""
+
+    @abstractmethod
+    def parse(self, raw: tuple[bytes, ...]) -> Request: ...
+
+    @abstractmethod
+    def trace(self, request: Request) -> Trace: ...
+
+    @abstractmethod
+    def verify_authority(self, request: Request, now: datetime) -> Granted: ...
+
+    @abstractmethod
+    def decide(self, request: Request) -> Decision: ...
+
+    @abstractmethod
+    def preview(self, granted: Granted) -> Preview: ...
+
+    @abstractmethod
+    def consent(self, granted: Granted, preview: Preview, now: datetime) -> str:
+        """Who said yes, and how; or a refusal."""
+
+    @abstractmethod
+    def checkpoint(self, granted: Granted, preview: Preview) -> str:
+        """What is needed to finish it or to go back, as text; anything that it refers to is durable."""
+
+    def stand_by(self, granted: Granted, begun: Begun) -> None:
+        """Get ready for the effect while the intent is being written. Nothing of it may reach the world yet."""
+
+    def stand_down(self, granted: Granted) -> None:
+        """Let go of what stood by, used or not. However a request ends, this is called."""
+
+    @abstractmethod
+    def require_alive(self, granted: Granted, now: datetime) -> None:
+        """Expiry and revocation once more, right before the intent."""
+
+    def spend(self, granted: Granted, batch: Batch, now: datetime) -> None:
+        """What the intent uses up, such as an approval, in its very transaction. A refusal undoes the intent too."""
+
+    def take_on(self, granted: Granted, batch: Batch, now: datetime) -> None:
+        """The same where another had begun it and died: nothing is used up twice, but whoever goes on must count."""
+
+    @abstractmethod
+    def recall(self, checkpoint: str) -> tuple[Request, Begun]:
+        """The checkpoint read back, by us or by whoever takes over. The request in it has no authority any more."""
+
+    @abstractmethod
+    def effect(self, granted: Granted, begun: Begun, note: Note) -> Made:
+        """Do it, whole; or raise, with the world as it was before; or raise `Unsettled`.
+
+        `note` records, durably, what `settle` or `undo` will need; they are given all that was noted.
+        """
+
+    @abstractmethod
+    def settle(self, begun: Begun, notes: Notes, note: Note) -> Made | None:
+        """What a process that died had begun: finished, if it had reached the world; else cleared away, and None."""
+
+    @abstractmethod
+    def undo(self, begun: Begun, notes: Notes, note: Note) -> None:
+        """Leave the world as it was before."""
+
+    @abstractmethod
+    def verify_effect(self, begun: Begun, made: Made) -> None:
+        """Look at the world. `Contradicted` if it is not as the effect says."""
+
+    @abstractmethod
+    def succeed(self, request: Request, begun: Begun, made: Made) -> Outcome: ...
+
+    @abstractmethod
+    def fail(self, request: Request, problem: RemitError, begun: Begun | None = None) -> Outcome:
+        """`begun` is there once the intent was recorded."""
+
+    def publish(self, begun: Begun, outcome: Outcome) -> None:
+        """Write what people read, durably, before the outcome counts. `Unpublished` undoes an effect that succeeded."""
+
+    def commit(self, begun: Begun, outcome: Outcome, note: Note) -> None:
+        """Make final what is prepared elsewhere. `Contradicted` if that surely did not happen: then all is undone."""
+
+    def clear_up(self, begun: Begun, outcome: Outcome, note: Note) -> None:
+        """Remove what only the way back needed. Whoever does notes it first: from there on there is only forward."""
+
+    def discard(self, checkpoint: str) -> None:
+        """A checkpoint whose intent was never recorded: remove what it refers to."""
+
+    @abstractmethod
+    def store_outcome(self, outcome: Outcome) -> str: ...
+
+    def show_outcome(self, outcome: Outcome, stored: str) -> Mapping[str, Any]:  # noqa: ARG002 - for doors that show less
+        """What the ledger shows of it, beside its digest."""
+        return {"outcome": json.loads(stored)}
+
+    @abstractmethod
+    def load_outcome(self, stored: str, recorded_at: str) -> Outcome:
+        """A stored outcome, its signature verified."""
+
+    def also_record(self, request: Request, outcome: Outcome) -> Sequence[Also]:  # noqa: ARG002 - for doors that do
+        """Entries and rows of the door's own, masked, in the transaction of this outcome or refusal."""
+        return ()
+
+
+def travel(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    raw: tuple[bytes, ...],
+    site: Site,
+    *,
+    dry_run: bool = False,
+    on_refusal: Callable[[Refused], None] = lambda _: None,
+    on_stored: Callable[[], None] = lambda: None,
+    actor: str | None = None,
+) -> Outcome | Preview:
+    """Take a request down the road. Bytes that cannot be parsed raise; all else ends in a signed, recorded outcome.
+
+    A dry run raises what a full run would record as refused: it signs and records nothing. `on_refusal` is told of a
+    refusal in steps 2 to 7: by this call nothing was claimed or done. `on_stored` is told when the outcome is one from
+    before: by this call nothing was done either. `actor` is who asks: the intent names him.
+    """
+    with Journey(door.name) as journey, ExitStack() as standing:
+        door = journey.follow(door)
+        request = door.parse(raw)  # 1. parse
+        journal = journey.follow(Journal(site.ledger, door.trace(request), site.hosts, site.patience, actor))
+        try:
+            granted = journal.judge(door.verify_authority, request, site.clock())  # 2. verify authority
+            standing.callback(door.stand_down, granted)
+            entered = _enter(door, journal, request, granted, site.clock, dry_run=dry_run)
+        except Refused as problem:
+            journey.refused(problem.reason)
+            on_refusal(problem)
+            if dry_run:
+                raise
+            refusal = door.fail(request, problem)
+            journal.record_refusal(problem, door.also_record(request, refusal))
+            return refusal
+        if isinstance(entered, Stored):
+            journey.ending = "stored"
+            on_stored()
+            return door.load_outcome(*entered)
+        if isinstance(entered, Preview):
+            journey.ending = "previewed"
+            return entered
+        outcome = _carry_out(door, journal, request, granted, *entered)
+        journey.ending = "done"
+        return outcome
+
+
+def _enter(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    request: Request,
+    granted: Granted,
+    clock: Clock,
+    *,
+    dry_run: bool,
+) -> tuple[Entered, Begun] | Stored | Preview:
+    """Steps 3 to 7, again from the start whenever somebody else was faster."""
+
+    def still_alive(now: datetime) -> None:
+        journal.judge(door.require_alive, granted, now)
+
+    while True:
+        found = journal.look()
+        if isinstance(found, Stored):
+            return found
+        decision = door.decide(request)  # 3. decide
+        decision.require()
+        if found is not None:  # the world may be half changed, so looking at it now would tell nothing
+            if dry_run:
+                return _unfinished(door.trace(request))
+            _, begun = door.recall(found.checkpoint)
+            entered = journal.resume(found, still_alive, functools.partial(door.take_on, granted))
+        else:
+            try:
+                preview = door.preview(granted)  # 4. preview
+                if dry_run:
+                    return preview
+                consent = door.consent(granted, preview, clock())  # 5. consent
+                checkpoint, begun = _make_checkpoint(door, granted, preview)  # 6. checkpoint
+            except (Refused, EnvironmentFailed) as problem:
+                if journal.look() is None:
+                    raise _as_refusal(problem) from None
+                continue  # whoever was faster has changed what we looked at
+            reach("road.checkpoint_made")
+            intent = _intent(decision, preview, consent)
+            entered = _record_intent(door, journal, granted, intent, checkpoint, still_alive)
+        if entered is not None:
+            return entered, begun
+
+
+def _make_checkpoint(
+    door: Door[Request, Granted, Begun, Made, Outcome], granted: Granted, preview: Preview
+) -> tuple[str, Begun]:
+    """With everything ready for the effect. If that fails, or is interrupted, nothing of the checkpoint stays."""
+    checkpoint = door.checkpoint(granted, preview)
+    try:
+        _, begun = door.recall(checkpoint)
+        door.stand_by(granted, begun)
+    except BaseException:
+        door.discard(checkpoint)
+        raise
+    return checkpoint, begun
+
+
+def _record_intent(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    granted: Granted,
+    intent: dict[str, Any],
+    checkpoint: str,
+    still_alive: Callable[[datetime], None],
+) -> Entered | None:
+    try:
+        spend = functools.partial(door.spend, granted)
+        entered = journal.enter(intent, checkpoint, still_alive, spend)  # 7. intent
+    except Refused:  # anything else: it may be recorded, for all we know
+        door.discard(checkpoint)
+        raise
+    if entered is None:
+        door.discard(checkpoint)
+    return entered
+
+
+def _carry_out(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    request: Request,
+    granted: Granted,
+    entered: Entered,
+    begun: Begun,
+) -> Outcome:
+    """Steps 8 to 11. What cannot be told apart from a crash is left as a crash leaves it: claimed, for recovery."""
+    interrupted: BaseException | None = None
+    try:
+        reach("road.taken_over" if entered.resumed else "road.intent_recorded")
+        made = door.settle(begun, journal.notes(), journal.note) if entered.resumed else None
+        if entered.resumed:
+            reach("road.settled")
+        try:
+            made = door.effect(granted, begun, journal.note) if made is None else made  # 8. effect
+        except Unsettled:
+            raise
+        except BaseException as problem:  # noqa: BLE001 - whatever an effect throws is an executed failure
+            interrupted = None if isinstance(problem, Exception) else problem
+            outcome = finish_failure(door, request, begun, _as_failure(problem))
+        else:
+            reach("road.effect_done")
+            outcome = conclude(door, journal, request, begun, made)
+        outcome = record(door, journal, entered, request, begun, outcome)
+    except BaseException as problem:
+        journal.give_up(entered.won, to_anybody=isinstance(problem, Parked))
+        if isinstance(problem, Refused):  # which would say that nothing was touched
+            raise _unsettled(problem, door.trace(request)) from problem
+        raise
+    if interrupted is not None:
+        raise interrupted
+    return outcome  # 11. report
+
+
+def conclude(
+    door: Door[Request, Granted, Begun, Made, Outcome], journal: Journal, request: Request, begun: Begun, made: Made
+) -> Outcome:
+    """The outcome of an effect that took place, once the world was looked at. One that is contradicted is undone."""
+    try:
+        door.verify_effect(begun, made)  # 9. verify
+        outcome = door.succeed(request, begun, made)
+        door.publish(begun, outcome)
+        door.commit(begun, outcome, journal.note)
+    except (Contradicted, Unpublished) as problem:
+        try:
+            door.undo(begun, journal.notes(), journal.note)
+        except RemitError as second:
+            raise _unsettled(second, door.trace(request)) from problem
+        return finish_failure(door, request, begun, problem)
+    reach("road.published")
+    door.clear_up(begun, outcome, journal.note)
+    return outcome
+
+
+def finish_failure(
+    door: Door[Request, Granted, Begun, Made, Outcome], request: Request, begun: Begun, problem: RemitError
+) -> Outcome:
+    """A failure that is to be recorded: nothing of it stands in the world any more."""
+    outcome = door.fail(request, problem, begun)
+    FAILURES.add(door.name, problem.reason.value)
+    door.publish(begun, outcome)
+    return outcome
+
+
+def record(
+    door: Door[Request, Granted, Begun, Made, Outcome],
+    journal: Journal,
+    entered: Entered,
+    request: Request,
+    begun: Begun,
+    outcome: Outcome,
+) -> Outcome:
+    """The outcome, for ever. One that the ledger does not take is no outcome: the effect is undone, and fails."""
+    try:
+        stored = door.store_outcome(outcome)
+        also = door.also_record(request, outcome)
+        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)  # 10. outcome
+    except EnvironmentFailed as problem:
+        raise _unrecorded(problem, door.trace(request)) from problem
+    except Refused as problem:
+        if problem.reason is Reason.IDEMPOTENCY_CONFLICT:  # somebody took it over, and what he made of it counts
+            raise
+        door.undo(begun, journal.notes(), journal.note)
+        outcome = finish_failure(door, request, begun, problem)
+        stored = door.store_outcome(outcome)
+        also = door.also_record(request, outcome)
+        journal.record_outcome(entered.won, stored, door.show_outcome(outcome, stored), also)
+    reach("road.outcome_recorded")
+    return outcome
+
+
+def _intent(decision: Decision, preview: Preview, consent: str) -> dict[str, Any]:
+    shown = {"preview": preview.summary, "preview_digest": preview.digest, "consent": consent}
+    return {**decision.as_json(), **shown}
+
+
+def _unfinished(trace: Trace) -> Preview:
+    summary = "what a process that died had begun is finished; or, had it not taken effect, done from the start"
+    return Preview(f"{trace.capability_id or trace.door} {trace.key}: {summary}", trace.request_digest)
+
+
+def _unsettled(problem: RemitError, trace: Trace) -> Unsettled:
+    if isinstance(problem, Unsettled):  # the door has said it in words of its own
+        return problem
+    return Unsettled(
+        Reason.EFFECT_FAILED,
+        f"the effect was begun, and whether it is done could not be told: {problem.what}",
+        where=problem.where or f"{trace.door} {trace.key}",
+        next_step=SETTLE,
+    )
+
+
+def _unrecorded(problem: EnvironmentFailed, trace: Trace) -> Unsettled:
+    """The world is as the outcome says, and nobody can read it there."""
+    return Unsettled(
+        problem.reason,
+        f"it came to its end, and how it ended could not be recorded: {problem.what}",
+        where=problem.where or f"{trace.door} {trace.key}",
+        next_step="Fix what stands in the way, then run: remit recover. Do not ask for it under another id.",
+    )
+
+
+def _as_refusal(problem: Refused | EnvironmentFailed) -> Refused:
+    """Nothing was done yet, whatever the reason."""
+    if isinstance(problem, Refused):
+        return problem
+    return Refused(problem.reason, problem.what, where=problem.where, next_step=problem.next_step)
+
+
+def _as_failure(problem: BaseException) -> RemitError:
+    if isinstance(problem, Exception):
+        return as_remit_error(problem)
+    return EnvironmentFailed(Reason.EFFECT_FAILED, f"the effect was interrupted ({type(problem).__name__})")

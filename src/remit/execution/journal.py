@@ -1,0 +1,405 @@
+"""The road's records of one request: refusal, intent, outcome, and the claim that makes it happen once.
+
+Everything is written through the ledger, so each record is durable, chained and signed. A stored outcome is believed
+only if the ledger says the same; a request that somebody is at work on is waited for; one whose process died is taken
+over, and the dead one's token is void. The way back is kept with the claim, and is believed only if the intent in the
+ledger carries its digest.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+from remit.core.canonical import digest_bytes
+from remit.core.concurrency import away
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.faultpoints import reach
+from remit.core.ids import render_time
+from remit.ledger.clock import LedgerAhead, judge_by_ledger
+from remit.ledger.entry import Entry, Event
+from remit.ledger.proof import require_covered
+from remit.ledger.writer import Batch, Ledger
+from remit.masking import mask_json
+from remit.store.claims import (
+    ClaimKey,
+    Done,
+    Running,
+    Won,
+    claim,
+    find_claim,
+    finish_claim,
+    let_go,
+    new_token,
+    take_over,
+)
+from remit.store.connection import Connection, Dialect
+from remit.store.process_identity import is_before_reboot, is_childless, is_gone, lock_path, this_process
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FIRST_LOOK_SECONDS: Final = 0.002
+LAST_LOOK_SECONDS: Final = 0.02
+_LOG: Final = logging.getLogger("remit.road")
+_RECORDS: Final = """SELECT seq, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq"""
+_BEFORE: Final = """SELECT kind, created_at, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND (kind = ? OR (kind = ? AND payload LIKE ?)) ORDER BY seq"""
+_AS_EXPIRED: Final = '%"reason":"expired"%'
+# Tokens of claims that this process holds and has given up, such as when the outcome could not be written. Nobody works
+# on them, though their owner lives.
+_given_up: Final[set[str]] = set()
+
+
+Also = Event | Callable[[Batch], object]
+"""What else belongs with a record: an entry, or rows that are written with entries of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What ties every record of one request together."""
+
+    tenant_id: str
+    correlation_id: str
+    door: str
+    key: str
+    request_digest: str
+    task_id: str | None = None
+    capability_id: str | None = None
+    authority: Callable[[], str] | None = field(default=None, compare=False, repr=False)
+    """The digest of the signed permission, where that is something else than the key. Asked for only if it is needed.
+    """
+
+
+class Stored(NamedTuple):
+    """An outcome from before, and when the ledger recorded it."""
+
+    text: str
+    recorded_at: str
+
+
+class Entered(NamedTuple):
+    """This caller does the work; `resumed` if a process that died had begun it: then the checkpoint is that one's."""
+
+    won: Won
+    checkpoint: str
+    resumed: bool
+
+
+class Journal:
+    """The records of one request. `hosts` is where each process that runs tasks keeps its lock; `actor`, who asked for
+    it, is named by the intent, and need not count any more when what was begun ends.
+    """
+
+    def __init__(self, ledger: Ledger, trace: Trace, hosts: Path, patience: float, actor: str | None = None) -> None:
+        self._ledger = ledger
+        self._actor = actor
+        self._trace = trace
+        self._key = ClaimKey(trace.tenant_id, trace.door, trace.key)
+        self._hosts = hosts
+        self._patience = patience
+        self._judged: Refused | None = None
+        """Why the authority of this request was refused, if it was."""
+
+    def look(self) -> Stored | Running | None:
+        """What stands under this request's key: nothing, an outcome, or a claim whose owner is dead.
+
+        Waits for whoever is at work on it, but not for ever. An outcome is checked against the ledger.
+        """
+        found = self._settled()
+        return self.checked(found) if isinstance(found, Done) else found
+
+    def enter(
+        self,
+        intent: dict[str, Any],
+        checkpoint: str,
+        still_alive: Callable[[datetime], None],
+        spend: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
+    ) -> Entered | None:
+        """Claim the request and record the intent, in one transaction; None if somebody else was faster.
+
+        `still_alive` is asked inside the transaction, at a time that no clock set back can make earlier. `spend` is
+        called once the claim is won: what it uses up is used up with the intent, or not at all.
+        """
+        digests = {
+            "request_digest": self._trace.request_digest,
+            "checkpoint_digest": digest_bytes(checkpoint.encode()),
+        }
+        event = self._by_actor(
+            "intent", {**intent, **digests}
+        )  # out here: nobody else writes while a transaction lasts
+        token = new_token()
+        with _given_up_if_interrupted(token):
+            entered = self._ledger.transact(partial(self._claim, event, checkpoint, still_alive, spend, token))
+        if entered is not None:
+            self._log("intent recorded")
+        return entered
+
+    def resume(
+        self,
+        orphan: Running,
+        still_alive: Callable[[datetime], None],
+        take_on: Callable[[Batch, datetime], None] = lambda _batch, _now: None,
+    ) -> Entered | None:
+        """Take over what a process that died had begun; None if somebody else was faster.
+
+        `still_alive` and `take_on` are asked in the transaction. Refuses while a process that the dead one had started
+        may still be at work, and if the checkpoint was changed.
+        """
+        self.require_intended(orphan)
+        self._require_childless(orphan)
+        token = new_token()
+        with _given_up_if_interrupted(token):
+            entered = self._ledger.transact(partial(self._take_over, orphan, still_alive, take_on, token))
+        if entered is not None:
+            self._log("work resumed")
+        return entered
+
+    def require_intended(self, claimed: Running | Done) -> None:
+        """The checkpoint that stands with a claim is somebody's word until an intent in the ledger has its digest."""
+        wanted = digest_bytes(claimed.checkpoint.encode())
+        with self._ledger.store.reading() as connection:
+            for seq, intent in self._records(connection, "intent"):
+                if intent.get("checkpoint_digest") == wanted:
+                    self._covered(connection, seq)
+                    return
+        raise self._contradiction("the checkpoint of this request is not the one that its intent recorded")
+
+    def note(self, what: Mapping[str, Any]) -> None:
+        """Something that settling this request will need, recorded before it is done."""
+        digest = {"request_digest": self._trace.request_digest}
+        self._ledger.append(self._event("noted", {"note": dict(what), **digest}))
+        reach("road.noted")
+
+    def notes(self) -> tuple[Mapping[str, Any], ...]:
+        """What was noted of this request, by whoever worked on it."""
+        with self._ledger.store.reading() as connection:
+            found = list(self._records(connection, "noted"))
+            for seq, _ in found:
+                self._covered(connection, seq)
+        return tuple(record["note"] for _, record in found)
+
+    def checked(self, done: Done) -> Stored:
+        """A stored outcome is somebody's word until the ledger's entry carries its digest."""
+        with self._ledger.store.reading() as connection:
+            entry = self._covered(connection, done.outcome_seq)
+        recorded = json.loads(entry.payload) if entry.kind == f"{self._trace.door}.outcome" else {}
+        about = (recorded.get("request_digest"), recorded.get("outcome_digest"))
+        if about != (self._trace.request_digest, digest_bytes(done.result.encode())):
+            raise self._contradiction("the stored outcome of this request is not the one that the ledger recorded")
+        self._log("earlier outcome returned")
+        return Stored(done.result, entry.created_at)
+
+    def give_up(self, won: Won, *, to_anybody: bool = False) -> None:
+        """It stays claimed and undecided. Without this, it would look like work in progress until this process ends;
+        to other processes it does, unless it is left to anybody.
+        """
+        _given_up.add(won.token)
+        if to_anybody:
+            with suppress(EnvironmentFailed):  # then it is this process's to go on with, as long as it lives
+                self._ledger.transact(lambda batch: let_go(batch.store, won))
+
+    def judge(self, check: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Have the authority of this request judged. Its refusal is told apart from one of the caller, whose token or
+        session can end while the authority is still valid.
+        """
+        try:
+            return check(*args, **kwargs)
+        except Refused as problem:
+            self._judged = problem
+            raise
+
+    def record_refusal(self, problem: Refused, also: Sequence[Also] = ()) -> None:
+        told: dict[str, Any] = problem.as_json()
+        if problem is self._judged and problem.reason is Reason.EXPIRED and not isinstance(problem, LedgerAhead):
+            told["authority"] = self._authority()  # it stays expired, also if a person accepts an earlier clock
+        event = self._event("refused", told)
+        self._ledger.transact(lambda batch: _append_all(batch, (event, *also)))
+        self._log("request refused", reason=problem.reason.value)
+
+    def record_outcome(self, won: Won, stored: str, shown: Mapping[str, Any], also: Sequence[Also] = ()) -> None:
+        """The outcome, the end of the claim, and what else belongs with them, in one transaction."""
+        # Masked here, exact in the claim; the digest ties the two.
+        digests = {"outcome_digest": digest_bytes(stored.encode()), "request_digest": self._trace.request_digest}
+        event = self._event("outcome", {**shown, **digests})
+
+        def work(batch: Batch) -> None:
+            entry = batch.append(event)
+            finish_claim(batch.store, won, stored, entry.created_at, entry.seq)
+            _append_all(batch, also)
+
+        self._ledger.transact(work)
+        self._log("outcome recorded")
+
+    def _claim(
+        self,
+        intent: Event,
+        checkpoint: str,
+        still_alive: Callable[[datetime], None],
+        spend: Callable[[Batch, datetime], None],
+        token: str,
+        batch: Batch,
+    ) -> Entered | None:
+        now, trace = batch.time_in(self._trace.tenant_id), self._trace
+        judge_by_ledger(still_alive, now, batch.clock)
+        claimed = claim(
+            batch.store,
+            self._key,
+            trace.request_digest,
+            render_time(now),
+            correlation_id=trace.correlation_id,
+            checkpoint=checkpoint,
+            token=token,
+        )
+        if not isinstance(claimed, Won):
+            return None
+        self._require_fresh(batch.store)
+        batch.append(intent)
+        spend(batch, now)
+        reach("claim.before_commit")
+        return Entered(claimed, checkpoint, resumed=False)
+
+    def _take_over(
+        self,
+        orphan: Running,
+        still_alive: Callable[[datetime], None],
+        take_on: Callable[[Batch, datetime], None],
+        token: str,
+        batch: Batch,
+    ) -> Entered | None:
+        now = batch.time_in(self._trace.tenant_id)
+        judge_by_ledger(still_alive, now, batch.clock)
+        take_on(batch, now)
+        taken = take_over(batch.store, orphan, token)
+        if taken is None:
+            return None
+        if any(self._records(batch.store, "outcome")):
+            raise self._contradiction("this request has an outcome, and its claim says that it has none")
+        batch.append(self._by_actor("resumed", {"request_digest": self._trace.request_digest}))
+        return Entered(taken, orphan.checkpoint, resumed=True)
+
+    def _require_fresh(self, connection: Connection) -> None:
+        """This request was never begun, and what permits it was never recorded as expired."""
+        trace, door = self._trace, self._trace.door
+        wanted = (trace.tenant_id, trace.correlation_id, f"{door}.intent", f"{door}.refused", _AS_EXPIRED)
+        for kind, created_at, payload in connection.rows(_BEFORE, wanted):
+            record = json.loads(payload)
+            if kind == f"{door}.intent" and record.get("request_digest") == trace.request_digest:
+                raise self._contradiction("this request was begun before, and its claim is gone from the database")
+            if record.get("reason") == "expired" and record.get("authority") == self._authority():
+                raise Refused(
+                    Reason.EXPIRED,
+                    f"what permits this was recorded as expired at {created_at[:19]}Z, and stays so",
+                    where=f"{door} {trace.key}",
+                    next_step="Have it leased or approved again.",
+                )
+
+    def _authority(self) -> str:
+        trace = self._trace
+        try:
+            return trace.authority() if trace.authority is not None else digest_bytes(trace.key.encode())
+        except Refused:  # it cannot be read, so nothing was verified
+            return ""
+
+    def _records(self, connection: Connection, what: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The place and content of this request's records of one kind. They are believed only once covered."""
+        trace = self._trace
+        for seq, payload in connection.rows(_RECORDS, (trace.tenant_id, trace.correlation_id, f"{trace.door}.{what}")):
+            record = json.loads(payload)
+            if record.get("request_digest") == trace.request_digest:
+                yield seq, record
+
+    def _covered(self, connection: Connection, seq: int) -> Entry:
+        return require_covered(connection, self._ledger.keyring, self._trace.tenant_id, seq)
+
+    def _contradiction(self, what: str) -> EnvironmentFailed:
+        return EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            f"{what}; nothing was touched",
+            where=f"{self._trace.door} {self._trace.key}",
+            next_step="Keep the database as it is and run `remit ledger verify`.",
+        )
+
+    def _require_childless(self, orphan: Running) -> None:
+        if orphan.owner == this_process() or is_childless(lock_path(self._hosts, orphan.owner)):
+            return
+        raise EnvironmentFailed(
+            Reason.IN_PROGRESS,
+            "the process that ran this is dead, and one that it had started is not yet",
+            where=f"{self._trace.door} {self._trace.key}",
+            next_step="Try again in a moment: remit recover",
+        )
+
+    def _settled(self) -> Done | Running | None:
+        deadline = time.monotonic() + self._patience
+        pause = FIRST_LOOK_SECONDS
+        while True:
+            with self._ledger.store.glancing() as connection:
+                found = find_claim(connection, self._key, self._trace.request_digest)
+            if not isinstance(found, Running) or is_orphan(found, self._ledger.store.dialect):
+                return found
+            if time.monotonic() > deadline:
+                raise EnvironmentFailed(
+                    Reason.IN_PROGRESS,
+                    "this request is still being worked on",
+                    where=f"{self._trace.door} {self._trace.key}",
+                    next_step="Ask again later; `remit ledger show` tells what is known of it.",
+                )
+            with away():
+                time.sleep(pause)
+            pause = min(2 * pause, LAST_LOOK_SECONDS)
+
+    def _by_actor(self, what: str, payload: dict[str, Any]) -> Event:
+        return replace(self._event(what, payload), actor=self._actor)
+
+    def _event(self, what: str, payload: dict[str, Any]) -> Event:
+        """Masked: what the ledger holds can never be taken out again."""
+        shown: Any = mask_json({**payload, "key": self._trace.key})
+        return Event(
+            self._trace.tenant_id,
+            f"{self._trace.door}.{what}",
+            self._trace.correlation_id,
+            shown,
+            task_id=self._trace.task_id,
+            capability_id=self._trace.capability_id,
+        )
+
+    def _log(self, message: str, **fields: str) -> None:
+        """After the fact, and only for whoever looks for a fault: nothing is decided by a log."""
+        trace = self._trace
+        ids = {"correlation_id": trace.correlation_id, "task_id": trace.task_id, "capability_id": trace.capability_id}
+        _LOG.info(message, extra={**ids, **fields})
+
+
+def _append_all(batch: Batch, also: Sequence[Also]) -> None:
+    for each in also:
+        if isinstance(each, Event):
+            batch.append(each)
+        else:
+            each(batch)
+
+
+@contextmanager
+def _given_up_if_interrupted(token: str) -> Iterator[None]:
+    """The transaction may be durable although its caller never heard of it: then nobody works on that claim."""
+    try:
+        yield
+    except Refused:  # nothing was claimed
+        raise
+    except BaseException:
+        _given_up.add(token)
+        raise
+
+
+def is_orphan(claimed: Running, dialect: Dialect) -> bool:
+    """Whether nobody is at work on this any more. Said only when it is certain."""
+    # Only this machine can open its SQLite file: whoever claimed it before the last reboot is gone.
+    before_reboot = dialect == "sqlite" and is_before_reboot(claimed.owner)
+    return claimed.token in _given_up or is_gone(claimed.owner) or before_reboot

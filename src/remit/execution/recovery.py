@@ -1,0 +1,156 @@
+"""What a crash left unfinished is finished or cleared away, and the outcome signed and recorded as any other.
+
+Nobody's authority is needed to complete what authority had begun, and none is taken: an effect that had reached the
+world is finished; one that had not is a recorded failure, and is not tried again. Safe to run at any time, by several
+at once, and to be killed itself. What cannot be settled now stays as it is and is reported; the others go on.
+"""
+
+import dataclasses
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from remit.core.errors import EnvironmentFailed, Reason, RemitError, as_remit_error
+from remit.core.faultpoints import reach
+from remit.core.metrics import RECOVERED
+from remit.execution.engine import Begun, Door, Made, Outcome, Parked, Request, Site, conclude, finish_failure, record
+from remit.execution.journal import Entered, Journal, Trace, is_orphan
+from remit.store.claims import Running, unfinished
+from remit.store.process_identity import is_known_here
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered(Generic[Outcome]):
+    """One request that somebody had begun: what came of it, or why nothing could be made of it now."""
+
+    key: str
+    began_at: str
+    outcome: Outcome | None = None
+    took_effect: bool = False
+    problem: RemitError | None = None
+    unknown: bool = False
+    """Somebody closed it as it was: whether it took effect is not known."""
+
+
+def recover(
+    door: Door[Request, Any, Begun, Made, Outcome],
+    site: Site,
+    *,
+    spare: Collection[str] = (),
+    presumed_dead: Collection[str] = (),
+    abandoned: Collection[str] = (),
+) -> list[Recovered[Outcome]]:
+    """Settle every request of this door that was begun by a process that is dead. The others are left alone.
+
+    `spare` names requests that somebody is about to settle himself. `presumed_dead` names those whose process somebody
+    knows to be dead where we cannot know it: on another machine, or before a reboot. `abandoned` names those that
+    somebody closes although they cannot be settled: nothing is touched, and the outcome says that the truth is unknown.
+    """
+    with site.ledger.store.reading() as connection:
+        left = [claimed for claimed in unfinished(connection, door.name) if claimed.key.key not in spare]
+    reports = []
+    for claimed in left:
+        dead = is_orphan(claimed, site.ledger.store.dialect) or claimed.key.key in presumed_dead
+        if not dead and is_known_here(claimed.owner):
+            continue  # at work
+        try:
+            closed = claimed.key.key in abandoned
+            report = _settle(door, site, claimed, closed=closed) if dead else _unknown(claimed)
+        except Exception as problem:  # noqa: BLE001 - one that cannot be settled must not keep us from the others
+            report = Recovered(claimed.key.key, claimed.claimed_at, problem=as_remit_error(problem))
+        if report is not None:
+            RECOVERED.add(door.name, _ending(report))
+            reports.append(report)
+    return reports
+
+
+def _settle(
+    door: Door[Request, Any, Begun, Made, Outcome], site: Site, orphan: Running, *, closed: bool
+) -> Recovered[Outcome] | None:
+    """None if somebody else was faster."""
+    key = orphan.key
+    placeholder = Trace(key.tenant_id, orphan.correlation_id, key.scope, key.key, orphan.request_digest)
+    Journal(site.ledger, placeholder, site.hosts, 0).require_intended(orphan)
+    request, begun = door.recall(orphan.checkpoint)
+    trace = dataclasses.replace(door.trace(request), correlation_id=orphan.correlation_id)
+    if (trace.key, trace.request_digest) != (key.key, orphan.request_digest):
+        raise EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            "the checkpoint speaks of another request than its claim; nothing was touched",
+            where=f"{key.scope} {key.key}",
+            next_step="Keep the database as it is and run `remit ledger verify`.",
+        )
+    if not closed:
+        door.decide(request).require()
+    journal = Journal(site.ledger, trace, site.hosts, 0)
+    entered = journal.resume(orphan, lambda _: None)
+    if entered is None:
+        return None
+    try:
+        if closed:
+            return _close(door, journal, entered, request, begun, orphan)
+        return _finish(door, journal, entered, request, begun, orphan)
+    except BaseException as problem:
+        journal.give_up(entered.won, to_anybody=isinstance(problem, Parked))
+        raise
+
+
+def _finish(
+    door: Door[Request, Any, Begun, Made, Outcome],
+    journal: Journal,
+    entered: Entered,
+    request: Request,
+    begun: Begun,
+    orphan: Running,
+) -> Recovered[Outcome]:
+    reach("road.taken_over")
+    made = door.settle(begun, journal.notes(), journal.note)
+    reach("road.settled")
+    if made is None:
+        problem = EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "it was interrupted before it took effect; nothing was changed",
+            next_step=door.try_again,
+        )
+        outcome = finish_failure(door, request, begun, problem)
+    else:
+        outcome = conclude(door, journal, request, begun, made)
+    outcome = record(door, journal, entered, request, begun, outcome)
+    return Recovered(orphan.key.key, orphan.claimed_at, outcome, took_effect=made is not None)
+
+
+def _close(
+    door: Door[Request, Any, Begun, Made, Outcome],
+    journal: Journal,
+    entered: Entered,
+    request: Request,
+    begun: Begun,
+    orphan: Running,
+) -> Recovered[Outcome]:
+    problem = EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "it was interrupted and could not be settled; somebody closed it: whether it took effect is not known",
+        next_step="Look at the files that it names. A snapshot or backup, if it made one, is kept.",
+    )
+    outcome = door.fail(request, problem, begun)
+    door.publish(begun, outcome)  # and nothing is cleared up: it may be all that is left of somebody's file
+    outcome = record(door, journal, entered, request, begun, outcome)
+    return Recovered(orphan.key.key, orphan.claimed_at, outcome, unknown=True)
+
+
+def _ending(report: Recovered[Any]) -> str:
+    if report.problem is not None:
+        return "stuck"
+    if report.unknown:
+        return "closed"
+    return "finished" if report.took_effect else "cleared"
+
+
+def _unknown(claimed: Running) -> Recovered[Outcome]:
+    problem = EnvironmentFailed(
+        Reason.IN_PROGRESS,
+        "it was begun on another machine, in another container or before a reboot: whether it still runs is not known",
+        where=f"{claimed.key.scope} {claimed.key.key}",
+        next_step=f"Run `remit recover` there; or, if that process is certainly dead: --dead '{claimed.key.key}'",
+    )
+    return Recovered(claimed.key.key, claimed.claimed_at, problem=problem)

@@ -1,0 +1,172 @@
+"""Write, fsync, rename, fsync the directory: the one way a file of Remit's own comes into being.
+
+After `write_durably` returns, the file holds the new bytes even after a power cut. If it raises or the machine dies
+inside it, the file holds either the old bytes (or does not exist) or the new ones, whole; only a machine that dies can
+leave a `.tmp` file behind. `write_together` does the same for several files of one folder, at the cost of about one.
+
+Loaded in the sandboxed process too, for what it writes: standard library and the lowest rooms only, and few of those.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.faultpoints import reach
+
+if TYPE_CHECKING:  # each fork of the sandbox pays for what is loaded there
+    from pathlib import Path
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_DIRECTORY: Final = 0o700
+_AT_FDCWD: Final = -100
+_RENAME_NOREPLACE: Final = 1
+_SYNC_FILE_RANGE_WRITE: Final = 2
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_sync_file_range: Final = getattr(_libc, "sync_file_range", None)
+if _sync_file_range is not None:
+    _sync_file_range.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+
+
+def write_durably(path: "Path", data: bytes, *, mode: int = PRIVATE_FILE, replace: bool = True) -> None:
+    """Atomically give `path` these bytes and this mode. With `replace=False` an existing file is refused."""
+    temporary = path.with_name(_temporary_name(path.name))
+    try:
+        descriptor = os.open(temporary, _NEW_FILE, mode)
+        try:
+            os.fchmod(descriptor, mode)
+            write_all(descriptor, data)
+            reach("durable.written")
+            os.fsync(descriptor)
+            reach("durable.synced")
+        finally:
+            os.close(descriptor)
+        if replace:
+            os.replace(temporary, path)
+        else:
+            _rename_if_free(temporary, path)
+        reach("durable.renamed")
+        sync_directory(path.parent)
+        reach("durable.directory_synced")
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise disk_failure(problem, path) from problem
+
+
+def write_together(folder: int, files: Mapping[str, bytes], *, mode: int = 0o644) -> None:
+    """Give these names in the open folder these bytes, each file atomically; after it returns, all of it is durable.
+
+    If it raises or the machine dies inside it, some files may be new and the others old, but each is whole.
+    """
+    temporaries = {name: _temporary_name(name) for name in files}
+    current = ""
+    try:
+        with contextlib.ExitStack() as opened:
+            descriptors = []
+            for current, data in files.items():
+                descriptor = os.open(temporaries[current], _NEW_FILE, mode, dir_fd=folder)
+                opened.callback(os.close, descriptor)
+                descriptors.append(descriptor)
+                os.fchmod(descriptor, mode)
+                write_all(descriptor, data)
+                reach("durable.written")
+            sync_all(descriptors)
+            reach("durable.synced")
+        for current, temporary in temporaries.items():
+            os.rename(temporary, current, src_dir_fd=folder, dst_dir_fd=folder)
+            reach("durable.renamed")
+        os.fsync(folder)
+        reach("durable.directory_synced")
+    except OSError as problem:
+        for temporary in temporaries.values():
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+        raise disk_failure(problem, current, "Check that the folder is still there and may be written to.") from problem
+
+
+def start_writing(descriptor: int) -> None:
+    """Ask the kernel to begin with the bytes of this file, so that its fsync finds them on their way. No promise."""
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)  # what it answers is for nobody: fsync tells
+
+
+def sync_all(descriptors: Sequence[int]) -> None:
+    """Make each of these files durable. All are begun first: one commit of the disk's journal may serve many.
+
+    Raises OSError.
+    """
+    for descriptor in descriptors:
+        start_writing(descriptor)
+    for descriptor in descriptors:
+        os.fsync(descriptor)
+
+
+def _temporary_name(name: str) -> str:
+    return f".{name}.{os.urandom(8).hex()}.tmp"
+
+
+def _rename_if_free(old: "Path", new: "Path") -> None:
+    """A rename that fails when the name is taken, also when it is taken this instant; in one step, so that a crash
+    leaves one name of the file and never two. Where the system has no such call: a link, then its old name removed.
+    """
+    renameat2 = getattr(_libc, "renameat2", None)
+    if renameat2 is not None:
+        if renameat2(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), _RENAME_NOREPLACE) == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in {errno.EINVAL, errno.ENOSYS}:
+            raise OSError(number, os.strerror(number), str(new))
+    os.link(old, new)
+    os.unlink(old)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """`os.write` may write less than asked on a full disk without an error: go on until it is all there."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sync_directory(path: "Path") -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_private_directory(path: "Path") -> None:
+    """Create `path` and its missing parents with mode 0700, each one durable in its parent."""
+    missing = []
+    current = path
+    try:
+        while not current.exists():
+            missing.append(current)
+            current = current.parent
+        for directory in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # somebody else was faster: just as good
+                directory.mkdir(mode=PRIVATE_DIRECTORY)
+            sync_directory(directory.parent)
+    except OSError as problem:
+        raise disk_failure(problem, path) from problem
+
+
+_ELSEWHERE: Final = "Check that this folder exists and that you may write there; REMIT_STATE can name another place."
+
+
+def disk_failure(problem: OSError, path: "Path | str", advice: str = _ELSEWHERE) -> EnvironmentFailed:
+    """The advice is for all but a full disk."""
+    full = problem.errno in {errno.ENOSPC, errno.EDQUOT}
+    why = "the disk, or a quota on it, is full" if full else os.strerror(problem.errno) if problem.errno else problem
+    return EnvironmentFailed(
+        Reason.DISK_FULL if full else Reason.STATE_UNSAFE,
+        f"could not write a file: {why}",
+        where=str(path),
+        next_step="Free some space and try again." if full else advice,
+    )

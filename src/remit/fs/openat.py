@@ -1,0 +1,405 @@
+"""Open what a path names without following a link, leaving its directory, or crossing a mount point.
+
+openat2 does the walk, so there is no moment between looking and opening in which somebody could swap a component. What
+comes back is a descriptor, and all further work happens on it. Used in the sandboxed process too: standard library,
+`remit.core.errors` and `remit.core.syscalls` only. Limit: a descriptor says nothing of where its file is moved to
+afterwards.
+"""
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.syscalls import number_here, prepared
+from remit.fs.statx import stat_with_birth
+
+_OPENAT2: Final = number_here("openat2")
+_RENAMEAT2: Final = number_here("renameat2")
+_AT_FDCWD: Final = -100
+_RENAME_NOREPLACE, _RENAME_EXCHANGE = 1, 2
+_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 1, 2, 4, 8
+_CONFINED: Final = _NO_XDEV | _NO_MAGICLINKS | _NO_SYMLINKS | _BENEATH
+# The kernel answers EAGAIN when a rename elsewhere disturbed its walk; one who renames without end must not hold us.
+_TRIES: Final = 200
+_DEFAULT_ACL: Final = "system.posix_acl_default"
+
+_openat2: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t)
+_renameat2: Final = prepared(ctypes.c_long, ctypes.c_char_p, ctypes.c_long, ctypes.c_char_p, ctypes.c_ulong)
+
+
+def _how(flags: int, resolve: int) -> Any:
+    """A `struct open_how`: flags, mode, resolve. Made once: the calls only read it."""
+    return (ctypes.c_uint64 * 3)(flags | os.O_CLOEXEC, 0, resolve)
+
+
+_BASE: Final = _how(os.O_PATH | os.O_DIRECTORY, _NO_MAGICLINKS | _NO_SYMLINKS)
+# Not O_PATH: only a folder that is open for reading can be synced.
+_FOLDER: Final = _how(os.O_RDONLY | os.O_DIRECTORY, _CONFINED)
+# Without O_NOFOLLOW, which would hand out the link itself instead of refusing it.
+_LOOK: Final = _how(os.O_PATH, _CONFINED)
+_READ: Final = _how(os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY, _CONFINED)
+
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+    stat.S_IFLNK: "a symbolic link",
+}
+
+
+class OtherFilesystem(EnvironmentFailed):
+    """A rename would have crossed from one filesystem, or mount, to another. Nothing was changed."""
+
+
+class Identity(NamedTuple):
+    """Which file this is, and in what state it was seen. Equal is what was the same file in the same state."""
+
+    dev: int
+    ino: int
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    mode: int
+    uid: int
+    gid: int
+    nlink: int
+    # Equality leaves it out, since not every look may have been told it; `ctime_ns` is never before it.
+    birth_ns: int = 0
+    """When the file was made, or 0: a number that became free is given to the next file."""
+    folder_dev: int = 0
+    """The device of the folder it was looked at in: a disk may have another number after a reboot."""
+
+    def as_json(self) -> dict[str, int]:
+        """Each value as two halves of 32 bits: the canonical form has no integer past 2^53, and times are larger."""
+        halves: dict[str, int] = {}
+        for (high, low), value in zip(_HALVES, self, strict=True):
+            halves[high] = value >> 32
+            halves[low] = value & 0xFFFFFFFF
+        return halves
+
+    @classmethod
+    def from_json(cls, halves: Mapping[str, int]) -> "Identity":
+        """The inverse of `as_json`. KeyError where a half is missing."""
+        return cls(*[(halves[high] << 32) | halves[low] for high, low in _HALVES])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and self[:_COMPARED] == other[:_COMPARED]
+
+    def __ne__(self, other: object) -> bool:  # a tuple has one of its own
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self[:_COMPARED])
+
+    def seen_from(self, folder: int) -> "Identity":
+        """The same, as it would be seen in its folder now, which may have been mounted anew since."""
+        # Where layers are stacked, a file's device may be another than its folder's: then nothing can be said.
+        return Identity(os.fstat(folder).st_dev, *self[1:]) if self.dev == self.folder_dev else self
+
+    def is_file(self, other: "Identity") -> bool:
+        """Whether both are the same file, changed meanwhile or not."""
+        born_alike = self.birth_ns == other.birth_ns or not (self.birth_ns and other.birth_ns)
+        return born_alike and (self.dev, self.ino) == (other.dev, other.ino)
+
+    def has_content_of(self, other: "Identity") -> bool:
+        """The same file, not written to since. Renaming, linking or chmod does not count."""
+        return self.is_file(other) and (self.size, self.mtime_ns) == (other.size, other.mtime_ns)
+
+
+_COMPARED: Final = Identity._fields.index("birth_ns")
+_HALVES: Final = tuple((f"{name}_high", f"{name}_low") for name in Identity._fields)
+
+
+def open_base(path: str) -> int:
+    """An allowed directory, from the root down without a link. The caller closes the descriptor (O_PATH)."""
+    return _open(_AT_FDCWD, os.fsencode(path), _BASE, path, "the allowed directory")
+
+
+def open_folder(base: int, parents: Sequence[str], *, where: str = "") -> int:
+    """The folder `parents` leads to, beneath `base`. Open for reading, so that it can be synced."""
+    for component in parents:
+        _require_component(component, where)
+    path = "/".join(parents) or "."
+    # By its name: `where` is most often the file that shall be in it.
+    return _open(base, os.fsencode(path), _FOLDER, where or path, f"the folder {path}" if parents else "the folder")
+
+
+def open_file(folder: int, name: str, *, where: str = "") -> int:
+    """A regular file with exactly one link, open for reading. Never waits for a FIFO and never wakes a device."""
+    seen = look(folder, name, where=where)
+    descriptor = _open(folder, os.fsencode(name), _READ, where or name, "the file")
+    try:
+        _require_same(identify(descriptor), seen, where or name)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def look(folder: int, name: str, *, where: str = "") -> Identity:
+    """What the name stands for, without opening it. Refuses all but a regular file with exactly one link."""
+    _require_component(name, where)
+    descriptor = _open(folder, os.fsencode(name), _LOOK, where or name, "the file")
+    try:
+        seen = Identity(*stat_with_birth(descriptor), os.fstat(folder).st_dev)
+    finally:
+        os.close(descriptor)
+    _require_plain(seen, where or name)
+    return seen
+
+
+def identify(descriptor: int) -> Identity:
+    return Identity(*stat_with_birth(descriptor))
+
+
+def peek(folder: int, name: str, *, where: str = "") -> Identity | None:
+    """What has this name, of whatever kind, be it a dangling link; or None. It says nothing of what comes next."""
+    _require_component(name, where)
+    try:
+        return Identity(*stat_with_birth(folder, name))
+    except FileNotFoundError:
+        return None
+    except OSError as problem:
+        raise failure(problem, where or name, "could not be looked at") from None
+
+
+def exists(folder: int, name: str) -> bool:
+    """Whether anything has this name, be it a dangling link."""
+    return peek(folder, name) is not None
+
+
+def rename_noreplace(
+    folder_a: int, name_a: str, folder_b: int, name_b: str, *, where: str = "", where_new: str = ""
+) -> None:
+    """Give the file its new name in one step. An existing file, or link, of that name is never replaced."""
+    _require_component(name_a, where)
+    _require_component(name_b, where_new)
+    old, new = os.fsencode(name_a), os.fsencode(name_b)
+    if _renameat2(_RENAMEAT2, folder_a, old, folder_b, new, _RENAME_NOREPLACE) >= 0:
+        return
+    code = ctypes.get_errno()
+    if code == errno.EEXIST:
+        raise already_there(where_new or name_b)
+    if code == errno.ENOENT:
+        raise _missing("the file", where or name_a)
+    if code == errno.EXDEV:
+        raise OtherFilesystem(Reason.EFFECT_FAILED, "the two folders are on different filesystems", where=where)
+    if code in {errno.EINVAL, errno.ENOSYS}:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "this filesystem cannot rename without the danger of replacing a file",
+            where=where_new or name_b,
+            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem that knows RENAME_NOREPLACE.",
+        )
+    raise failure(OSError(code, os.strerror(code)), where or name_a, "could not be renamed")
+
+
+def rename_exchange(folder: int, name_a: str, name_b: str, *, where: str = "") -> None:
+    """Let the two names change places in one step: at every moment each of them stands for one of the two files."""
+    _require_component(name_a, where)
+    _require_component(name_b, where)
+    old, new = os.fsencode(name_a), os.fsencode(name_b)
+    if _renameat2(_RENAMEAT2, folder, old, folder, new, _RENAME_EXCHANGE) >= 0:
+        return
+    code = ctypes.get_errno()
+    if code == errno.ENOENT:
+        raise _missing("the file", where or name_b)
+    if code in {errno.EINVAL, errno.ENOSYS}:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "this filesystem cannot let two files change places in one step",
+            where=where or name_b,
+            next_step="Use a directory on ext4, XFS, Btrfs, tmpfs or another filesystem that knows RENAME_EXCHANGE.",
+        )
+    raise failure(OSError(code, os.strerror(code)), where or name_b, "could not be exchanged")
+
+
+def make_folder(folder: int, name: str, *, where: str = "") -> bool:
+    """A new folder of mode 0755, less the umask. False if there is one already. The caller syncs `folder`."""
+    _require_component(name, where)
+    try:
+        os.mkdir(name, 0o755, dir_fd=folder)
+    except FileExistsError:
+        found = peek(folder, name, where=where)
+        if found is None or stat.S_ISDIR(found.mode):  # None: gone again, as whoever opens it next will find
+            return False
+        kind = _KINDS.get(stat.S_IFMT(found.mode), "a file")
+        raise Refused(
+            Reason.PATH_REFUSED,
+            f"a folder is needed here, and this is {kind}",
+            where=where or name,
+            next_step="Choose another path.",
+        ) from None
+    except FileNotFoundError:
+        raise _missing("the folder above", where or name) from None
+    except OSError as problem:
+        raise failure(problem, where or name, "could not be made") from None
+    return True
+
+
+def remove_folder(folder: int, name: str, *, where: str = "") -> bool:
+    """Remove an empty folder. False if it is not empty, or no folder has this name. The caller syncs `folder`."""
+    _require_component(name, where)
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as problem:
+        if problem.errno in {errno.ENOTEMPTY, errno.EEXIST}:
+            return False
+        raise failure(problem, where or name, "could not be removed") from None
+    return True
+
+
+def may_write(folder: int) -> bool:
+    """Whether names can be made and removed in this folder, by the rights of the moment. It promises nothing.
+
+    Limit: in a folder with the sticky bit somebody else's file stays out of reach all the same.
+    """
+    return os.access(".", os.W_OK | os.X_OK, dir_fd=folder, effective_ids=True)
+
+
+def gives_rights_of_its_own(folder: int) -> bool:
+    """Whether what is made in this folder has access rights that its maker did not ask for: a default ACL.
+
+    The folder is open for reading. Limit: rights that a server adds on its side are not seen.
+    """
+    try:
+        return _DEFAULT_ACL in os.listxattr(folder)
+    except OSError as problem:
+        if problem.errno == errno.ENOTSUP:
+            return False
+        raise failure(problem, "a folder", "could not be asked for its default ACL") from None
+
+
+def already_there(where: str) -> Refused:
+    return Refused(
+        Reason.FILE_CONFLICT,
+        "something exists here already, and is never overwritten",
+        where=where,
+        next_step="Choose a destination that is free.",
+    )
+
+
+def failure(problem: OSError, where: str, what: str) -> RemitError:
+    """A failed system call as one of our errors."""
+    code = problem.errno or 0
+    if code in {errno.ENOSPC, errno.EDQUOT}:
+        return EnvironmentFailed(
+            Reason.DISK_FULL,
+            f"this {what}: the disk, or a quota on it, is full",
+            where=where,
+            next_step="Free some space and try again.",
+        )
+    closed = code in {errno.EACCES, errno.EPERM, errno.EROFS}
+    advice = "Check who owns it and what its mode allows; Remit acts as the user it runs as." if closed else ""
+    why = os.strerror(code) if code else type(problem).__name__
+    return EnvironmentFailed(
+        Reason.PERMISSION_DENIED if closed else Reason.EFFECT_FAILED,
+        f"this {what}: {why}",
+        where=where,
+        next_step=advice or "`remit doctor` shows whether something is wrong with this machine or its disks.",
+    )
+
+
+def _open(folder: int, path: bytes, how: Any, where: str, what: str) -> int:
+    for _ in range(_TRIES):
+        descriptor: int = _openat2(_OPENAT2, folder, path, how, 24)
+        if descriptor >= 0:
+            return descriptor
+        code = ctypes.get_errno()
+        if code not in {errno.EAGAIN, errno.EINTR}:
+            raise _refusal(code, where, what)
+    raise _refusal(errno.EAGAIN, where, what)
+
+
+def _refusal(code: int, where: str, what: str) -> RemitError:
+    if code == errno.ELOOP:
+        return Refused(
+            Reason.PATH_REFUSED,
+            f"{what} is, or lies behind, a symbolic link",
+            where=where,
+            next_step="Name the file by its real path: no component may be a link.",
+        )
+    if code == errno.EXDEV:
+        return Refused(
+            Reason.PATH_REFUSED,
+            f"{what} lies behind a mount point, or outside of its allowed directory",
+            where=where,
+            next_step="List the mounted directory itself among the allowed directories if it may be used.",
+        )
+    if code == errno.ENOENT:
+        return _missing(what, where)
+    if code == errno.ENOTDIR:
+        return Refused(
+            Reason.PATH_REFUSED,
+            f"{what} cannot be reached: a component of its path is not a directory",
+            where=where,
+            next_step="Check the path.",
+        )
+    if code == errno.ENXIO:
+        return Refused(Reason.PATH_REFUSED, f"{what} is not a regular file", where=where, next_step="Check the path.")
+    if code == errno.ENAMETOOLONG:
+        return Refused(
+            Reason.PATH_REFUSED, f"{what} has a name that is too long", where=where, next_step="Choose a shorter one."
+        )
+    if code == errno.ENOSYS:
+        return EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "this kernel has no openat2, without which no path can be confined",
+            where=where,
+            next_step="Linux 5.6 or newer is needed; `remit doctor` shows what holds here.",
+        )
+    return failure(OSError(code, os.strerror(code)), where, "could not be opened")
+
+
+def _missing(what: str, where: str) -> Refused:
+    return Refused(
+        Reason.FILE_MISSING, f"{what} does not exist", where=where, next_step="Check the path, and create it if due."
+    )
+
+
+def _require_plain(seen: Identity, where: str) -> None:
+    if not stat.S_ISREG(seen.mode):
+        kind = _KINDS.get(stat.S_IFMT(seen.mode), "something else")
+        raise Refused(
+            Reason.PATH_REFUSED,
+            f"only regular files can be acted on, and this is {kind}",
+            where=where,
+            next_step="Name a regular file.",
+        )
+    if seen.nlink != 1:
+        raise Refused(
+            Reason.PATH_REFUSED,
+            "this file does not have exactly one hard link, so it may also be one outside of the allowed directories",
+            where=where,
+            next_step="Make a copy that stands alone, and name that.",
+        )
+
+
+def _require_same(found: Identity, seen: Identity, where: str) -> None:
+    _require_plain(found, where)
+    if not found.is_file(seen):
+        raise Refused(
+            Reason.FILE_CONFLICT,
+            "the file was exchanged for another while it was being opened",
+            where=where,
+            next_step="Find out who else works in this folder, then try again.",
+        )
+
+
+def _require_component(name: str, where: str) -> None:
+    """The second lock: names were taken apart by `confine.names` before they came here."""
+    if name in {"", ".", ".."} or "/" in name or "\0" in name:
+        raise Refused(
+            Reason.PATH_REFUSED,
+            "this is not the name of one file or folder",
+            where=where or name,
+            next_step="Give each component of the path by itself.",
+        )

@@ -1,0 +1,192 @@
+"""May this user of this tenant do this, by this simulation? Cedar policies say so; every doubt is a no.
+
+A policy permits, or forbids, or permits with `@verdict("approval_required")`; the strictest that applies counts, and
+where none applies the answer is no. The answer is no as well if any policy failed while it was evaluated, if the
+question does not fit the schema, if there are no policies, and if the engine itself fails.
+
+All that an answer depends on is in `AccessPolicy.document()`: no clock, no disk, no state. So an old decision can be
+made again from the document that it names, and must come out the same.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import JsonValue
+
+from remit.contracts.goals.access import AccessSnapshot
+from remit.core.canonical import digest
+from remit.core.errors import Refused, render_line
+from remit.goals.access.cedar_access_engine import (
+    APPROVAL,
+    Compiled,
+    compile_policies,
+    engine_version,
+    evaluate,
+    find_problems,
+    is_failure,
+)
+from remit.goals.access.cedar_schema import SCHEMA_VERSION, Unseen, cedar_question
+
+AccessVerdict = Literal["ALLOWED", "DENIED", "APPROVAL_REQUIRED"]
+AccessCode = Literal["ACCESS_ALLOWED", "ACCESS_SCOPE_VIOLATION", "ACCESS_AP_REQUIRED"]
+
+_CODES: Final[dict[AccessVerdict, AccessCode]] = {
+    "ALLOWED": "ACCESS_ALLOWED",
+    "DENIED": "ACCESS_SCOPE_VIOLATION",
+    "APPROVAL_REQUIRED": "ACCESS_AP_REQUIRED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AccessQuestion:
+    """Who wants what. The fields are those that the simulation would be run with, already checked against its types."""
+
+    tenant_id: str
+    user_id: str
+    access_action: str
+    simulation_id: str
+    impact: str
+    risk: str
+    language: str
+    fields: Mapping[str, JsonValue]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessAnswer:
+    verdict: AccessVerdict
+    reason_code: AccessCode
+    policies: tuple[str, ...]
+    """Ids of the policies that decided, sorted. None where no policy applied, or something else stood in the way."""
+    why: str
+    """For people; without ids and values of the question."""
+
+
+_ASKED: Final = tuple(AccessQuestion.__dataclass_fields__)
+MAX_ANSWERS: Final = 256
+
+
+class AccessPolicy:
+    """The policies of one moment. Immutable, so one object serves any number of questions and threads."""
+
+    __slots__ = ("_answers", "_compiled", "_snapshot", "ref")
+
+    ref: str
+    """The digest of the document."""
+
+    def __init__(self, snapshot: AccessSnapshot) -> None:
+        self._snapshot = snapshot
+        self._compiled: Compiled | None = compile_policies(snapshot) if snapshot.files else None
+        self._answers: dict[str, AccessAnswer] = {}
+        self.ref = digest(snapshot.tree())
+
+    def document(self) -> dict[str, Any]:
+        """All that an answer depends on, as plain JSON."""
+        return self._snapshot.tree()
+
+    @classmethod
+    def from_document(cls, tree: Any) -> "AccessPolicy":
+        """The same policies again, with the same `ref`. Refuses what is no such document, or would not load today."""
+        return cls(AccessSnapshot.from_tree(tree, source="access snapshot"))
+
+    @property
+    def engine_changed(self) -> bool:
+        """Whether another engine answers now than the one in the document. Answers may then differ: compare them."""
+        return self._snapshot.engine != engine_version()
+
+    def decide(self, question: AccessQuestion) -> AccessAnswer:
+        """Never raises: what goes wrong is DENIED, and `why` says what."""
+        try:
+            return self._answer(question)
+        except Unseen as problem:
+            return _denied(f"{problem}, so no policy can judge it")
+        except BaseException as problem:
+            if not is_failure(problem):
+                raise
+            # The kind only: the engine quotes what it was asked.
+            return _denied(f"the policy engine failed: {type(problem).__name__}")
+
+    def _answer(self, question: AccessQuestion) -> AccessAnswer:
+        """One dispatch asks the same several times, and the answer depends on nothing else. Failures are not kept."""
+        asked = json.dumps([getattr(question, name) for name in _ASKED], sort_keys=True)  # 1 and 1.0 are not the same
+        found = self._answers.get(asked)
+        if found is None:
+            found = self._decide(question)
+            if len(self._answers) >= MAX_ANSWERS:
+                self._answers.clear()
+            self._answers[asked] = found
+        return found
+
+    def _decide(self, question: AccessQuestion) -> AccessAnswer:
+        if question.user_id not in self._snapshot.tenants.get(question.tenant_id, ()):
+            return _denied("this user is not listed for this tenant")
+        if self._compiled is None:
+            return _denied("there are no access policies")
+        said = evaluate(
+            self._compiled,
+            cedar_question(
+                tenant_id=question.tenant_id,
+                user_id=question.user_id,
+                access_action=question.access_action,
+                simulation_id=question.simulation_id,
+                impact=question.impact,
+                risk=question.risk,
+                language=question.language,
+                fields=question.fields,
+            ),
+        )
+        verdicts = self._compiled.verdicts
+        if said.failed:
+            return _denied(f"not every policy could be evaluated: {', '.join(said.failed)}", said.failed, verdicts)
+        if said.decision != "Allow":
+            return _denied("a policy forbids it" if said.policies else "no policy permits it", said.policies, verdicts)
+        permits = tuple(name for name in said.policies if verdicts[name] == "permit")
+        needing = tuple(name for name in said.policies if verdicts[name] == APPROVAL)
+        if needing:
+            return _answer("APPROVAL_REQUIRED", needing, "a policy permits it with an approval")
+        if permits and permits == said.policies:
+            return _answer("ALLOWED", permits, "a policy permits it")
+        return _denied("the engine allows it, and names no policy that does")
+
+
+def build_access_policy(
+    files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
+) -> AccessPolicy:
+    """From the text of the policy files, the users of each tenant, and the access actions of the catalogue.
+
+    Refuses files that do not validate: every one of their policies counts, or none.
+    """
+    return AccessPolicy(_snapshot(files, tenants, actions))
+
+
+def find_policy_problems(
+    files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
+) -> tuple[Refused, ...]:
+    """All that `build_access_policy` would refuse, of which it tells the first."""
+    try:
+        return find_problems(_snapshot(files, tenants, actions)) if files else ()
+    except Refused as problem:
+        return (problem,)
+
+
+def _snapshot(
+    files: Mapping[str, str], tenants: Mapping[str, Collection[str]], actions: Collection[str]
+) -> AccessSnapshot:
+    tree = {
+        "version": 1,
+        "engine": engine_version(),
+        "schema_version": SCHEMA_VERSION,
+        "actions": sorted(set(actions)),
+        "tenants": {tenant: sorted(set(users)) for tenant, users in tenants.items()},
+        "files": dict(files),
+    }
+    return AccessSnapshot.from_tree(tree, source="access policies")
+
+
+def _denied(why: str, policies: tuple[str, ...] = (), known: Collection[str] = ()) -> AccessAnswer:
+    return _answer("DENIED", tuple(name for name in policies if name in known), why)
+
+
+def _answer(verdict: AccessVerdict, policies: tuple[str, ...], why: str) -> AccessAnswer:
+    return AccessAnswer(verdict, _CODES[verdict], policies, render_line(why))

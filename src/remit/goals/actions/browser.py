@@ -1,0 +1,133 @@
+"""The goal door's hand in the browser: one action under a token that is issued for it alone.
+
+The token is never kept: whoever takes over after a crash gets what the browser's own door recorded, and begins nothing
+again that was begun. A request that changes something is held for a person all the same: confirming a goal is not
+approving a request. An action that takes longer than its simulation may is ended with its token: that is revoked, and
+its session closed, so nothing more is sent and nobody is asked any more.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from remit.authority.capability_token import Wish
+from remit.browser.policy import CAPABILITY_OF
+from remit.browser.service import Browsing
+from remit.contracts.browser.browser import Action, ActionResult, TokenConstraints
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.ids import DEFAULT_TENANT, Clock, uuid7
+from remit.execution.journal import Journal, Trace
+from remit.goals.binding.binding import BrowserAction
+from remit.goals.ports import Ended
+from remit.identity.tokens import Tokens
+from remit.ledger.writer import Ledger
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+
+TOKEN_LIFE: Final = timedelta(minutes=15)
+"""Long enough for a person to answer."""
+
+
+class BrowserHand:
+    def __init__(
+        self,
+        browsing: Callable[[], Browsing],
+        tokens: Callable[[], Tokens],
+        ledger: Callable[[], Ledger],
+        hosts: Path,
+        clock: Clock,
+    ) -> None:
+        self._browsing = browsing
+        self._tokens = tokens
+        self._ledger = ledger
+        self._hosts = hosts
+        self._clock = clock
+
+    def prepare(self, bound: BrowserAction, name: str, envelope: DispatchEnvelope) -> dict[str, Any]:
+        action = Action.from_tree(bound.action(name), source="the simulation's action")
+        narrowed = {"domains": list(bound.domains), "max_purchase": bound.max_purchase, "max_actions": 2}
+        constraints = TokenConstraints.from_tree(narrowed, source="the simulation's domains")
+        agent = f"goal:{envelope.tenant_id}/{envelope.user_id}"[:200]
+        return {"type": "browser", "action": action.tree(), "constraints": constraints.tree(), "agent": agent}
+
+    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+        return claim_of(self._ledger(), "browser", str(prepared["action"]["action_id"])) is not None
+
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        action = Action.from_tree(prepared["action"], source="the simulation's action")
+        found = claim_of(self._ledger(), "browser", action.action_id)
+        is_late = False
+        if found is None:
+            result, is_late = self._done(action, prepared, seconds)
+        else:
+            result = self._outcome(action, found)
+        payload: dict[str, Any] = {"type": "browser", "result": result.tree()}
+        timed_out = is_late and not result.success
+        return Ended(result.success, payload, (f"browser/{action.action_id}",), timed_out)
+
+    def _done(self, action: Action, prepared: Mapping[str, Any], seconds: float) -> tuple[ActionResult, bool]:
+        """In a session of its own: what is not a navigation finds the page that it names open, or fails with that.
+
+        Also, whether its time was over before it had come to its end.
+        """
+        kinds = dict.fromkeys(("navigate", action.type))
+        wish = Wish(
+            agent_id=str(prepared["agent"]),
+            caps=tuple(CAPABILITY_OF[kind] for kind in kinds),
+            constraints=TokenConstraints.from_tree(prepared["constraints"], source="the simulation's domains"),
+            life=TOKEN_LIFE,
+        )
+        token = self._tokens().issue(wish, actor=str(prepared["agent"]))
+        jti = token.claims.jti
+        with self._browsing().within(seconds, jti, lambda: self._revoke(jti)) as limit:
+            if action.type != "navigate":
+                # Under a new id each time: a page that only opens may be opened again; its session died with its host.
+                name = f"{action.action_id}-open-{uuid7(self._clock())}"
+                opening = {"action_id": name, "type": "navigate", "target": action.target, "session": action.session}
+                opened = self._browsing().browse(canonical_bytes(opening), token.text)
+                if not opened.success:
+                    return opened, limit.is_over
+            result = self._browsing().browse(canonical_bytes(action.tree()), token.text)
+        return result, limit.is_over
+
+    def _revoke(self, jti: str) -> None:
+        self._tokens().revoke(jti, actor="remit", reason="the step's time is over")
+
+    def _outcome(self, action: Action, found: Done | Running) -> ActionResult:
+        """Of an action that was begun before: as its own door recorded it, or settles it now."""
+        if isinstance(found, Running):
+            self._browsing().recover()
+            settled = claim_of(self._ledger(), "browser", action.action_id)
+            if not isinstance(settled, Done):
+                raise EnvironmentFailed(
+                    Reason.IN_PROGRESS,
+                    "the browser is still at work on it",
+                    where=f"browser {action.action_id}",
+                    next_step="Ask again in a moment; `remit approvals` lists what waits for a person.",
+                )
+            found = settled
+        return ActionResult.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored result")
+
+
+def claim_of(ledger: Ledger, scope: str, key: str) -> Done | Running | None:
+    """What the door of this name has recorded under a key."""
+    with ledger.store.glancing() as connection:
+        return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
+
+
+def recorded_outcome(ledger: Ledger, hosts: Path, done: Done) -> str:
+    """What a door recorded under a key, held against the ledger. No authority is asked for: it may be over by now."""
+    return _journal_of(ledger, hosts, done).checked(done).text
+
+
+def recorded_checkpoint(ledger: Ledger, hosts: Path, done: Done) -> str:
+    """What a door had made ready under a key, held against its intent: a claim alone is anybody's word."""
+    _journal_of(ledger, hosts, done).require_intended(done)
+    return done.checkpoint
+
+
+def _journal_of(ledger: Ledger, hosts: Path, done: Done) -> Journal:
+    trace = Trace(done.key.tenant_id, done.correlation_id, done.key.scope, done.key.key, done.request_digest)
+    return Journal(ledger, trace, hosts, 0)

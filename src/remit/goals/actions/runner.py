@@ -1,0 +1,236 @@
+"""The hands of the goal door: a bound action goes down its own door, under an authority that is signed for it here.
+
+Each has an id that follows from the dispatch, so that running it twice does it once; and what is needed to go on with
+it is in the dispatch's own checkpoint before anything is done.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.contracts.goals.simulation import UNDOES, Simulation
+from remit.contracts.plans.envelope import Approvals
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.contracts.plans.plan import Plan
+from remit.contracts.tasks.result import ExecutionResult
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.canonical import canonical_bytes, digest
+from remit.core.concurrency import away
+from remit.core.errors import Reason, Refused, RemitError
+from remit.goals.actions.browser import BrowserHand, claim_of, recorded_checkpoint, recorded_outcome
+from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
+from remit.goals.ports import Ended
+from remit.ledger.goal_queries_agent_reading import step_events
+from remit.ledger.writer import Ledger
+from remit.plans.model.callbacks import PlanHooks
+from remit.plans.service import Plans
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.tasks.service import Tasks
+
+LEASE_LIFE: Final = timedelta(minutes=5)
+ENVELOPE_LIFE: Final = timedelta(hours=1)
+SECONDS_LEFT: Final = "seconds_left"
+"""A plan runs on copies to be made ready, and then in earnest: what the first took, the second has not."""
+
+
+class GoalHands:
+    """`Hands` for tasks, plans, browser actions and the ways back."""
+
+    def __init__(
+        self,
+        tasks: Callable[[], Tasks],
+        plans: Callable[[], Plans],
+        browser: BrowserHand,
+        ledger: Callable[[], Ledger],
+        hosts: Path,
+    ) -> None:
+        self._tasks = tasks
+        self._plans = plans
+        self._browser = browser
+        self._ledger = ledger
+        self._hosts = hosts
+
+    def prepare(self, simulation: Simulation, bound: BoundAction, envelope: DispatchEnvelope) -> dict[str, Any]:
+        name = action_id(envelope)
+        about = {"correlation_id": envelope.correlation_id}
+        if isinstance(bound, TaskAction):
+            manifest = TaskManifest.from_tree(bound.manifest(name), source="the simulation's task")
+            return {"type": "task", "manifest": manifest.tree(), **about}
+        if isinstance(bound, PlanAction):
+            reads = simulation.impact == "read_only"
+            ends = time.monotonic() + simulation.timeout_seconds
+            approved = self._approved(simulation, bound, name, ends)
+            left = round(max(0.0, ends - time.monotonic()), 3)
+            return {"type": "plan", "envelope": approved, "reads": reads, SECONDS_LEFT: left, **about}
+        if isinstance(bound, BrowserAction):
+            return {**self._browser.prepare(bound, name, envelope), **about}
+        return {"type": "undo", "of": self._prepared_for(envelope), **about}
+
+    def has_begun(self, prepared: Mapping[str, Any]) -> bool:
+        match prepared["type"]:
+            case "task":
+                return claim_of(self._ledger(), "task", prepared["manifest"]["task_id"]) is not None
+            case "plan":
+                return claim_of(self._ledger(), "plan", prepared["envelope"]["envelope_id"]) is not None
+            case "browser":
+                return self._browser.has_begun(prepared)
+            case _:
+                return True  # taking back goes on by itself, as often as it is asked for
+
+    def run(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        if prepared["type"] == "task":
+            return self._run_task(prepared, seconds)
+        with away():  # databases, browsers and people are waited for at many places
+            match prepared["type"]:
+                case "plan":
+                    return self._run_plan(prepared, min(seconds, prepared.get(SECONDS_LEFT, seconds)))
+                case "browser":
+                    return self._browser.run(prepared, seconds)
+                case _:
+                    return self._take_back(prepared["of"])
+
+    def _run_task(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        manifest, whole = canonical_bytes(prepared["manifest"]), str(prepared["correlation_id"])
+        began = time.monotonic()
+        result = self._tasks().lease_and_execute(manifest, LEASE_LIFE, correlation_id=whole, seconds=seconds)
+        failed = result.status != "SUCCESS"
+        late = failed and time.monotonic() - began >= seconds
+        return Ended(not failed, {"type": "task", "result": result.tree()}, (f"task/{result.task_id}",), late)
+
+    def _run_plan(self, prepared: Mapping[str, Any], seconds: float) -> Ended:
+        envelope = canonical_bytes(prepared["envelope"])
+        ends = time.monotonic() + seconds
+        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
+        outcome = self._applied_before(prepared) or self._plans().apply(envelope, hooks)
+        refs = (f"plan/{prepared['envelope']['envelope_id']}",)
+        if not isinstance(outcome, PlanOutcome):
+            payload: dict[str, Any] = {
+                "type": "plan",
+                "status": outcome.status,
+                "errors": [one.tree() for one in outcome.errors],
+            }
+            return Ended(False, payload, refs, time.monotonic() > ends)
+        done = outcome.status.status == "SUCCESS"
+        payload = {
+            "type": "plan",
+            "status": outcome.status.tree(),
+            "report_id": outcome.report.report_id,
+            "errors": [one.tree() for one in outcome.errors],
+            **(self._answer(prepared) if done and prepared["reads"] else {}),
+        }
+        return Ended(done, payload, refs, not done and time.monotonic() > ends)
+
+    def _answer(self, prepared: Mapping[str, Any]) -> dict[str, Any]:
+        """The first rows that a query gives, masked, for whoever asked. They are in no report and not in the ledger."""
+        try:
+            seen = self._plans().preview(canonical_bytes(prepared["envelope"]["plan"])).document
+        except RemitError:  # it was done all the same
+            return {}
+        if not seen.sql:
+            return {}
+        told = seen.sql[0].tree()
+        return {"answer": {name: told[name] for name in ("columns", "rows", "result_rows")}}
+
+    def _applied_before(self, prepared: Mapping[str, Any]) -> PlanOutcome | None:
+        """Of a plan that came to its end: its approval may be over by now, and what it did stands all the same."""
+        key = str(prepared["envelope"]["envelope_id"])
+        found = claim_of(self._ledger(), "plan", key)
+        if isinstance(found, Running):
+            self._plans().recover()
+            found = claim_of(self._ledger(), "plan", key)
+        if not isinstance(found, Done):
+            return None
+        return PlanOutcome.parse(recorded_outcome(self._ledger(), self._hosts, found).encode(), source="stored outcome")
+
+    def _take_back(self, original: Mapping[str, Any]) -> Ended:
+        if original["type"] == "task":
+            task_id = str(original["manifest"]["task_id"])
+            done = claim_of(self._ledger(), "task", task_id)
+            if not isinstance(done, Done):
+                raise Refused(Reason.STATE_MISSING, "the task that is to be taken back has no outcome")
+            result = self._tasks().restore(done.result.encode(), LEASE_LIFE)
+            payload = {"type": "undo", "result": result.tree()}
+            return Ended(result.status == "SUCCESS", payload, (f"task/{result.task_id}",))
+        outcome = self._plans().rollback(str(original["envelope"]["envelope_id"]))
+        told: dict[str, Any] = {
+            "type": "undo",
+            "status": outcome.status,
+            "order_id": outcome.order_id,
+            "errors": [one.tree() for one in outcome.errors],
+        }
+        return Ended(outcome.status == "EXECUTED", told, (f"rollback/{outcome.order_id}",))
+
+    def _approved(self, simulation: Simulation, bound: PlanAction, name: str, ends: float) -> dict[str, Any]:
+        """The person's yes, or the policy's, is to this very plan: so the protocol layer signs for it."""
+        plan = Plan.from_tree(bound.plan(name), source="the simulation's plan")
+        who = f"simulation {simulation.id}"
+        hooks = PlanHooks(is_cancelled=lambda: time.monotonic() > ends)
+        try:
+            # Who confirms an irreversible simulation has read that; what of it needs that, only a look can say.
+            is_final = simulation.impact == "irreversible"
+            with away():
+                named = tuple(self._plans().preview(plan.canonical(), hooks).needs.irreversible) if is_final else ()
+                approvals = Approvals(protected=(), executable=(), content=(), irreversible=named)
+                return self._plans().approve(plan.canonical(), approvals, ENVELOPE_LIFE, who, hooks=hooks).tree()
+        except RemitError as problem:
+            if time.monotonic() > ends:  # it runs on copies first, and was stopped there
+                raise Refused(
+                    Reason.TIMED_OUT,
+                    "making it ready took longer than it may",
+                    where=who,
+                    next_step="Let it do less, or give it more timeout_seconds.",
+                ) from problem
+            raise
+
+    def _prepared_for(self, envelope: DispatchEnvelope) -> dict[str, Any]:
+        """What the dispatch that is to be taken back had been made ready as."""
+        original = str(envelope.required_fields.get(UNDOES, ""))
+        with self._ledger().store.glancing() as connection:
+            events = step_events(connection, envelope.tenant_id, original)
+            key = next((one.row.idempotency_key for one in events if one.row.event == "DISPATCHED"), "")
+            found = read_claim(connection, ClaimKey(envelope.tenant_id, "simulation", key))
+        if not isinstance(found, Done):
+            raise Refused(
+                Reason.STATE_MISSING,
+                "the goal that is to be taken back was never carried out",
+                where=f"correlation {original}",
+                next_step="`remit ledger trace` shows where that goal stands.",
+            )
+        begun = json.loads(recorded_checkpoint(self._ledger(), self._hosts, found))
+        if (begun["envelope"]["tenant_id"], begun["envelope"]["correlation_id"]) != (envelope.tenant_id, original):
+            raise Refused(
+                Reason.EVIDENCE_INVALID,
+                "what is recorded under this goal's key is another goal",
+                where=f"correlation {original}",
+                next_step="Keep the database as it is and run `remit ledger verify`.",
+            )
+        prepared: dict[str, Any] = begun["prepared"]
+        if prepared["type"] not in {"task", "plan"}:
+            raise Refused(
+                Reason.GOAL_CONFLICT,
+                f"what was done by a binding of type {prepared['type']} cannot be put back by an undo",
+                where=f"correlation {original}",
+                next_step="Name a simulation as its way back that makes up for it by an action of its own.",
+            )
+        task = (
+            claim_of(self._ledger(), "task", str(prepared["manifest"]["task_id"]))
+            if prepared["type"] == "task"
+            else None
+        )
+        if isinstance(task, Done) and ExecutionResult.parse(task.result.encode()).status != "SUCCESS":
+            raise Refused(
+                Reason.GOAL_CONFLICT,
+                "there is nothing to take back: the task did not succeed, and left nothing",
+                where=f"correlation {original}",
+                next_step="`remit ledger trace` shows what came of it.",
+            )
+        return prepared
+
+
+def action_id(envelope: DispatchEnvelope) -> str:
+    """Of the tenant too: the key's five parts do not name it, and the doors below have one tenant for all."""
+    return f"goal-{digest([envelope.tenant_id, envelope.idempotency_key]).removeprefix('sha256:')[:48]}"

@@ -1,0 +1,174 @@
+"""From a simulation and the values of its fields to the one action that it is bound to. Pure.
+
+A text that is exactly `{field}` becomes the typed value; inside of a longer text stands how the value reads; `{{` and
+`}}` are braces. Values are never read again, so what a user typed is data whatever it looks like. The shape of the
+action, its keys included, is the author's alone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from pydantic import JsonValue
+
+from remit.contracts.browser.browser import Amount
+from remit.contracts.goals.simulation import (
+    BrowserBinding,
+    PlanBinding,
+    Simulation,
+    SqlBinding,
+    TaskBinding,
+    UndoBinding,
+)
+from remit.core.errors import Misuse, Reason
+from remit.goals.binding.fields import render_value, require_fields
+from remit.goals.binding.slots import Place, Slot, Where, pieces_of, place_of
+
+SQL_ACTION_ID: Final = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAction:
+    """A task manifest without its id."""
+
+    capability_id: str
+    inputs: dict[str, Any]
+    reversible: bool
+
+    def manifest(self, task_id: str) -> dict[str, Any]:
+        return {
+            "task_id": task_id,
+            "capability_id": self.capability_id,
+            "inputs": self.inputs,
+            "constraints": {"reversible": self.reversible},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAction:
+    """A plan without its id."""
+
+    tree: dict[str, Any]
+
+    def plan(self, plan_id: str) -> dict[str, Any]:
+        return {**self.tree, "plan_id": plan_id}
+
+
+@dataclass(frozen=True, slots=True)
+class BrowserAction:
+    """A browser action without its id, and the constraints of the token that it needs."""
+
+    tree: dict[str, Any]
+    domains: tuple[str, ...]
+    max_purchase: float | dict[str, Any] | None
+
+    def action(self, action_id: str) -> dict[str, Any]:
+        return {**self.tree, "action_id": action_id}
+
+
+@dataclass(frozen=True, slots=True)
+class UndoAction:
+    """What another dispatch did is to be taken back; which one, only its ledger entry says."""
+
+
+BoundAction = TaskAction | PlanAction | BrowserAction | UndoAction
+
+
+def fill(simulation: Simulation, fields: Mapping[str, JsonValue]) -> BoundAction:
+    """The action for these values. Refuses a field that is missing, not valid, or not the simulation's."""
+    require_fields(simulation, fields)
+    binding = simulation.binding
+    if isinstance(binding, TaskBinding):
+        return TaskAction(binding.capability_id, _filled(simulation, binding.inputs, fields), binding.reversible)
+    if isinstance(binding, PlanBinding):
+        return PlanAction(_filled(simulation, _template(binding), fields))
+    if isinstance(binding, SqlBinding):
+        return PlanAction(_sql_plan(simulation, binding, fields))
+    if isinstance(binding, BrowserBinding):
+        limit = binding.max_purchase
+        most = limit.tree() if isinstance(limit, Amount) else limit
+        return BrowserAction(_filled(simulation, binding.action, fields), tuple(binding.domains), most)
+    return UndoAction()
+
+
+def open_tree(simulation: Simulation) -> dict[str, Any]:
+    """The part of the binding whose texts may hold open places."""
+    binding = simulation.binding
+    if isinstance(binding, TaskBinding):
+        return binding.inputs
+    if isinstance(binding, PlanBinding):
+        return _template(binding)
+    if isinstance(binding, SqlBinding):
+        saved = {} if binding.save_results_to is None else {"save_results_to": binding.save_results_to}
+        return {"parameters": binding.parameters, **saved}
+    return {} if isinstance(binding, UndoBinding) else binding.action
+
+
+def walk(tree: Any, visit: Callable[[Where, str], Any], where: Where = ()) -> Any:
+    """The tree with each text replaced by what `visit` makes of it. Keys stay as they are."""
+    if isinstance(tree, dict):
+        return {key: walk(value, visit, (*where, key)) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [walk(value, visit, (*where, number)) for number, value in enumerate(tree)]
+    return visit(where, tree) if isinstance(tree, str) else tree
+
+
+def _filled(simulation: Simulation, tree: dict[str, Any], fields: Mapping[str, JsonValue]) -> dict[str, Any]:
+    def visit(where: Where, text: str) -> Any:
+        place = place_of(simulation, where, tree)
+        return text if place is Place.LITERAL else _filled_text(place, text, fields)
+
+    filled: dict[str, Any] = walk(tree, visit)
+    return filled
+
+
+def _filled_text(place: Place, text: str, fields: Mapping[str, JsonValue]) -> Any:
+    pieces = pieces_of(text)
+    if len(pieces) == 1 and isinstance(pieces[0], Slot):
+        value = _value(pieces[0], fields)
+        if place is Place.AMOUNT and isinstance(value, dict):
+            return {"value": float(str(value["value"])), "currency": value["currency"]}  # as the browser's door has it
+        if place in {Place.DATA, Place.AMOUNT} or value is None:
+            return value
+    return "".join(piece if isinstance(piece, str) else _text(place, _value(piece, fields)) for piece in pieces)
+
+
+def _value(slot: Slot, fields: Mapping[str, JsonValue]) -> JsonValue:
+    value = fields.get(slot.name)
+    return value[slot.part] if slot.part and isinstance(value, dict) else value
+
+
+def _text(place: Place, value: JsonValue) -> str:
+    shown = "" if value is None else render_value(value)
+    return quote(shown, safe="") if place is Place.URL else shown
+
+
+def _sql_plan(simulation: Simulation, binding: SqlBinding, fields: Mapping[str, JsonValue]) -> dict[str, Any]:
+    filled = _filled(simulation, open_tree(simulation), fields)
+    operation = {
+        "type": "sql_execute",
+        "query": binding.query,
+        "connection": binding.connection,
+        "expect_results": binding.expect_results,
+        **filled,
+    }
+    action = {
+        "action_id": SQL_ACTION_ID,
+        "action_type": "SQL_EXECUTE",
+        "reversible": binding.reversible,
+        "risk_level": simulation.risk,
+        "operation": operation,
+    }
+    return {"action_plan": [action]}
+
+
+def _template(binding: PlanBinding) -> dict[str, Any]:
+    if binding.template is None:
+        raise Misuse(
+            Reason.MISUSE,
+            "the plan of this simulation stands in a file that was not read in",
+            where=str(binding.template_file),
+            next_step="Read definitions with remit.goals.catalogue.catalogue.read_definitions.",
+        )
+    return binding.template

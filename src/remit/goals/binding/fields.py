@@ -1,0 +1,260 @@
+"""The types of fields: which JSON value each takes, how one is read from a text, and how it reads inside of one. Pure.
+
+A value has one form only, so that the same wish always has the same fingerprint: an amount is
+`{"value": "12.50", "currency": "EUR"}`, with two decimals, never a floating-point number.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import date
+from typing import Any, Final
+
+import re2  # type: ignore[import-untyped]
+from pydantic import JsonValue
+
+from remit.contracts.goals.simulation import (
+    AmountField,
+    ChoiceField,
+    DateField,
+    EmailField,
+    FieldSpec,
+    IdentifierField,
+    IntegerField,
+    PathField,
+    Simulation,
+    TextField,
+)
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused
+from remit.goals.binding.tokenizer import is_readable, read
+
+_MAX_PATH: Final = 500
+_MAX_EMAIL: Final = 254
+_MAX_PATTERN_MEMORY: Final = 1 << 20
+_IDENTIFIER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,15}")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EMAIL: Final = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63}){1,8}")
+_DECIMAL: Final = re.compile(r"(?:0|[1-9][0-9]{0,11})\.[0-9]{2}")
+_CURRENCY: Final = re.compile(r"[A-Z]{3}")
+_NO_MATCH: Final = "this does not match the field's pattern"
+_WITH_PATTERN: Final = (TextField, IdentifierField)
+_TOLD_CHOICES: Final = 10
+# A comma before one or two digits can only be a decimal one; `1,250` could be either, and is not taken.
+_NUMBER: Final = r"(?P<number>[0-9]{1,12}(?:[.,][0-9]{1,2})?)"
+_AMOUNT: Final = (
+    re.compile(rf"{_NUMBER} ?(?P<code>[A-Za-z]{{3}}|[€£$¥₹])"),
+    re.compile(rf"(?P<code>[A-Za-z]{{3}}|[€£$¥₹]) ?{_NUMBER}"),
+)
+_SYMBOLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "€": ("EUR",),
+    "£": ("GBP",),
+    "₹": ("INR",),
+    "$": ("USD", "CAD", "AUD", "NZD", "MXN", "SGD", "HKD"),
+    "¥": ("JPY", "CNY"),
+}
+
+
+def problem_with(spec: FieldSpec, value: JsonValue) -> str:
+    """Why this is no value for the field; empty if it is one. Never repeats the value."""
+    return _CHECKS[type(spec)](spec, value)
+
+
+def read_text(spec: FieldSpec, text: str) -> JsonValue:
+    """The value that this text is, whole, in the form that `problem_with` wants; None if it is none."""
+    plain = read(text).text
+    value = _READERS[type(spec)](spec, plain)
+    return None if value is None or problem_with(spec, value) else value
+
+
+def why_unfit(spec: FieldSpec, text: str) -> str:
+    """Why this text is no value for the field, for whoever said it: `this` stands for it. Empty if it is one."""
+    value = _READERS[type(spec)](spec, read(text).text)
+    if value is None:
+        return _unread(spec)
+    problem = problem_with(spec, value)
+    return f"{problem}: {spec.pattern}" if problem == _NO_MATCH and isinstance(spec, _WITH_PATTERN) else problem
+
+
+def render_value(value: JsonValue) -> str:
+    """How a value reads inside of a longer text."""
+    if isinstance(value, dict):
+        return f"{value['value']} {value['currency']}"
+    return value if isinstance(value, str) else str(value)
+
+
+def fingerprint(fields: Mapping[str, JsonValue]) -> str:
+    return digest(dict(fields))
+
+
+def require_fields(simulation: Simulation, fields: Mapping[str, JsonValue]) -> None:
+    """Every required field is there, each is valid, and there is no other; or a refusal that names the first."""
+    for name in sorted(fields):
+        if name not in simulation.fields:
+            raise _refused(simulation, name[:40], "the simulation has no such field", "Leave it out.")
+    for name in simulation.field_order:
+        if name not in fields:
+            if simulation.fields[name].optional:
+                continue
+            raise _refused(simulation, name, "a required field is missing", "Give it.")
+        problem = problem_with(simulation.fields[name], fields[name])
+        if problem:
+            raise _refused(simulation, name, problem, "Give another value.")
+
+
+def compile_pattern(pattern: str) -> Any:
+    """RE2, which does not backtrack. Raises ValueError with what it says of a pattern that it does not take."""
+    options = re2.Options()
+    options.log_errors = False  # it would write to standard error
+    options.max_mem = _MAX_PATTERN_MEMORY
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as problem:
+        said = problem.args[0] if problem.args else ""
+        raise ValueError(said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------
+
+
+def _check_text(spec: Any, value: JsonValue) -> str:
+    if not isinstance(value, str) or not value.strip():
+        return "this must be a text that is not empty"
+    if len(value) > spec.max_length:
+        return f"this may have at most {spec.max_length} characters"
+    if not is_readable(value) or set(value) & set("\t\n\r"):
+        return "this must be one line without control characters"
+    return _check_pattern(spec, value)
+
+
+def _check_identifier(spec: Any, value: JsonValue) -> str:
+    if not isinstance(value, str) or not _IDENTIFIER.fullmatch(value):
+        return "this must be a letter or digit, then letters, digits and _ . -, at most 100"
+    return _check_pattern(spec, value)
+
+
+def _check_pattern(spec: Any, value: str) -> str:
+    fits = spec.pattern is None or compile_pattern(spec.pattern).fullmatch(value) is not None
+    return "" if fits else _NO_MATCH
+
+
+def _check_integer(spec: Any, value: JsonValue) -> str:
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 999_999_999_999_999:
+        return "this must be a whole number of at most 15 digits"
+    if spec.minimum is not None and value < spec.minimum:
+        return f"this must be {spec.minimum} or more"
+    if spec.maximum is not None and value > spec.maximum:
+        return f"this must be {spec.maximum} or less"
+    return ""
+
+
+def _check_amount(spec: Any, value: JsonValue) -> str:
+    if not isinstance(value, dict) or set(value) != {"value", "currency"}:
+        return "this must be an object with value and currency"
+    number, currency = value["value"], value["currency"]
+    if not isinstance(number, str) or not _DECIMAL.fullmatch(number):
+        return "the value must be a text with two decimals, such as 12.50"
+    if not isinstance(currency, str) or not _CURRENCY.fullmatch(currency):
+        return "the currency must be three capital letters"
+    if spec.currencies and currency not in spec.currencies:
+        return f"the currency must be {' or '.join(spec.currencies)}"
+    return ""
+
+
+def _check_date(_spec: Any, value: JsonValue) -> str:
+    try:
+        if isinstance(value, str) and _DATE.fullmatch(value):
+            date.fromisoformat(value)
+            return ""
+    except ValueError:
+        pass
+    return "this must be a day, such as 2026-01-31"
+
+
+def _check_email(_spec: Any, value: JsonValue) -> str:
+    fits = isinstance(value, str) and len(value) <= _MAX_EMAIL and _EMAIL.fullmatch(value)
+    return "" if fits and ".." not in str(value) else "this must be an email address"
+
+
+def _check_choice(spec: Any, value: JsonValue) -> str:
+    return "" if isinstance(value, str) and value in spec.choices else "this must be one of the choices"
+
+
+def _check_path(_spec: Any, value: JsonValue) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_PATH or not is_readable(value):
+        return f"this must be a path of at most {_MAX_PATH} characters"
+    if set(value) & set("\\\t\n\r") or value.endswith("/"):
+        return "this must be the path of a file, with / between folders"
+    if any(part in {"", ".", ".."} for part in value.split("/")):
+        return "this must be a path below the root, without . and .."
+    return ""
+
+
+# --- reading from a text --------------------------------------------------------------------------------------------
+
+
+def _read_plain(_spec: Any, text: str) -> JsonValue:
+    return text or None
+
+
+def _read_integer(_spec: Any, text: str) -> JsonValue:
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def _read_amount(spec: Any, text: str) -> JsonValue:
+    found = next((match for form in _AMOUNT if (match := form.fullmatch(text))), None)
+    if found is None:
+        return None
+    currency = _currency(found["code"], spec.currencies)
+    whole, _, cents = found["number"].replace(",", ".").partition(".")
+    return {"value": f"{int(whole)}.{cents:0<2}", "currency": currency} if currency else None
+
+
+def _currency(code: str, taken: tuple[str, ...]) -> str:
+    """What a sign means: one of several only where the field takes exactly one of them."""
+    if code not in _SYMBOLS:
+        return code.upper()
+    meant = _SYMBOLS[code]
+    fitting = [each for each in meant if each in taken] if len(meant) > 1 else list(meant)
+    return fitting[0] if len(fitting) == 1 else ""
+
+
+def _read_choice(spec: Any, text: str) -> JsonValue:
+    wanted = read(text).folded
+    fitting = [choice for choice in spec.choices if read(choice).folded == wanted]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _unread(spec: FieldSpec) -> str:
+    if isinstance(spec, ChoiceField):
+        more = ", ..." if len(spec.choices) > _TOLD_CHOICES else ""
+        return f"this is none of: {', '.join(spec.choices[:_TOLD_CHOICES])}{more}"
+    if isinstance(spec, AmountField):
+        return f"this is no amount with its currency, such as 12.50 {(*spec.currencies, 'EUR')[0]}"
+    return "this is no whole number of at most 15 digits" if isinstance(spec, IntegerField) else "this is empty"
+
+
+_CHECKS: Final[dict[type, Callable[[Any, JsonValue], str]]] = {
+    TextField: _check_text,
+    IdentifierField: _check_identifier,
+    IntegerField: _check_integer,
+    AmountField: _check_amount,
+    DateField: _check_date,
+    EmailField: _check_email,
+    ChoiceField: _check_choice,
+    PathField: _check_path,
+}
+_READERS: Final[dict[type, Callable[[Any, str], JsonValue]]] = {
+    TextField: _read_plain,
+    IdentifierField: _read_plain,
+    IntegerField: _read_integer,
+    AmountField: _read_amount,
+    DateField: _read_plain,
+    EmailField: _read_plain,
+    ChoiceField: _read_choice,
+    PathField: _read_plain,
+}
+
+
+def _refused(simulation: Simulation, name: str, what: str, next_step: str) -> Refused:
+    return Refused(Reason.MALFORMED, what, where=f"simulation {simulation.id}, field {name}", next_step=next_step)

@@ -1,0 +1,61 @@
+"""Files that every decision goes by: read anew whenever one is another, and only looked at while it is the same.
+
+One is the same if its inode, size and change time are, those of the folders on its way too, and if it had rested for a
+while when it was read: two changes within one tick of the file system's clock have the same time. Whoever edits a file
+can set its other times back, but not that one. What rested for less is read every time; and everything is, every few
+seconds, since a file that somebody has mapped into memory may change without its times, and a network's may lag.
+"""
+
+import os
+import time
+from typing import Final
+
+from remit.effects.plans.files import mismatch
+from remit.plans.engines.input_files import read_below
+
+RESTED_SECONDS: Final = 2.0
+"""More than a tick of any file system that Remit can work on."""
+SEEN_SECONDS: Final = 5.0
+MOST_FILES: Final = 2_048
+"""A catalogue of a thousand simulations may have a plan's template in a file for each."""
+_Stamp = tuple[int, ...]
+
+
+class SeenFiles:
+    """Reads like `read_below`, and keeps what it read."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str, int], tuple[_Stamp, float, tuple[bytes, str]]] = {}
+
+    def read(self, root: str, path: str, most: int) -> tuple[bytes, str]:
+        """All of a file below the root, and its digest."""
+        stamp = _stamp_of(root, path)
+        if stamp is None:
+            return read_below(root, path, most)
+        key, now = (root, path, most), time.monotonic()
+        seen = self._seen.get(key)
+        if seen is not None and seen[0] == stamp and now - seen[1] < SEEN_SECONDS:
+            return seen[2]
+        found = read_below(root, path, most)
+        if _stamp_of(root, path) != stamp:
+            raise mismatch("somebody changed the file while it was being read", path)
+        if len(self._seen) >= MOST_FILES:
+            self._seen.clear()
+        self._seen[key] = stamp, now, found
+        return found
+
+
+def _stamp_of(root: str, path: str) -> _Stamp | None:
+    """What changes with the file, no link followed. None while it has not rested yet, and if it cannot be looked at."""
+    try:
+        folders, whole = [], root
+        for part in path.split("/")[:-1]:
+            whole = f"{whole}/{part}"
+            folders.append(os.lstat(whole))
+        found = os.lstat(f"{root}/{path}")
+    except (OSError, ValueError):
+        return None
+    if time.time() - found.st_ctime < RESTED_SECONDS:
+        return None
+    way = [number for each in folders for number in (each.st_dev, each.st_ino, each.st_mode)]
+    return *way, found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns

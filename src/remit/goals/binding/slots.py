@@ -1,0 +1,185 @@
+"""Where in a bound action a field's value may stand, and of which types it may be there. Pure; closed by default.
+
+A value is data. It may fill a text, a bound parameter or a part of a path; never a key, a query, a pattern, a JSONPath,
+a host, or a word that decides which operation it is. What is not listed here is taken literally.
+"""
+
+import re
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.goals.simulation import (
+    AmountField,
+    ChoiceField,
+    DateField,
+    FieldSpec,
+    IdentifierField,
+    IntegerField,
+    PathField,
+    Simulation,
+)
+from remit.contracts.tasks.task import INPUTS_BY_CAPABILITY
+
+_PIECE: Final = re.compile(r"\{\{|\}\}|\{(?P<slot>[^{}]*)\}|[{}]|[^{}]+")
+_SLOT: Final = re.compile(r"(?P<name>[a-z][a-z0-9_]{0,39})(?:\.(?P<part>value|currency))?")
+# The host is the author's: it ends before the first value.
+_URL_START: Final = re.compile(r"https?://[^/?#{}\s]+/[^{}]*")
+
+# No value of these begins with a dot or holds `..` as a component; a path has been looked through for it.
+_IN_PATHS: Final = (IdentifierField, IntegerField, DateField, ChoiceField, PathField)
+# Before the query of an address `..` is not encoded away, so no free text there.
+_IN_URLS: Final = (IdentifierField, IntegerField, DateField)
+
+
+class Place(Enum):
+    LITERAL = "literal"
+    DATA = "data"
+    PATH = "path"
+    ABSOLUTE = "absolute path"
+    URL = "address"
+    SELECTOR = "selector"
+    AMOUNT = "amount"
+
+
+class Slot(NamedTuple):
+    """A place that a field fills; of an amount perhaps only a part."""
+
+    name: str
+    part: str = ""
+
+
+Piece = str | Slot
+Where = tuple[str | int, ...]
+
+
+def pieces_of(text: str) -> tuple[Piece, ...]:
+    """The text with its open places taken out. ValueError for a brace that is neither doubled nor a place."""
+    found: list[Piece] = []
+    for piece in _PIECE.finditer(text):
+        slot = piece["slot"]
+        if slot is None:
+            if piece[0] in {"{", "}"}:
+                raise ValueError("a single brace stands here; write {{ or }} for one")
+            found.append(piece[0][0] if piece[0] in {"{{", "}}"} else piece[0])
+            continue
+        parsed = _SLOT.fullmatch(slot)
+        if parsed is None:
+            raise ValueError("what stands between braces is not the name of a field; write {{ and }} for braces")
+        found.append(Slot(parsed["name"], parsed["part"] or ""))
+    return tuple(found)
+
+
+def place_of(simulation: Simulation, where: Where, tree: Any) -> Place:
+    """What may stand at `where` in the binding's own tree (inputs, template, parameters, action)."""
+    kind = simulation.binding.type
+    if kind == "plan":
+        return _place_in_plan(where, tree)
+    if kind == "sql":
+        return Place.PATH if where == ("save_results_to",) else Place.DATA
+    if kind == "browser":
+        return _PLACES_IN_BROWSER.get(where[0], Place.LITERAL) if where else Place.LITERAL
+    if kind == "task":
+        return _place_in_task(simulation, where)
+    return Place.LITERAL
+
+
+def problem_at(simulation: Simulation, place: Place, text: str) -> str:
+    """Why the open places of this text cannot be filled there; empty if they can."""
+    if place is Place.LITERAL:
+        named = mentioned(simulation, text)
+        return f"a field's value cannot stand here: {named}" if named else ""
+    try:
+        pieces = pieces_of(text)
+    except ValueError as problem:
+        return str(problem)
+    slots = [piece for piece in pieces if isinstance(piece, Slot)]
+    for slot in slots:
+        why = _problem_with_slot(simulation, place, slot, is_whole=len(pieces) == 1)
+        if why:
+            return f"{{{slot.name}}}: {why}"
+    return _problem_with_text(simulation, place, pieces) if slots else ""
+
+
+def mentioned(simulation: Simulation, text: str) -> str:
+    """The first field that a text names between braces, as if it were a place."""
+    return next((name for name in simulation.field_order if re.search(rf"\{{\s*{name}\s*(\.|\}})", text)), "")
+
+
+def _problem_with_slot(simulation: Simulation, place: Place, slot: Slot, *, is_whole: bool) -> str:
+    spec = simulation.fields.get(slot.name)
+    if spec is None:
+        return "there is no such field"
+    if slot.part and not isinstance(spec, AmountField):
+        return f"only an amount has a .{slot.part}"
+    if spec.optional and not is_whole:
+        return "an optional field may be missing, so it cannot stand inside of a longer text"
+    return _problem_with_type(place, slot, spec)
+
+
+def _problem_with_type(place: Place, slot: Slot, spec: FieldSpec) -> str:
+    if place in {Place.PATH, Place.ABSOLUTE} and not isinstance(spec, _IN_PATHS):
+        return "in a path only an identifier, an integer, a date, a choice or a path can stand"
+    if place is Place.SELECTOR and not isinstance(spec, IntegerField):
+        return "in a selector only an integer can stand"
+    if place is Place.AMOUNT and (not isinstance(spec, AmountField) or slot.part):
+        return "only a whole amount can stand here"
+    return ""
+
+
+def _problem_with_text(simulation: Simulation, place: Place, pieces: tuple[Piece, ...]) -> str:
+    first = pieces[0]
+    if place is Place.ABSOLUTE and not (isinstance(first, str) and first.startswith("/") and len(first) > 1):
+        return "the path must begin with a folder of its own, such as /srv/data/{name}"
+    if place is Place.AMOUNT and len(pieces) > 1:
+        return "only a whole amount can stand here"
+    if place is not Place.URL:
+        return ""
+    if not (isinstance(first, str) and _URL_START.fullmatch(first)):
+        return "the address must begin with its host, such as https://shop.example/orders/{order_id}"
+    before_query = True
+    for piece in pieces:
+        if isinstance(piece, str):
+            before_query = before_query and "?" not in piece and "#" not in piece
+        elif before_query and not isinstance(simulation.fields[piece.name], _IN_URLS):
+            return f"{{{piece.name}}}: before the ? only an identifier, an integer or a date can stand"
+    return ""
+
+
+_PLACES_IN_BROWSER: Final[dict[str | int, Place]] = {
+    "target": Place.URL,
+    "value": Place.DATA,
+    "amount": Place.AMOUNT,
+    "selector": Place.SELECTOR,
+}
+
+
+def _place_in_task(simulation: Simulation, where: Where) -> Place:
+    if where in {("source_path",), ("destination_path",)}:
+        return Place.ABSOLUTE
+    is_ours = getattr(simulation.binding, "capability_id", "") in INPUTS_BY_CAPABILITY
+    return Place.LITERAL if is_ours else Place.DATA
+
+
+def _place_in_plan(where: Where, tree: Any) -> Place:
+    match where:
+        case ("action_plan", int(), "target") | ("validation_rules", int(), "path"):
+            return Place.PATH
+        case ("validation_rules", int(), "expected" | "parameters", *_):
+            return Place.DATA
+        case ("action_plan", int(number), "operation", "details", *inside):
+            return _place_in_operation(tuple(inside), tree["action_plan"][number]["operation"]["details"])
+        case ("action_plan", int(number), "operation", *inside):
+            return _place_in_operation(tuple(inside), tree["action_plan"][number]["operation"])
+    return Place.LITERAL
+
+
+def _place_in_operation(inside: Where, operation: dict[str, Any]) -> Place:
+    match inside:
+        case ("new_path" | "save_results_to",):
+            return Place.PATH
+        case ("content",) | ("value" | "parameters", *_):
+            return Place.DATA
+        case ("pattern" | "replacement",):
+            # In a pattern, and in what replaces one, a backslash has a meaning.
+            return Place.DATA if operation.get("regex", False) is False else Place.LITERAL
+    return Place.LITERAL

@@ -1,0 +1,178 @@
+"""The catalogue: what the goal door can do for one tenant, as it stands at one moment.
+
+Definitions come from files and are checked whole, or refused whole; states come from the ledger. A state holds for the
+digest that a person promoted and no other: a simulation whose file was changed since is a draft again. A catalogue
+never changes; its `ref` is the digest of its document, from which the same catalogue can be made again.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.goals.simulation import CatalogueSnapshot, Simulation, SqlBinding, State
+from remit.core.canonical import canonical_bytes, digest
+from remit.core.errors import Reason, Refused
+from remit.core.ttl_cache import Kept
+from remit.goals.catalogue.check import check_definitions
+from remit.goals.catalogue.files import Definition, Finding, read_files
+from remit.ledger.goal_queries_simulation_states import PromotedState
+
+MAX_DOCUMENT: Final = 3 << 20
+_DEFINITIONS: Final[Kept[tuple[Any, ...], tuple[Simulation, ...]]] = Kept(16, 600)
+_CATALOGUES: Final[Kept[tuple[str, tuple[tuple[str, State], ...]], "Catalogue"]] = Kept(64, 600)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A simulation, the digest of its definition, and where it stands for this tenant."""
+
+    simulation: Simulation
+    digest: str
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """One tenant's view, sorted by id. Make one with `build_catalogue` or `from_document`."""
+
+    tenant_id: str
+    entries: tuple[CatalogueEntry, ...]
+    ref: str = field(init=False)
+    _by_id: Mapping[str, CatalogueEntry] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ids = [entry.simulation.id for entry in self.entries]
+        if ids != sorted(set(ids)) or any(entry.digest != entry.simulation.own_digest for entry in self.entries):
+            raise Refused(
+                Reason.EVIDENCE_INVALID,
+                "this catalogue is not in order, or a digest in it does not fit its simulation",
+                where=f"catalogue of tenant {self.tenant_id}",
+                next_step="Make it from the files again.",
+            )
+        object.__setattr__(self, "_by_id", dict(zip(ids, self.entries, strict=True)))
+        object.__setattr__(self, "ref", digest(self.document()))
+
+    def __iter__(self) -> Iterator[CatalogueEntry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def find(self, simulation_id: str) -> CatalogueEntry | None:
+        return self._by_id.get(simulation_id)
+
+    def document(self) -> dict[str, Any]:
+        """Self-contained JSON: nothing outside of it is needed to decide from this catalogue again."""
+        listed = [
+            {"simulation": entry.simulation.tree(), "digest": entry.digest, "state": entry.state}
+            for entry in self.entries
+        ]
+        return {"version": 1, "tenant_id": self.tenant_id, "simulations": listed}
+
+    @classmethod
+    def from_document(cls, tree: Any) -> Self:
+        snapshot = CatalogueSnapshot.from_tree(tree, source="the snapshot of a catalogue")
+        entries = (CatalogueEntry(each.simulation, each.simulation_digest, each.state) for each in snapshot.simulations)
+        return cls(snapshot.tenant_id, tuple(entries))
+
+
+def load_definitions(root: Path, config: SystemConfig) -> tuple[Simulation, ...]:
+    """The simulations of a workspace, from the files that its remit.yaml names."""
+    found = read_definitions(root, config.goals.catalogue, read_only_connections=read_only_connections(config))
+    findings = unknown_connections(found, config)
+    if findings:
+        raise refusal(findings)
+    return found
+
+
+def unknown_connections(definitions: Sequence[Simulation], config: SystemConfig) -> list[Finding]:
+    """Queries for a database that remit.yaml does not name: they could be asked for, confirmed, and never run."""
+    named = ", ".join(sorted(config.connections)) or "none"
+    return [
+        Finding(
+            "goals.catalogue",
+            each.id,
+            "binding.connection",
+            f"remit.yaml has no connection {each.binding.connection!r}; it has {named}",
+            "Name one that is there, or add it under `connections`.",
+        )
+        for each in definitions
+        if isinstance(each.binding, SqlBinding) and each.binding.connection not in config.connections
+    ]
+
+
+def read_only_connections(config: SystemConfig) -> tuple[str, ...]:
+    """What a simulation that only reads may ask: there the database itself refuses to write."""
+    return tuple(sorted(name for name, connection in config.connections.items() if connection.read_only))
+
+
+def read_definitions(
+    root: Path, files: Sequence[str], *, read_only_connections: Collection[str] = ()
+) -> tuple[Simulation, ...]:
+    """All simulations of these files, sorted by id. Refuses all of them if anything is wrong with one.
+
+    The files are looked at each time; what was made of the same bytes before is not made again.
+    """
+    read = read_files(root, files)
+    if read.findings:
+        raise refusal(read.findings)
+    key = (read.key, *sorted(read_only_connections))
+    return _DEFINITIONS.get(key, lambda: _checked(read.definitions, read_only_connections))
+
+
+def check_catalogue(root: Path, config: SystemConfig) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
+    """The same as `check_files`, for the files that a workspace's remit.yaml names, and its connections."""
+    files, read_only = config.goals.catalogue, read_only_connections(config)
+    definitions, findings = check_files(root, files, read_only_connections=read_only)
+    return definitions, (*findings, *unknown_connections([each.simulation for each in definitions], config))
+
+
+def check_files(
+    root: Path, files: Sequence[str], *, read_only_connections: Collection[str] = ()
+) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
+    """What could be read of these files, and everything that is wrong with it. Raises nothing about their content."""
+    read = read_files(root.resolve(), files)
+    return read.definitions, (*read.findings, *check_definitions(read.definitions, read_only_connections))
+
+
+def build_catalogue(
+    tenant_id: str, definitions: Sequence[Simulation], states: Mapping[str, PromotedState]
+) -> Catalogue:
+    """One tenant's catalogue. What nobody promoted as it is now is a draft."""
+    ordered = sorted(definitions, key=lambda simulation: simulation.id)
+    standing = [_state_of(simulation, states.get(simulation.id)) for simulation in ordered]
+    key = tuple(zip((simulation.own_digest for simulation in ordered), standing, strict=True))
+    entries = tuple(
+        CatalogueEntry(simulation, simulation.own_digest, state)
+        for simulation, state in zip(ordered, standing, strict=True)
+    )
+    return _CATALOGUES.get((tenant_id, key), lambda: Catalogue(tenant_id, entries))
+
+
+def refusal(findings: Sequence[Finding]) -> Refused:
+    first, more = findings[0], len(findings) - 1
+    others = f"; and {more} more, which `remit catalogue check` lists" if more else ""
+    return Refused(Reason.MALFORMED, f"{first.what}{others}", where=first.where, next_step=first.next_step)
+
+
+def _state_of(simulation: Simulation, promoted: PromotedState | None) -> State:
+    is_the_same = promoted is not None and promoted.digest == simulation.own_digest
+    return promoted.state if promoted is not None and is_the_same else "DRAFT"
+
+
+def _checked(definitions: Sequence[Definition], read_only: Collection[str]) -> tuple[Simulation, ...]:
+    findings = check_definitions(definitions, read_only)
+    if findings:
+        raise refusal(findings)
+    simulations = tuple(sorted((each.simulation for each in definitions), key=lambda simulation: simulation.id))
+    size = sum(len(canonical_bytes(simulation.tree())) for simulation in simulations)
+    if size > MAX_DOCUMENT:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"the simulations together are larger than {MAX_DOCUMENT:,} bytes",
+            where="goals.catalogue",
+            next_step="Keep large content in files that a plan copies, and not in its template.",
+        )
+    return simulations

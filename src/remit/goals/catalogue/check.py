@@ -1,0 +1,271 @@
+"""What must hold between the simulations of a catalogue, and between each and its action. Pure.
+
+An impact is a promise about the action, so it is held against it: what is called read-only must be something that
+cannot write, and what is called undone by Remit must be something that Remit can undo.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final
+
+from remit.contracts.browser.browser import Action
+from remit.contracts.goals.simulation import (
+    UNDOES,
+    BrowserBinding,
+    ChoiceField,
+    FieldSpec,
+    IdentifierField,
+    PlanBinding,
+    Simulation,
+    SqlBinding,
+    TaskBinding,
+    TextField,
+    UndoBinding,
+)
+from remit.contracts.plans.plan import Plan
+from remit.contracts.tasks.task import NO_EFFECT, TaskManifest
+from remit.core.errors import RemitError
+from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction, open_tree, walk
+from remit.goals.binding.fields import compile_pattern
+from remit.goals.binding.slots import Where, mentioned, place_of, problem_at
+from remit.goals.catalogue.files import Definition, Finding
+from remit.goals.catalogue.phrases import phrase_problem, shape_of
+from remit.goals.catalogue.samples import sample_actions
+from remit.goals.confirmation.parser import load_lexicon
+
+MAX_ID: Final = 200
+_READING: Final = frozenset({"navigate", "screenshot", "snapshot"})
+Problem = tuple[str, str, str]
+"""The field or place, what is wrong, and what to do."""
+
+
+def check_definitions(definitions: Sequence[Definition], read_only: Collection[str]) -> tuple[Finding, ...]:
+    """Everything that is wrong, in the order of the files."""
+    counts = Counter(each.simulation.id for each in definitions)
+    known = {each.simulation.id: each.simulation for each in definitions}
+    phrases = _phrases(definitions)
+    findings: list[Finding] = []
+    for each in definitions:
+        problems = _problems(each.simulation, known, phrases, read_only)
+        if counts[each.simulation.id] > 1:
+            problems.insert(0, ("id", "another simulation has the same id", "Give one of them another id."))
+        findings += [Finding(each.file, each.simulation.id, *problem) for problem in problems]
+    return tuple(findings)
+
+
+def _problems(
+    simulation: Simulation,
+    known: dict[str, Simulation],
+    phrases: dict[tuple[str, str], list[str]],
+    read_only: Collection[str],
+) -> list[Problem]:
+    binding = list(_binding_problems(simulation))
+    return [
+        *_field_problems(simulation),
+        *_phrase_problems(simulation, phrases),
+        *binding,
+        *([] if binding else _contract_problems(simulation)),
+        *_impact_problems(simulation, read_only),
+        *_rollback_problems(simulation, known),
+    ]
+
+
+# --- fields and phrases ---------------------------------------------------------------------------------------------
+
+
+def _field_problems(simulation: Simulation) -> Iterator[Problem]:
+    for name, spec in simulation.fields.items():
+        pattern = spec.pattern if isinstance(spec, TextField | IdentifierField) else None
+        if pattern is not None:
+            try:
+                compile_pattern(pattern)
+            except ValueError as problem:
+                mend = "Use the syntax of RE2, which has no look-around and no back-references."
+                yield f"fields.{name}.pattern", f"the pattern cannot be used: {problem}", mend
+        if isinstance(spec, ChoiceField) and len({choice.casefold() for choice in spec.choices}) != len(spec.choices):
+            yield f"fields.{name}.choices", "two choices are the same but for their case", "Keep one of the two."
+
+
+def _phrases(definitions: Sequence[Definition]) -> dict[tuple[str, str], list[str]]:
+    """Who says what: by language and shape, the simulations."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for each in definitions:
+        for tag, listed in each.simulation.phrases.items():
+            for shape in {shape_of(each.simulation, phrase) for phrase in listed}:
+                said.setdefault((tag.lower(), shape), []).append(each.simulation.id)
+    return said
+
+
+def _phrase_problems(simulation: Simulation, phrases: dict[tuple[str, str], list[str]]) -> Iterator[Problem]:
+    tags = Counter(tag.lower() for tag in simulation.phrases)
+    if simulation.phrases and isinstance(simulation.binding, UndoBinding):
+        yield "phrases", "an undo is no goal of its own, so nobody can ask for it", "Remove the phrases."
+    for tag, listed in simulation.phrases.items():
+        where = f"phrases.{tag}"
+        if tags[tag.lower()] > 1:
+            yield where, "the language stands twice, in two spellings", "Put the phrases under one of them."
+        yield from _lexicon_problems(simulation, tag)
+        for phrase in listed:
+            problem = phrase_problem(simulation, phrase)
+            if problem:
+                yield where, problem, "A place is the name of a field between braces, among words of the language."
+                continue
+            others = sorted(set(phrases[tag.lower(), shape_of(simulation, phrase)]) - {simulation.id})
+            if others:
+                yield where, f"{others[0]} has the same phrase", "Say one of them in other words."
+
+
+def _lexicon_problems(simulation: Simulation, tag: str) -> Iterator[Problem]:
+    """What changes something is confirmed in the language that it was asked for in."""
+    lexicon = load_lexicon()
+    if simulation.impact == "read_only" or lexicon.words_for(tag) is not None:
+        return
+    known = ", ".join(lexicon.languages())
+    what = f"there are no words for yes and no in {tag}, so what is asked for in it could never be confirmed"
+    yield f"phrases.{tag}", what, f"Remove these phrases, or use a language that there are words for: {known}."
+
+
+# --- the action -----------------------------------------------------------------------------------------------------
+
+
+def _binding_problems(simulation: Simulation) -> list[Problem]:
+    found: list[Problem] = []
+    tree = open_tree(simulation)
+
+    def visit(where: Where, text: str) -> str:
+        problem = problem_at(simulation, place_of(simulation, where, tree), text)
+        if problem:
+            found.append((_place(where), problem, "Use a field that fits there, or write the value out."))
+        return text
+
+    walk(tree, visit)
+    if any(mentioned(simulation, key) for key in _keys(tree)):
+        found.append(("binding", "a field's value cannot be the name of a member", "Write the name out."))
+    if isinstance(simulation.binding, TaskBinding) and mentioned(simulation, simulation.binding.capability_id):
+        found.append(("binding.capability_id", "a field's value cannot decide what is done", "Write it out."))
+    if isinstance(simulation.binding, SqlBinding) and mentioned(simulation, simulation.binding.query):
+        name = mentioned(simulation, simulation.binding.query)
+        mend = f"Write ${name} in the query, and `{name}: '{{{name}}}'` under parameters."
+        found.append(("binding.query", "a value is never put into the text of a query", mend))
+    taken = {"plan": "plan_id", "browser": "action_id"}.get(simulation.binding.type, "")
+    if isinstance(simulation.binding, UndoBinding) and simulation.required != (UNDOES,):
+        mend = f"Give it the field {UNDOES}, which holds the id of the goal, and no other."
+        found.append(("fields", "an undo knows what it takes back from the record, and needs nothing else", mend))
+    if taken and taken in tree:
+        found.append((f"binding.{taken}", "the id is made when it is dispatched", "Remove it."))
+    return found
+
+
+def _place(where: Where) -> str:
+    return "binding" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
+
+
+def _keys(tree: Any) -> Iterator[str]:
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield key
+            yield from _keys(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from _keys(value)
+
+
+def _contract_problems(simulation: Simulation) -> Iterator[Problem]:
+    """The filled action must be one that its door reads, with every optional field and without."""
+    try:
+        for action in sample_actions(simulation):
+            _require_contract(action)
+    except RemitError as problem:
+        yield "binding", f"the action that it becomes is refused: {problem.what}", f"Look at {problem.where}."
+
+
+def _require_contract(action: BoundAction) -> None:
+    if isinstance(action, TaskAction):
+        TaskManifest.from_tree(action.manifest("x"))
+    elif isinstance(action, PlanAction):
+        Plan.from_tree(action.plan("x"))
+    elif isinstance(action, BrowserAction):
+        Action.from_tree(action.action("x"))
+
+
+# --- what it promises -----------------------------------------------------------------------------------------------
+
+
+def _impact_problems(simulation: Simulation, read_only: Collection[str]) -> Iterator[Problem]:
+    if simulation.impact == "read_only" and not _only_reads(simulation, read_only):
+        yield (
+            "impact",
+            "it is called read_only, and its action can change something",
+            "Say what it is; for a query, use a connection with `read_only: true` and no save_results_to.",
+        )
+
+
+def _only_reads(simulation: Simulation, read_only: Collection[str]) -> bool:
+    binding = simulation.binding
+    if isinstance(binding, TaskBinding):
+        return binding.capability_id == NO_EFFECT
+    if isinstance(binding, SqlBinding):
+        return binding.connection in read_only and binding.save_results_to is None
+    return isinstance(binding, BrowserBinding) and binding.action.get("type") in _READING
+
+
+def _rollback_problems(simulation: Simulation, known: dict[str, Simulation]) -> Iterator[Problem]:
+    if simulation.rollback is None:
+        if simulation.impact != "read_only":
+            mend = "Name the simulation that takes it back; of an undo, the one that does it again."
+            yield "rollback", "it changes something, and names no simulation that takes it back", mend
+        return
+    other = known.get(simulation.rollback)
+    if simulation.rollback == simulation.id:
+        yield "rollback", "it names itself", "Name another simulation."
+    elif other is None:
+        yield "rollback", "it names a simulation that the catalogue does not have", "Add it, or name another."
+    elif other.impact == "read_only":
+        yield "rollback", f"{other.id} is read_only, so it takes nothing back", "Name one that does."
+    elif isinstance(simulation.binding, UndoBinding) or UNDOES in simulation.fields:
+        return  # a way back itself: what it took back is asked for anew, by itself
+    elif not _names_its_goal(other):
+        mend = f"Give {other.id} a field `{UNDOES}: {{type: text, ...}}`, which is filled with the id of the goal."
+        yield "rollback", f"{other.id} has no place for the goal that it takes back", mend
+    elif isinstance(other.binding, UndoBinding):
+        yield from _undo_problems(simulation)
+    else:
+        yield from _compensation_problems(simulation, other)
+
+
+def _names_its_goal(simulation: Simulation) -> bool:
+    spec = simulation.fields.get(UNDOES)
+    return isinstance(spec, TextField) and spec.pattern is None and spec.max_length >= MAX_ID
+
+
+def _undo_problems(simulation: Simulation) -> Iterator[Problem]:
+    if simulation.impact == "irreversible" or not _can_be_undone(simulation):
+        yield (
+            "rollback",
+            "an undo cannot take this back",
+            "Name a simulation that makes up for it: an action of its own, not an undo.",
+        )
+
+
+def _can_be_undone(simulation: Simulation) -> bool:
+    binding = simulation.binding
+    if isinstance(binding, TaskBinding | SqlBinding):
+        return binding.reversible
+    if isinstance(binding, PlanBinding):
+        actions = (binding.template or {}).get("action_plan")
+        listed = actions if isinstance(actions, list) else []
+        return all(isinstance(action, dict) and action.get("reversible", True) is True for action in listed)
+    return False
+
+
+def _compensation_problems(simulation: Simulation, other: Simulation) -> Iterator[Problem]:
+    """It is run with the values of the goal that it makes up for: there is nobody to ask."""
+    for name in (name for name in other.required if name != UNDOES):
+        given, needed = simulation.fields.get(name), other.fields[name]
+        if given is None or given.optional or _values_of(given) != _values_of(needed):
+            what = f"{other.id} needs the field {name}, which is not there, or optional, or takes other values"
+            yield "rollback", what, f"Give this simulation a required field {name} that is written like that one."
+
+
+def _values_of(spec: FieldSpec) -> dict[str, Any]:
+    return {name: value for name, value in spec.tree().items() if name not in {"question", "optional"}}

@@ -1,0 +1,138 @@
+"""What is looked for in a catalogue when a person checks or promotes it, beyond what every goal has checked again.
+
+Its SQL: whether its door would read it. No database is opened, but DuckDB reads texts in a sandbox only, and one is not
+started for each goal. And the access policies: one that names an action which no simulation has makes all of them
+invalid, and taking a simulation out of its file is enough for that.
+
+Above the agent's own rooms: those reach no sandbox.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from remit.contracts.config.config import PostgresqlConnection, SystemConfig
+from remit.contracts.goals.simulation import Simulation, SqlBinding
+from remit.contracts.plans.plan import Plan, SqlAction
+from remit.contracts.plans.validation_rules import SqlExpect
+from remit.core.errors import Refused, RemitError
+from remit.goals.access.cedar_access_engine import UnknownAction
+from remit.goals.access.policy import find_policy_problems
+from remit.goals.access.policy_files import read_policy_files
+from remit.goals.binding.binding import PlanAction
+from remit.goals.catalogue.catalogue import check_catalogue
+from remit.goals.catalogue.files import Definition, Finding, read_files
+from remit.goals.catalogue.samples import sample_actions
+from remit.plans.engines.sql_lint import TextProblem, WrittenText, check_duckdb_texts, check_postgres_texts
+from remit.plans.policy.sql import sql_files
+from remit.sandbox.manager import Fleet
+
+SHOWN: Final = 20
+
+
+class _Query(NamedTuple):
+    definition: Definition
+    field: str
+    connection: str
+    text: WrittenText
+
+
+def check_with_queries(
+    root: Path, config: SystemConfig, fleet: Callable[[], Fleet]
+) -> tuple[tuple[Definition, ...], tuple[Finding, ...]]:
+    """What `check_catalogue` gives, and this. That there can be no sandbox is a finding, too, if one is needed."""
+    definitions, findings = check_catalogue(root, config)
+    try:
+        return definitions, (*findings, *check_queries(definitions, config, fleet))
+    except RemitError as problem:
+        what = f"its queries could not be looked at: {problem.what}"
+        advice = problem.next_step or "See: remit doctor"
+        return definitions, (*findings, Finding("goals.catalogue", "", "", what, advice))
+
+
+def check_queries(
+    definitions: Sequence[Definition], config: SystemConfig, fleet: Callable[[], Fleet]
+) -> tuple[Finding, ...]:
+    """What their door would refuse. Starts a sandbox if there is a query for DuckDB; raises if there can be none."""
+    queries = [query for each in definitions for query in _queries(each, config)]
+    servers = {name for name, each in config.connections.items() if isinstance(each, PostgresqlConnection)}
+    elsewhere = [query for query in queries if query.connection in servers]
+    here = [query for query in queries if query.connection not in servers]
+    found = _told(elsewhere, check_postgres_texts([query.text for query in elsewhere]))
+    try:
+        found += _told(here, check_duckdb_texts([query.text for query in here], fleet))
+    except Refused as problem:  # there is no DuckDB
+        found += [_finding(query, problem.what, problem.next_step) for query in here]
+    return tuple(found)
+
+
+def check_queries_of(simulation: Simulation, config: SystemConfig, fleet: Callable[[], Fleet]) -> tuple[Finding, ...]:
+    """The same for one simulation, whichever file it stands in."""
+    return check_queries([Definition("", simulation)], config, fleet)
+
+
+def _queries(definition: Definition, config: SystemConfig) -> Iterator[_Query]:
+    """One that becomes no plan is told of by the other checks; a connection that is not there, too."""
+    try:
+        action = next(sample_actions(definition.simulation))
+        plan = Plan.from_tree(action.plan("x")) if isinstance(action, PlanAction) else None
+    except RemitError:
+        return
+    if plan is None:
+        return
+    is_one_query = isinstance(definition.simulation.binding, SqlBinding)
+    for number, each in enumerate(plan.action_plan):
+        if not isinstance(each, SqlAction) or each.operation.query is None:
+            continue
+        field = "binding.query" if is_one_query else f"binding.action_plan[{number}].operation.query"
+        operation, reads_only = each.operation, sql_files(each, config).reads_only
+        text = WrittenText(each.operation.query, operation.parameters, reads_only)
+        if operation.connection in config.connections:
+            yield _Query(definition, field, operation.connection, text)
+    for number, rule in enumerate(plan.validation_rules):
+        if isinstance(rule, SqlExpect) and rule.connection in config.connections:
+            text = WrittenText(rule.query, rule.parameters, reads_only=True, one_select=True)
+            yield _Query(definition, f"binding.validation_rules[{number}].query", rule.connection, text)
+
+
+def _told(queries: Sequence[_Query], problems: Sequence[TextProblem]) -> list[Finding]:
+    return [_finding(queries[problem.number], problem.what, problem.next_step) for problem in problems]
+
+
+def _finding(query: _Query, what: str, next_step: str) -> Finding:
+    definition = query.definition
+    return Finding(definition.file, definition.simulation.id, query.field, what, next_step or "Mend the query.")
+
+
+# --- the access policies ---------------------------------------------------------------------------------------------
+
+
+def check_policies(root: Path, config: SystemConfig) -> tuple[Finding, ...]:
+    """What is wrong with the policies of a workspace, all of it.
+
+    Nothing is said of them while a file of the catalogue cannot be read: its actions are not known then.
+    """
+    read = read_files(root.resolve(), config.goals.catalogue)
+    if read.findings or not config.policies.cedar_files:
+        return ()
+    definitions = read.definitions
+    tenants = {name: tenant.users for name, tenant in config.tenants.items()}
+    actions = {each.simulation.access_action for each in definitions}
+    try:
+        problems: Sequence[RemitError] = find_policy_problems(
+            read_policy_files(root, config.policies.cedar_files), tenants, actions
+        )
+    except RemitError as problem:
+        problems = (problem,)
+    return tuple(_of_policies(problem, definitions) for problem in problems)
+
+
+def _of_policies(problem: RemitError, definitions: Sequence[Definition]) -> Finding:
+    there = f" {_simulations(definitions)}" if isinstance(problem, UnknownAction) else ""
+    return Finding(problem.where or "policies.cedar_files", "", "", problem.what, f"{problem.next_step}{there}")
+
+
+def _simulations(definitions: Sequence[Definition]) -> str:
+    names = sorted(f"{each.simulation.id} ({each.simulation.access_action})" for each in definitions)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"The simulations that there are: {', '.join(names[:SHOWN]) or 'none'}{more}."

@@ -1,0 +1,115 @@
+"""Files of simulations, read: below the root, bounded, closed; a plan's template from its own file put in its place."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from remit.contracts.goals.simulation import CatalogueFile, PlanBinding, Simulation
+from remit.core.errors import RemitError
+from remit.core.ttl_cache import Kept
+from remit.goals.binding.file_cache import MOST_FILES, SeenFiles
+from remit.parsing import parse_json
+from remit.parsing.limits import Bounds
+from remit.parsing.yaml import YAML_BOUNDS, parse_yaml
+
+MAX_FILE: Final = CatalogueFile.bounds.max_bytes
+MAX_SIMULATIONS: Final = 1_000
+_PARSED: Final[Kept[tuple[str, ...], Any]] = Kept(2 * MOST_FILES, 600)
+_FILES: Final = SeenFiles()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a catalogue, in which file, simulation and field, and what to do about it."""
+
+    file: str
+    simulation: str
+    field: str
+    what: str
+    next_step: str
+
+    @property
+    def where(self) -> str:
+        simulation = f"simulation {self.simulation}" if self.simulation else ""
+        return ", ".join(part for part in (self.file, simulation, self.field) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A simulation, and the file that it stands in."""
+
+    file: str
+    simulation: Simulation
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """`key` names every file that was read, and the digest of its bytes."""
+
+    definitions: tuple[Definition, ...]
+    findings: tuple[Finding, ...]
+    key: tuple[tuple[str, str], ...]
+
+
+def read_files(root: Path, files: Sequence[str]) -> ReadFiles:
+    """Each file on its own: one that cannot be read is a finding, and the others are read all the same. `root` is where
+    it really is: without links.
+    """
+    definitions: list[Definition] = []
+    findings: list[Finding] = []
+    seen: list[tuple[str, str]] = []
+    base = str(root)
+    for file in files:
+        try:
+            tree = _read_tree(base, file, seen)
+            known = _PARSED.get(("file", *seen[-1]), lambda f=file, t=tree: _parse(t, f))  # type: ignore[misc]
+        except RemitError as problem:
+            findings.append(_told(file, "", problem))
+            continue
+        for simulation in known.simulations:
+            try:
+                definitions.append(Definition(file, _with_template(base, simulation, seen)))
+            except RemitError as problem:
+                findings.append(_told(file, simulation.id, problem))
+    if len(definitions) > MAX_SIMULATIONS:
+        more = f"there are more than {MAX_SIMULATIONS:,} simulations"
+        findings.append(Finding(files[-1], "", "", more, "Name fewer files in goals.catalogue."))
+    return ReadFiles(tuple(definitions), tuple(findings), tuple(seen))
+
+
+def _parse(tree: Any, file: str) -> CatalogueFile:
+    return CatalogueFile.from_tree(tree, source=file)
+
+
+def _read_tree(root: str, file: str, seen: list[tuple[str, str]]) -> Any:
+    """JSON by its name, else YAML, which is read at 5 ms a KiB: so what the same bytes said is kept."""
+    raw, found = _FILES.read(root, file, MAX_FILE)
+    seen.append((file, found))
+    return _PARSED.get(("json" if file.endswith(".json") else "yaml", found), lambda: _tree(raw, file))
+
+
+def _tree(raw: bytes, file: str) -> Any:
+    if file.endswith(".json"):
+        return parse_json(raw, Bounds(max_bytes=MAX_FILE, max_items=20_000), source=file)
+    return parse_yaml(raw, YAML_BOUNDS, source=file)
+
+
+def _with_template(root: str, simulation: Simulation, seen: list[tuple[str, str]]) -> Simulation:
+    """The plan itself, so that a snapshot needs no file."""
+    binding = simulation.binding
+    if not isinstance(binding, PlanBinding) or binding.template_file is None:
+        return simulation
+    template = _read_tree(root, binding.template_file, seen)
+    key = ("simulation", simulation.own_digest, *seen[-1])
+    return cast(Simulation, _PARSED.get(key, lambda: _filled_in(simulation, template, seen[-1][0])))
+
+
+def _filled_in(simulation: Simulation, template: Any, file: str) -> Simulation:
+    tree = {**simulation.tree(), "binding": {"type": "plan", "template": template, "template_file": None}}
+    return Simulation.from_tree(tree, source=file)
+
+
+def _told(file: str, simulation: str, problem: RemitError) -> Finding:
+    where = problem.where.removeprefix(file).lstrip(", ")
+    return Finding(file, simulation, where, problem.what, problem.next_step or "Mend the file.")

@@ -1,0 +1,51 @@
+"""Actions that a simulation becomes, with values made up for its fields: to be looked at, never run. Pure."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic import JsonValue
+
+from remit.contracts.goals.simulation import (
+    AmountField,
+    ChoiceField,
+    FieldSpec,
+    IdentifierField,
+    IntegerField,
+    Simulation,
+    TextField,
+)
+from remit.goals.binding.binding import BoundAction, fill
+
+_SAMPLES: Final[dict[str, JsonValue]] = {
+    "text": "x",
+    "identifier": "x1",
+    "date": "2026-01-31",
+    "email": "somebody@example.org",
+    "path": "x/y.txt",
+}
+
+
+def sample_actions(simulation: Simulation) -> Iterator[BoundAction]:
+    """With every optional field, and without. Raises what `fill` raises."""
+    if any(isinstance(spec, TextField | IdentifierField) and spec.pattern for spec in simulation.fields.values()):
+        simulation = _without_patterns(simulation)
+    for names in (simulation.field_order, simulation.required):
+        yield fill(simulation, {name: _sample(simulation.fields[name]) for name in names})
+
+
+def _without_patterns(simulation: Simulation) -> Simulation:
+    """No value can be made up for a pattern; what the action's contract says does not depend on it."""
+    tree = simulation.tree()
+    for spec in tree["fields"].values():
+        spec.pop("pattern", None)
+    return Simulation.from_tree(tree)
+
+
+def _sample(spec: FieldSpec) -> JsonValue:
+    if isinstance(spec, IntegerField):
+        return next((bound for bound in (spec.minimum, spec.maximum) if bound is not None), 1)
+    if isinstance(spec, AmountField):
+        return {"value": "1.00", "currency": spec.currencies[0] if spec.currencies else "EUR"}
+    if isinstance(spec, ChoiceField):
+        return spec.choices[0]
+    return _SAMPLES[spec.type]

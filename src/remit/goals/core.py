@@ -1,0 +1,293 @@
+"""The agent execution core: one goal, one packet, one decision, at most one dispatch. It only orchestrates.
+
+A cycle reads what the ledger knows of the goal, lets the gates decide on it, writes the decision down, and hands a
+dispatch to the SimulationExecutor if there is one. It keeps nothing in memory between cycles: whoever asks again, in
+whatever process, goes on where the ledger says the goal stands. It can change nothing but its own record.
+"""
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from remit.contracts.base import MAX_SHORT_TEXT, MAX_TEXT
+from remit.contracts.goals.dispatch import DispatchEnvelope, SimulationOutcome
+from remit.contracts.goals.error_codes import goal_code
+from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
+from remit.contracts.goals.packets import SimulationMatchPacket
+from remit.core.canonical import digest
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, Clock, render_time
+from remit.crypto.signing import Keyring
+from remit.goals.confirmation.parser import load_lexicon
+from remit.goals.decisions import Decided, DecisionRecord, GoalPapers, decided, goal_papers
+from remit.goals.gates import Answered, Evidence, decide
+from remit.goals.history import History, load_decision, read_history
+from remit.goals.outcomes import Spoken, outcome_by, outcome_of
+from remit.goals.packet_masking import kept_packet
+from remit.goals.recording import record_decision
+from remit.goals.replay import answer_of
+from remit.goals.rules import LiveRules, PastRules
+from remit.goals.user_messages import user_text
+from remit.ledger.documents import Document, Shelf, load_document
+from remit.ledger.entry import Event
+from remit.ledger.goal_queries_agent_reading import count_answers
+from remit.ledger.goal_tables import StepRow
+from remit.ledger.search_seeking import not_before_newest
+from remit.ledger.writer import Batch, Ledger
+from remit.masking import mask_json, mask_text
+from remit.store.connection import Connection
+
+MOST_ROUNDS: Final = 8
+"""How often a cycle begins anew because somebody else moved the same goal meanwhile. Each goal has fewer events."""
+ASKED: Final = "CONFIRMATION_REQUESTED"
+ON_ITS_WAY: Final = frozenset({"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED", "ROLLED_BACK"})
+
+
+class Also(Protocol):
+    """Done in the transaction of a decision, before it is written. If it raises, nothing is written."""
+
+    def __call__(self, batch: Batch, *, is_first: bool) -> None: ...
+
+
+def nothing_else(batch: Batch, *, is_first: bool) -> None:
+    """For whoever has nothing to add to a decision."""
+
+
+class Executor(Protocol):
+    def dispatch(self, envelope: DispatchEnvelope) -> SimulationOutcome: ...
+
+
+@dataclass(frozen=True)
+class AgentCore:
+    ledger: Callable[[], Ledger]
+    keyring: Callable[[], Keyring]
+    live: LiveRules
+    past: PastRules
+    executor: Executor
+    clock: Clock
+    knows: Callable[[str], bool]
+    """Whether there is such a tenant: nobody gets a chain of his own by asking under a made-up name."""
+
+    def run(self, raw: bytes) -> AgentExecutionOutcome:
+        """One cycle of a goal, from untrusted bytes. The same goal again goes on, or gives what came of it."""
+        return self.run_goal(AgentGoalRequest.parse(raw, source="goal"))
+
+    def run_goal(
+        self, goal: AgentGoalRequest, found_by: tuple[Document, ...] = (), also: Also = nothing_else
+    ) -> AgentExecutionOutcome:
+        """`found_by` is what the Finder has to show for the packet: kept with the decision."""
+        try:
+            kept = _as_kept(goal, lambda: self._declared(goal))
+            return _relayed(self._cycle(kept, found_by, also), goal, kept)
+        except Refused as problem:
+            return self._refused(goal, problem)
+
+    def go_on(self, goal: AgentGoalRequest, also: Also = nothing_else) -> AgentExecutionOutcome:
+        """The same for a goal that comes out of the ledger, and so is as it was kept."""
+        try:
+            return self._cycle(goal, (), also)
+        except Refused as problem:
+            return self._refused(goal, problem)
+
+    def _declared(self, goal: AgentGoalRequest) -> Collection[str]:
+        """The fields of the packet's simulation, by the packet's own catalogue; none if that is not known."""
+        packet = goal.sim_finder_packet
+        if not isinstance(packet, SimulationMatchPacket):
+            return ()
+        with self.ledger().store.glancing() as connection:
+            try:
+                catalogue = self.past.catalogue(Shelf(connection, goal.tenant_id), packet.catalog_snapshot_ref)
+            except Refused:  # nothing was decided from it yet
+                catalogue = self.live(goal.tenant_id, connection).catalogue
+        entry = catalogue.find(packet.candidates[0].simulation_id)
+        return entry.simulation.fields if entry is not None and catalogue.ref == packet.catalog_snapshot_ref else ()
+
+    def _cycle(self, goal: AgentGoalRequest, found_by: tuple[Document, ...], also: Also) -> AgentExecutionOutcome:
+        papers = goal_papers(goal)
+        for _ in range(MOST_ROUNDS):
+            with self.ledger().store.glancing() as connection:
+                history = self._history(connection, goal)
+                last = self._last_decision(connection, goal, papers, history)
+                at = render_time(not_before_newest(connection, goal.tenant_id, self.clock()))
+                moves = last is None or _moves(goal, history, at) or self._unsays(goal, history)
+                case = self._gather(connection, goal, history, last, at) if moves else None
+            if case is not None:
+                try:
+                    made, row = self._decide(goal, papers, history, case, found_by, also)
+                except Refused as problem:
+                    if problem.reason is Reason.TRANSITION_INVALID:  # somebody else was faster
+                        continue
+                    raise
+                if made.verdict.dispatches:
+                    return self._dispatched(goal, made.ref)
+                evidence = case.evidence
+                spoken = Spoken(lambda: evidence.catalogue, lambda: evidence.lexicon)  # noqa: B023 - called right here
+                return outcome_by(goal, row, made.record, made.ref, spoken)
+            if history.event in ON_ITS_WAY:
+                return self._dispatched(goal, history.allowed_by)
+            return self._told(goal)
+        raise EnvironmentFailed(
+            Reason.IN_PROGRESS,
+            "this goal is being worked on by others",
+            where=f"correlation {goal.correlation_id}",
+            next_step="Ask again in a moment.",
+        )
+
+    def _history(self, connection: Connection, goal: AgentGoalRequest) -> History:
+        return read_history(connection, self.keyring, goal.tenant_id, goal.correlation_id)
+
+    def _last_decision(
+        self, connection: Connection, goal: AgentGoalRequest, papers: GoalPapers, history: History
+    ) -> DecisionRecord | None:
+        """A correlation stands for one goal: of the same user, with the same words and the same packet."""
+        if history.last is None:
+            return None
+        record = load_decision(connection, goal.tenant_id, history.decision_ref or "")
+        if record.goal_ref != papers.goal.ref:
+            raise Refused(
+                Reason.GOAL_CONFLICT,
+                "this correlation id stands for another goal",
+                where=f"correlation {goal.correlation_id}",
+                next_step="Use a new correlation id for another goal; send the same request again for the same goal.",
+            )
+        return record
+
+    def _unsays(self, goal: AgentGoalRequest, history: History) -> bool:
+        """A clear no to what was let through and was not begun yet."""
+        answer = goal.confirm_state.answer
+        if answer is None or history.event != "ACCESS_ALLOWED" or history.newest(ASKED) is None:
+            return False
+        return load_lexicon().parse(goal.language_tag, mask_text(answer)).verdict == "REFUSED"
+
+    def _gather(
+        self, connection: Connection, goal: AgentGoalRequest, history: History, last: DecisionRecord | None, at: str
+    ) -> "_Case":
+        """What is decided from, as of one moment."""
+        rules = self.live(goal.tenant_id, connection)
+        self.past.remember(rules)
+        planned, answered = None, None
+        if last is not None:
+            shelf = Shelf(connection, goal.tenant_id)
+            shelf.fetch((last.confirmation_parse_proof_ref, last.artifact_fingerprint_bundle_ref))
+            answered = answer_of(shelf, last.confirmation_parse_proof_ref)
+            if last.artifact_fingerprint_bundle_ref is not None:
+                planned = str(shelf.tree(last.artifact_fingerprint_bundle_ref)["simulation_digest"])
+        asked = history.newest(ASKED)
+        is_open = history.event in {ASKED, "ACCESS_ALLOWED"}
+        if is_open and asked is not None and goal.confirm_state.answer is not None:
+            # Masked first: what is decided is decided from what is kept.
+            answer = mask_text(goal.confirm_state.answer)
+            number = count_answers(connection, goal.tenant_id, goal.correlation_id) + 1
+            answered = Answered(answer, asked.created_at, at, number)
+        evidence = Evidence(
+            goal.tenant_id,
+            goal.user_id,
+            goal.correlation_id,
+            goal.language_tag,
+            goal.sim_finder_packet,
+            rules.catalogue,
+            rules.policy,
+            rules.lexicon,
+            planned,
+            answered,
+            history.approval,
+            history.waited(at),
+        )
+        return _Case(evidence, rules.documents, at)
+
+    def _decide(
+        self,
+        goal: AgentGoalRequest,
+        papers: GoalPapers,
+        history: History,
+        case: "_Case",
+        found_by: tuple[Document, ...],
+        also: Also,
+    ) -> tuple[Decided, StepRow]:
+        """Decided out here: nobody else can write while a transaction lasts."""
+        kept_with = (*case.snapshots, *found_by)
+        made = decided(goal, papers, case.evidence, decide(case.evidence), kept_with, case.at)
+
+        def work(batch: Batch) -> StepRow:
+            also(batch, is_first=history.last is None)
+            return record_decision(batch, goal.tenant_id, made, history.last)
+
+        return made, self.ledger().transact(work)
+
+    def _dispatched(self, goal: AgentGoalRequest, ref: str) -> AgentExecutionOutcome:
+        """Hand over what was decided, word for word as it was kept; what comes back is passed on unchanged."""
+        with self.ledger().store.glancing() as connection:
+            record = load_decision(connection, goal.tenant_id, ref)
+            tree = load_document(connection, goal.tenant_id, record.envelope_ref or "")
+        outcome = self.executor.dispatch(DispatchEnvelope.from_tree(tree, source="a stored dispatch"))
+        return self._told(goal, outcome)
+
+    def _refused(self, goal: AgentGoalRequest, problem: Refused) -> AgentExecutionOutcome:
+        """What no step can be blamed for: rules that cannot be read, a correlation that is another goal's.
+
+        Recorded, and claims nothing: else anybody could use up somebody else's correlation.
+        """
+        code = goal_code(problem.reason)
+        code = "SIMULATION_REFUSED" if code == "SIMULATION_FAILED" else code  # nothing was tried
+        told: Any = mask_json({"reason_code": code, "user_id": goal.user_id, **problem.as_json()})
+        tenant_id = goal.tenant_id if self.knows(goal.tenant_id) else DEFAULT_TENANT
+        entry = self.ledger().append(Event(tenant_id, "agent.refused", goal.correlation_id, told))
+        return AgentExecutionOutcome(
+            step_id=None,
+            simulation_outcome=None,
+            audit_event_id=entry.entry_id,
+            proof_refs=(),
+            dispatch_decision_hash=digest(told),
+            next_step=None,
+            reason_code=code,
+            user_visible_text=user_text(code),
+        )
+
+    def _told(self, goal: AgentGoalRequest, simulated: SimulationOutcome | None = None) -> AgentExecutionOutcome:
+        with self.ledger().store.glancing() as connection:
+            history = self._history(connection, goal)
+            told = outcome_of(connection, self.past, goal, history, simulated)
+        if simulated is None and history.event in ON_ITS_WAY:  # somebody else has moved it on since it was decided
+            return self._dispatched(goal, history.allowed_by)
+        return told
+
+
+class _Case(NamedTuple):
+    """What a decision is made from, with the documents of the rules in it, and when."""
+
+    evidence: Evidence
+    snapshots: tuple[Document, ...]
+    at: str
+
+
+def _as_kept(goal: AgentGoalRequest, declared: Callable[[], Collection[str]]) -> AgentGoalRequest:
+    """With its packet as a replay will read it: 1.0 is kept as 1, and what is decided is decided from that."""
+    if len(mask_text(goal.raw_user_utterance)) > MAX_TEXT or len(mask_text(goal.normalized_intent)) > MAX_SHORT_TEXT:
+        raise Refused(
+            Reason.MALFORMED,
+            "the words of this goal are too long to be kept with what is secret in them masked",
+            where=f"correlation {goal.correlation_id}",
+            next_step="Say it in fewer words.",
+        )
+    tree = json.loads(goal.canonical())
+    tree["sim_finder_packet"] = kept_packet(tree["sim_finder_packet"], declared)
+    return AgentGoalRequest.from_tree(tree, source="goal")
+
+
+def _relayed(outcome: AgentExecutionOutcome, goal: AgentGoalRequest, kept: AgentGoalRequest) -> AgentExecutionOutcome:
+    """The Finder's question is passed on word for word, whatever of it is masked in the record."""
+    asked, masked = (getattr(one.sim_finder_packet, "question", None) for one in (goal, kept))
+    if asked is None or asked == masked or outcome.user_visible_text != masked:
+        return outcome
+    return AgentExecutionOutcome.from_tree({**outcome.tree(), "user_visible_text": asked}, source="outcome")
+
+
+def _moves(goal: AgentGoalRequest, history: History, at: str) -> bool:
+    """Whether this cycle brings what the goal waits for, an answer or somebody's approval; or finds it over."""
+    if history.event == ASKED:
+        return goal.confirm_state.answer is not None
+    if history.event == "APPROVAL_REQUESTED":
+        waited = history.waited(at)
+        return history.approval is not None or (waited is not None and waited.is_over)
+    return False

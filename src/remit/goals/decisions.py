@@ -1,0 +1,254 @@
+"""A decision as a document: what it was made from, by name, and what came of it. Its digest is the decision's hash.
+
+Everything that `decide` needs is found again by these names, so the decision can be made again, by whoever doubts it.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from remit.contracts.base import Contract
+from remit.contracts.goals.dispatch import DispatchEnvelope
+from remit.contracts.goals.error_codes import AgentCode
+from remit.contracts.goals.goal import AgentGoalRequest, AgentStep
+from remit.goals.access.policy import AccessAnswer, AccessPolicy
+from remit.goals.binding.fields import fingerprint
+from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.confirmation.parser import Lexicon
+from remit.goals.gates import Answered, Evidence, GateVerdict, question_of
+from remit.goals.planner import FIRST_STEP, artifacts, build_envelope, build_plan, build_step, idempotency_key
+from remit.ledger.documents import Document
+from remit.masking import mask_text
+
+MAX_WHY: Final = 1_000
+
+
+class DecisionRecord(Contract):
+    """The persisted refs of one decision. Null where the gates stopped before it."""
+
+    goal_ref: str
+    correlation_id: str
+    step_id: str
+    user_id: str
+    language_tag: str
+    finder_packet_ref: str
+    policy_snapshot_ref: str
+    catalog_snapshot_ref: str
+    lexicon_ref: str
+    planned: str | None
+    plan_ref: str | None
+    artifact_fingerprint_bundle_ref: str | None
+    confirmation_parse_proof_ref: str | None
+    access_decision_ref: str | None
+    approval: str | None
+    final: bool
+    idempotency_key: str
+    rollback_plan_ref: str | None
+    envelope_ref: str | None
+    event: str
+    reason_code: str
+    approval_asked_at: str | None = None
+    approval_answered_at: str | None = None
+    approval_decided_at: str | None = None
+    why: str | None = None
+    """In words, masked, for whoever reads it: a replay does not compare them. Older decisions have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A verdict with all that is to be kept of it."""
+
+    verdict: GateVerdict
+    record: DecisionRecord
+    ref: str
+    documents: tuple[Document, ...]
+    step: AgentStep | None
+    envelope: DispatchEnvelope | None
+
+    @property
+    def reason_code(self) -> AgentCode:
+        return self.verdict.reason_code
+
+
+def goal_document(goal: AgentGoalRequest, packet_ref: str) -> Document:
+    """Which goal this is: the same however often it is asked, and whatever was answered meanwhile. Masked, and so that
+    masking it again changes nothing: whoever goes on with a goal has only this of its words.
+    """
+    return Document(
+        "goal",
+        {
+            "correlation_id": goal.correlation_id,
+            "tenant_id": goal.tenant_id,
+            "user_id": goal.user_id,
+            "thread_id": goal.thread_id,
+            "utterance": mask_text(goal.raw_user_utterance),
+            "language_tag": goal.language_tag,
+            "normalized_intent": mask_text(goal.normalized_intent),
+            "finder_packet_ref": packet_ref,
+            "idempotency_key": goal.idempotency_key,
+        },
+    )
+
+
+class GoalPapers(NamedTuple):
+    """A goal's packet and itself, as they are kept: the same for as long as the goal is."""
+
+    packet: Document
+    goal: Document
+
+
+def goal_papers(goal: AgentGoalRequest) -> GoalPapers:
+    packet = Document("packet", goal.sim_finder_packet.tree())
+    return GoalPapers(packet, goal_document(goal, packet.ref))
+
+
+def proof_document(evidence: Evidence, verdict: GateVerdict, answered: Answered) -> Document:
+    """What was answered and how it was read. An accepted answer is the token itself; any other is masked."""
+    parsed = verdict.parsed
+    return Document(
+        "confirmation",
+        {
+            "correlation_id": evidence.correlation_id,
+            "step_id": FIRST_STEP,
+            "user_id": evidence.user_id,
+            "language_tag": evidence.language_tag,
+            "language": parsed.language if parsed else "",
+            "accepted_token": parsed.token if parsed and parsed.verdict == "CONFIRMED" else None,
+            "verdict": parsed.verdict if parsed else "AMBIGUOUS",
+            "confirm_lexicon_version_ref": evidence.lexicon.ref,
+            "answer": mask_text(answered.text),
+            "asked_at": answered.asked_at,
+            "answered_at": answered.answered_at,
+            "number": answered.number,
+        },
+    )
+
+
+def access_document(evidence: Evidence, verdict: GateVerdict, at: str) -> Document | None:
+    if verdict.access is None or verdict.entry is None:
+        return None
+    question = question_of(evidence, verdict.entry.simulation)
+    return Document(
+        "access",
+        {
+            "correlation_id": evidence.correlation_id,
+            "step_id": FIRST_STEP,
+            "tenant_id": question.tenant_id,
+            "user_id": question.user_id,
+            "access_action": question.access_action,
+            "simulation_id": question.simulation_id,
+            "fields_fingerprint": fingerprint(question.fields),
+            "policy_snapshot_ref": evidence.policy.ref,
+            "verdict": verdict.access.verdict,
+            "reason_code": verdict.access.reason_code,
+            "policies": list(verdict.access.policies),
+            "decided_at": at,
+        },
+    )
+
+
+def snapshot_documents(catalogue: Catalogue, policy: AccessPolicy, lexicon: Lexicon) -> tuple[Document, ...]:
+    return (
+        Document("catalogue", catalogue.document()),
+        Document("policy", policy.document()),
+        Document("lexicon", lexicon.document()),
+    )
+
+
+def decided(
+    goal: AgentGoalRequest,
+    papers: GoalPapers,
+    evidence: Evidence,
+    verdict: GateVerdict,
+    kept_with: tuple[Document, ...],
+    at: str,
+) -> Decided:
+    """Put together all that a verdict leaves behind. `kept_with` are the snapshots of the evidence, made once, and what
+    the Finder has to show for its packet.
+    """
+    packet, goal_kept = papers
+    documents = [*kept_with, packet, goal_kept]
+    proof = proof_document(evidence, verdict, evidence.answered) if evidence.answered else None
+    access = access_document(evidence, verdict, at)
+    documents += [one for one in (proof, access) if one is not None]
+    step = bundle = plan = envelope = None
+    if verdict.entry is not None:
+        step = build_step(evidence, verdict.entry)
+        made_of = artifacts(verdict.entry, evidence.catalogue, evidence.lexicon, evidence.packet.finder_version)
+        bundle = Document("artifacts", made_of)
+        planned = build_plan(evidence, step, packet.ref, verdict.entry.simulation.risk, at)
+        plan = Document("plan", planned.tree())
+        documents += [bundle, plan]
+    if verdict.dispatches and step is not None and bundle is not None:
+        proven = proof.ref if proof and step.confirmation_required else None
+        envelope = build_envelope(evidence, step, proof_ref=proven, artifacts_ref=bundle.ref)
+        documents.append(Document("envelope", envelope.tree()))
+    waited = evidence.waited
+    record = DecisionRecord(
+        goal_ref=goal_kept.ref,
+        correlation_id=evidence.correlation_id,
+        step_id=FIRST_STEP,
+        user_id=evidence.user_id,
+        language_tag=evidence.language_tag,
+        finder_packet_ref=packet.ref,
+        policy_snapshot_ref=evidence.policy.ref,
+        catalog_snapshot_ref=evidence.catalogue.ref,
+        lexicon_ref=evidence.lexicon.ref,
+        planned=evidence.planned,
+        plan_ref=plan.ref if plan else None,
+        artifact_fingerprint_bundle_ref=bundle.ref if bundle else None,
+        confirmation_parse_proof_ref=proof.ref if proof else None,
+        access_decision_ref=access.ref if access else None,
+        approval=evidence.approval,
+        final=evidence.final,
+        idempotency_key=idempotency_key(evidence.correlation_id, step) if step else goal.idempotency_key,
+        rollback_plan_ref=step.rollback_plan_ref if step else None,
+        envelope_ref=envelope.digest() if envelope else None,
+        event=verdict.event,
+        reason_code=verdict.reason_code,
+        approval_asked_at=waited.asked_at if waited else None,
+        approval_answered_at=waited.answered_at if waited else None,
+        approval_decided_at=waited.decided_at if waited else None,
+        why=_why(verdict),
+    )
+    kept = Document("decision", record.tree())
+    return Decided(verdict, record, kept.ref, (*documents, kept), step, envelope)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedAtLast:
+    """What the final gate found, as things are now: a decision of its own, to be replayed like any other."""
+
+    record: DecisionRecord
+    ref: str
+    documents: tuple[Document, ...]
+    access: AccessAnswer | None
+
+
+def refused_at_last(
+    record: DecisionRecord, evidence: Evidence, verdict: GateVerdict, snapshots: tuple[Document, ...], at: str
+) -> RefusedAtLast:
+    """`record` is the decision that had let it through."""
+    step = build_step(evidence, verdict.entry) if verdict.entry is not None else None
+    access = access_document(evidence, verdict, at)
+    made = record.model_copy(
+        update={
+            "policy_snapshot_ref": evidence.policy.ref,
+            "catalog_snapshot_ref": evidence.catalogue.ref,
+            "planned": evidence.planned,
+            "final": evidence.final,
+            "access_decision_ref": access.ref if access is not None else None,
+            "idempotency_key": idempotency_key(evidence.correlation_id, step) if step else record.idempotency_key,
+            "rollback_plan_ref": step.rollback_plan_ref if step else None,
+            "envelope_ref": None,
+            "event": verdict.event,
+            "reason_code": verdict.reason_code,
+            "why": _why(verdict),
+        }
+    )
+    kept = Document("decision", made.tree())
+    documents = [*snapshots, kept] if access is None else [*snapshots, access, kept]
+    return RefusedAtLast(made, kept.ref, tuple(documents), verdict.access)
+
+
+def _why(verdict: GateVerdict) -> str | None:
+    return mask_text(verdict.why)[:MAX_WHY] or None

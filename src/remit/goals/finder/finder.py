@@ -1,0 +1,272 @@
+"""The Finder: from what a user said to exactly one packet. Embedded and deterministic.
+
+Same text, language, thread and catalogue: same packet, byte for byte, on any machine. No clock, no chance, no network,
+no floating-point arithmetic. Only phrases of the text's own language count, and of those that it is a kind of (`de` for
+`de-AT`); another language is never tried. The Finder grants nothing: it says what was meant, and the gates decide.
+
+1. A text that cannot be read is refused.
+2. In a thread, the text is the answer to the question that was asked last, and nothing else.
+3. Otherwise each simulation, in whatever state, gets the score of its best phrase; those below the threshold are out.
+4. The first in order (score, ACTIVE before others, id) is meant. If a field is open, its question is asked: word for
+   word as the catalogue has it for the language, one at a time, the first in the catalogue's order.
+5. Two that fit equally well are not chosen between: a match shows their equal scores, an open field is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from pydantic import JsonValue
+
+from remit.contracts.goals.localised_text import kinds_of
+from remit.contracts.goals.simulation import Simulation
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused
+from remit.core.ttl_cache import Kept
+from remit.goals.binding.fields import problem_with, read_text
+from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_letter, is_readable, read
+from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
+from remit.goals.catalogue.phrases import ReadyCatalogue, ReadyPhrase, ReadySimulation, prepare
+from remit.goals.finder.negation import negates, turns_round
+from remit.goals.finder.packets import Asked, Draft, Packet, ThreadState, after_clarify, sealed
+from remit.goals.finder.scoring import EXACT, NEARLY, THRESHOLD, best_possible, score_of
+from remit.goals.finder.suggestions import Near, nearest
+from remit.goals.finder.values import (
+    Gathered,
+    Heard,
+    only_value,
+    pairs_in,
+    take_pairs,
+    take_places,
+    take_plain,
+    without,
+)
+from remit.masking import mask_text
+
+__all__ = ["Asked", "EmbeddedFinder", "Finder", "FinderCache", "ThreadState", "after_clarify"]
+
+VERSION: Final = "embedded-1"
+MAX_ATTEMPTS: Final = 5
+MAX_CANDIDATES: Final = 5
+MAX_BONUS: Final = 500
+MAX_INTENT: Final = 200
+
+
+class Finder(Protocol):
+    """Anything that returns a packet. What it says is checked against the catalogue before it counts."""
+
+    @property
+    def version(self) -> str: ...
+
+    def find(self, asked: Asked, catalogue: Catalogue) -> Packet: ...
+
+
+class FinderCache(Kept[str, ReadyCatalogue]):
+    """Phrases made ready, by the ref of their catalogue: no state, no policy, nothing that a gate looks at."""
+
+    def __init__(self, most: int = 32, seconds: float = 300, **given: Any) -> None:
+        super().__init__(most, seconds, **given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    entry: CatalogueEntry
+    score: int
+    words: tuple[str, ...]
+    gathered: Gathered
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedFinder:
+    """`bonus` is what was learned, by simulation: it moves what fits anyway by at most 500, and makes nothing fit."""
+
+    bonus: Mapping[str, int] = field(default_factory=dict)
+    cache: FinderCache = field(default_factory=FinderCache, compare=False)
+
+    @property
+    def version(self) -> str:
+        learned = {name: _bounded(points) for name, points in self.bonus.items() if _bounded(points)}
+        return f"{VERSION}+{digest(learned)}" if learned else VERSION
+
+    def find(self, asked: Asked, catalogue: Catalogue) -> Packet:
+        return self.find_with_proof(asked, catalogue)[0]
+
+    def find_with_proof(self, asked: Asked, catalogue: Catalogue) -> tuple[Packet, dict[str, Any]]:
+        """The packet, and the document that its `proof_ref` is the digest of."""
+        if asked.tenant_id != catalogue.tenant_id:
+            raise Refused(
+                Reason.BINDING_MISMATCH,
+                "the catalogue is another tenant's",
+                where=f"correlation {asked.correlation_id}",
+                next_step="Ask with the catalogue of the user's own tenant.",
+            )
+        return sealed(asked, catalogue.ref, self.version, self._decide(asked, catalogue))
+
+    def _decide(self, asked: Asked, catalogue: Catalogue) -> Draft:
+        if len(asked.utterance) > MAX_UTTERANCE or not is_readable(asked.utterance):
+            return Draft("refuse", reason_code="UTTERANCE_UNREADABLE")
+        reading = read(asked.utterance)
+        if not reading.text:
+            return Draft("refuse", reason_code="UTTERANCE_EMPTY")
+        if len(reading.text) > MAX_UTTERANCE or not any(is_letter(c) or c in "0123456789" for c in reading.folded):
+            return Draft("refuse", reason_code="UTTERANCE_UNREADABLE")
+        if asked.thread is not None:
+            return _answered(asked.thread, asked.language_tag, reading, catalogue)
+        return self._searched(asked.language_tag, reading, catalogue)
+
+    def nearest(self, language_tag: str, utterance: str, catalogue: Catalogue) -> tuple[Near, ...]:
+        """What may have been meant where nothing was found: to be shown. No packet ever holds it."""
+        return nearest(catalogue, self._ready(catalogue), language_tag, utterance)
+
+    def _ready(self, catalogue: Catalogue) -> ReadyCatalogue:
+        return self.cache.get(catalogue.ref, lambda: prepare(catalogue.ref, (each.simulation for each in catalogue)))
+
+    def _searched(self, language_tag: str, reading: Reading, catalogue: Catalogue) -> Draft:
+        fits = self._ranked(language_tag, reading, catalogue, self._ready(catalogue))
+        if not fits:
+            return Draft("missing", intent=intent_of(reading))
+        top = fits[0]
+        considered = tuple((fit.entry.simulation.id, fit.score, fit.words) for fit in fits)
+        open_field = _first_open(top.entry.simulation, top.gathered)
+        if not open_field:
+            return Draft("match", considered=considered, fields=top.gathered.values)
+        if len(fits) > 1 and fits[1].score == top.score:
+            return Draft("refuse", reason_code="CANDIDATES_UNRESOLVED", considered=considered)
+        asking = (top.entry.simulation, open_field, language_tag)
+        return _question(*asking, 1, top.gathered.values, considered)
+
+    def _ranked(self, language_tag: str, reading: Reading, catalogue: Catalogue, ready: ReadyCatalogue) -> list[_Fit]:
+        best: dict[str, _Fit] = {}
+        heard = Heard(reading)
+        for tag in kinds_of(language_tag):
+            for each in ready.simulations.get(tag, ()):
+                entry = catalogue.find(each.simulation_id)
+                fit = _best_fit(entry, each, heard, tag.partition("-")[0]) if entry is not None else None
+                known = best.get(each.simulation_id)
+                if fit is not None and (known is None or fit.score > known.score):
+                    best[each.simulation_id] = fit
+        return sorted(map(self._with_bonus, best.values()), key=_order)[:MAX_CANDIDATES]
+
+    def _with_bonus(self, fit: _Fit) -> _Fit:
+        if fit.score == EXACT:
+            return fit
+        moved = max(0, min(NEARLY, fit.score + _bounded(self.bonus.get(fit.entry.simulation.id, 0))))
+        return _Fit(fit.entry, moved, fit.words, fit.gathered)
+
+
+def intent_of(reading: Reading) -> str:
+    """What was wanted, for those who may build it: masked, in one form, short."""
+    return fold(mask_text(reading.text)[:MAX_INTENT])[:MAX_INTENT].strip() or "?"
+
+
+def _bounded(points: int) -> int:
+    return max(-MAX_BONUS, min(MAX_BONUS, points))
+
+
+def _order(fit: _Fit) -> tuple[int, bool, str]:
+    return -fit.score, fit.entry.state != "ACTIVE", fit.entry.simulation.id
+
+
+def _best_fit(entry: CatalogueEntry, ready: ReadySimulation, heard: Heard, language: str) -> _Fit | None:
+    """The phrase of the simulation that the text fits best, if it fits one at all."""
+    simulation = entry.simulation
+    likely = [
+        phrase
+        for phrase in ready.phrases
+        if best_possible(phrase.words, len(phrase.slots), heard.vocabulary) >= THRESHOLD
+    ]
+    if not likely:
+        return None
+    given = take_pairs(simulation, heard.pairs)
+    rest = without(heard.reading, given.spans) if given.spans else heard.reading
+    for phrase in likely:
+        placed = take_places(simulation, phrase, rest, given)
+        if placed is not None:
+            _leave_negations_open(simulation, language, placed)
+            return _Fit(entry, EXACT, phrase.words, placed)
+    plain = take_plain(simulation, ready.before, heard, given)
+    said = heard.words_beside(plain)
+    scored = [(_nearness(phrase, plain, said, rest, language), phrase) for phrase in likely]
+    score, nearest = max(scored, key=lambda pair: pair[0])  # of equals, the first in the file
+    return _Fit(entry, score, nearest.words, plain) if score >= THRESHOLD else None
+
+
+def _nearness(phrase: ReadyPhrase, plain: Gathered, said: tuple[str, ...], rest: Reading, language: str) -> int:
+    filled = sum(name in plain.values for name in phrase.slots)
+    if best_possible(phrase.words, len(phrase.slots), frozenset(phrase.words), len(said)) < THRESHOLD:
+        return 0  # so much more was said that it does not matter what
+    if turns_round(language, said, rest.folded, phrase.words, "".join(phrase.chunks)):
+        return 0
+    return score_of(phrase.words, len(phrase.slots), said, filled)
+
+
+def _leave_negations_open(simulation: Simulation, language: str, gathered: Gathered) -> None:
+    """`refund order never` names no order: where any word could stand, a negation is not taken for a name."""
+    for name, spec in simulation.fields.items():
+        value = gathered.values.get(name)
+        if spec.type == "identifier" and isinstance(value, str) and negates(language, fold(value)):
+            del gathered.values[name]
+            gathered.unclear.add(name)
+
+
+def _first_open(simulation: Simulation, gathered: Gathered) -> str:
+    """The first that is missing; also an optional one that was given and cannot be read: it was meant to count."""
+    return next(
+        (
+            name
+            for name in simulation.field_order
+            if name in gathered.unclear or (name not in gathered.values and not simulation.fields[name].optional)
+        ),
+        "",
+    )
+
+
+def _answered(thread: ThreadState, language_tag: str, reading: Reading, catalogue: Catalogue) -> Draft:
+    """The answer to a question. The values before it are looked at again: the catalogue may have changed since."""
+    entry = catalogue.find(thread.simulation_id)
+    if entry is None or thread.awaiting not in entry.simulation.fields:
+        return Draft("refuse", reason_code="CLARIFY_STALE")
+    simulation = entry.simulation
+    gathered = take_pairs(simulation, pairs_in(reading))
+    rest = without(reading, gathered.spans)
+    for name, value in thread.fields.items():
+        known = simulation.fields.get(name)
+        if known is not None and name not in gathered.unclear and not problem_with(known, value):
+            gathered.values.setdefault(name, value)
+    if thread.awaiting not in gathered.values and thread.awaiting not in gathered.unclear:
+        value = _value_in(simulation, thread.awaiting, rest)
+        if value is not None:
+            gathered.values[thread.awaiting] = value
+    open_field = _first_open(simulation, gathered)
+    considered = ((simulation.id, EXACT, ()),)
+    if not open_field:
+        return Draft("match", considered=considered, fields=gathered.values)
+    if thread.attempt >= MAX_ATTEMPTS:
+        return Draft("refuse", reason_code="CLARIFY_LIMIT", considered=considered)
+    asking = (simulation, open_field, language_tag)
+    return _question(*asking, thread.attempt + 1, gathered.values, considered)
+
+
+def _value_in(simulation: Simulation, name: str, reading: Reading) -> JsonValue:
+    spec = simulation.fields[name]
+    whole = read_text(spec, reading.text.strip(f" {PUNCTUATION}"))
+    return only_value(spec, reading.text) if whole is None else whole
+
+
+def _question(
+    simulation: Simulation,
+    name: str,
+    language_tag: str,
+    attempt: int,
+    values: Mapping[str, JsonValue],
+    considered: tuple[tuple[str, int, tuple[str, ...]], ...],
+) -> Draft:
+    return Draft(
+        "clarify",
+        considered=considered,
+        simulation_id=simulation.id,
+        question=simulation.question_in(name, language_tag),
+        awaiting=name,
+        attempt=attempt,
+        fields=values,
+    )

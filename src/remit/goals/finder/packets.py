@@ -1,0 +1,159 @@
+"""What was found, put into one of the four packets, with its proof. Ids and keys are digests of what was asked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import JsonValue
+
+from remit.contracts.goals.finder_proof import FinderProof
+from remit.contracts.goals.packets import (
+    FINDER_PACKET,
+    ClarifyPacket,
+    MissingSimulationPacket,
+    RefusePacket,
+    SimulationMatchPacket,
+)
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused
+
+Packet = SimulationMatchPacket | ClarifyPacket | RefusePacket | MissingSimulationPacket
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadState:
+    """Where a thread stands after a question: for which simulation, what is known, what was asked, how often."""
+
+    simulation_id: str
+    fields: Mapping[str, JsonValue]
+    awaiting: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a user said, in which language, and the question that it answers, if it answers one."""
+
+    correlation_id: str
+    tenant_id: str
+    user_id: str
+    thread_id: str
+    language_tag: str
+    utterance: str
+    thread: ThreadState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A decision of the Finder, before it is given its ids."""
+
+    outcome: Literal["match", "clarify", "refuse", "missing"]
+    considered: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
+    fields: Mapping[str, JsonValue] = field(default_factory=dict)
+    reason_code: str | None = None
+    intent: str = ""
+    simulation_id: str | None = None
+    question: str = ""
+    awaiting: str | None = None
+    attempt: int = 0
+
+
+def sealed(asked: Asked, catalogue_ref: str, version: str, draft: Draft) -> tuple[Packet, dict[str, Any]]:
+    """The packet and its proof. The utterance is in neither, but for the masked intent of a gap."""
+    proof = _proof(asked, catalogue_ref, version, draft)
+    request = {name: proof[name] for name in _REQUEST}
+    tree = {
+        "packet_type": draft.outcome,
+        "correlation_id": asked.correlation_id,
+        "catalog_snapshot_ref": catalogue_ref,
+        "finder_version": version,
+        "proof_ref": digest(proof),
+        "idempotency_key": digest({"finder_request": request}),
+        **_said(draft),
+    }
+    packet = FINDER_PACKET.from_tree({**tree, "packet_id": digest({"finder_packet": tree})}, source="the Finder")
+    return packet, proof
+
+
+def after_clarify(packet: ClarifyPacket, proof: Mapping[str, Any]) -> ThreadState:
+    """What the next cycle of the thread starts from. The packet has no room for it, so it stands in the proof."""
+    if digest(dict(proof)) != packet.proof_ref:
+        raise _not_its_proof(packet)
+    kept = FinderProof.from_tree(dict(proof), source="the proof of a question")
+    if kept.outcome != "clarify" or kept.simulation_id is None or kept.awaiting != packet.field:
+        raise _not_its_proof(packet)
+    return ThreadState(kept.simulation_id, dict(kept.fields), packet.field, packet.attempt)
+
+
+_REQUEST = (
+    "finder_version",
+    "catalog_snapshot_ref",
+    "correlation_id",
+    "tenant_id",
+    "user_id",
+    "thread_id",
+    "language_tag",
+    "utterance_digest",
+    "earlier_thread_digest",
+)
+
+
+def _said(draft: Draft) -> dict[str, Any]:
+    if draft.outcome == "match":
+        candidates = [{"simulation_id": name, "score": score / 10_000} for name, score, _ in draft.considered]
+        return {"candidates": candidates, "fields": dict(draft.fields)}
+    if draft.outcome == "clarify":
+        return {"question": draft.question, "field": draft.awaiting, "attempt": draft.attempt}
+    return {"reason_code": draft.reason_code} if draft.outcome == "refuse" else {"intent": draft.intent}
+
+
+def _proof(asked: Asked, catalogue_ref: str, version: str, draft: Draft) -> dict[str, Any]:
+    tree = {
+        "version": 1,
+        "finder_version": version,
+        "catalog_snapshot_ref": catalogue_ref,
+        "correlation_id": asked.correlation_id,
+        "tenant_id": asked.tenant_id,
+        "user_id": asked.user_id,
+        "thread_id": asked.thread_id,
+        "language_tag": asked.language_tag,
+        "utterance_digest": _text_digest(asked.utterance),
+        "earlier_thread_digest": _thread_digest(asked.thread),
+        "outcome": draft.outcome,
+        "reason_code": draft.reason_code,
+        "considered": [
+            {"simulation_id": name, "score": score, "words": list(words)} for name, score, words in draft.considered
+        ],
+        "simulation_id": draft.simulation_id,
+        "awaiting": draft.awaiting,
+        "attempt": draft.attempt,
+        "fields": dict(draft.fields) if draft.outcome == "clarify" else {},
+    }
+    return FinderProof.from_tree(tree, source="the Finder").tree()
+
+
+def _text_digest(text: str) -> str:
+    # Half a surrogate pair has no canonical form, and a refusal needs its proof too.
+    return digest({"utterance": text.encode("utf-8", "backslashreplace").decode()})
+
+
+def _thread_digest(thread: ThreadState | None) -> str | None:
+    if thread is None:
+        return None
+    return digest(
+        {
+            "simulation_id": thread.simulation_id,
+            "fields": dict(thread.fields),
+            "awaiting": thread.awaiting,
+            "attempt": thread.attempt,
+        }
+    )
+
+
+def _not_its_proof(packet: ClarifyPacket) -> Refused:
+    return Refused(
+        Reason.EVIDENCE_INVALID,
+        "this is not the proof of the question that was asked",
+        where=f"packet {packet.packet_id}",
+        next_step="Ask anew, in a new thread.",
+    )

@@ -1,0 +1,86 @@
+"""What somebody may have meant, where the Finder found nothing: shown to him, chosen by nobody. Pure.
+
+More is near here than could ever be done: words in any order, with a letter wrong, in another language. So it is only
+shown, with a phrase that he can say; the Finder, the decision and the ledger know nothing of it.
+"""
+
+from typing import Final, NamedTuple
+
+from remit.contracts.goals.localised_text import kinds_of
+from remit.contracts.goals.simulation import Phrase, Simulation
+from remit.goals.binding.tokenizer import MAX_UTTERANCE, is_readable, is_without_spaces, read, words
+from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.catalogue.phrases import ReadyCatalogue
+from remit.goals.finder.scoring import best_possible
+
+MOST: Final = 3
+NEAR: Final = 4_000
+MOST_WORDS: Final = 100
+_TELLING: Final = 4
+"""Letters of a word that may say by itself what is meant; shorter ones are mostly articles."""
+
+
+class Near(NamedTuple):
+    """A simulation that could be meant: its title, how to say it in the user's language if it can be said in that, and
+    the languages in which it can be said.
+    """
+
+    simulation_id: str
+    title: str
+    phrase: Phrase | None
+    languages: tuple[str, ...]
+
+
+def nearest(catalogue: Catalogue, ready: ReadyCatalogue, language_tag: str, utterance: str) -> tuple[Near, ...]:
+    """Of the ACTIVE ones of this catalogue, the nearest first; of equals, those that can be said in his language."""
+    if len(utterance) > MAX_UTTERANCE or not is_readable(utterance):
+        return ()
+    scores = _scores(ready, words(read(utterance).folded)[:MOST_WORDS])
+    found = []
+    for entry in catalogue:
+        score = scores.get(entry.simulation.id, 0)
+        if entry.state == "ACTIVE" and score >= NEAR:
+            near = _near(entry.simulation, language_tag)
+            found.append((-score, near.phrase is None, near.simulation_id, near))
+    return tuple(near for *_, near in sorted(found)[:MOST])
+
+
+def _scores(ready: ReadyCatalogue, said: tuple[str, ...]) -> dict[str, int]:
+    """By simulation, how near its nearest phrase is, in whatever language."""
+    known: dict[str, bool] = {}
+    scores: dict[str, int] = {}
+    for each in (one for listed in ready.simulations.values() for one in listed):
+        for phrase in each.phrases:
+            for word in phrase.words:
+                if word not in known:
+                    known[word] = any(_is_nearly(word, mine) for mine in said)
+            score = _nearness(phrase.words, frozenset(word for word in phrase.words if known[word]), len(said))
+            scores[each.simulation_id] = max(score, scores.get(each.simulation_id, 0))
+    return scores
+
+
+def _nearness(phrase: tuple[str, ...], heard: frozenset[str], said: int) -> int:
+    return best_possible(phrase, 0, heard, said) if any(map(_is_telling, heard)) else 0
+
+
+def _is_telling(word: str) -> bool:
+    """Where there are capitals, words are long, and short ones say little; elsewhere two signs may be a whole word."""
+    return len(word) >= _TELLING or is_without_spaces(word[0]) or (len(word) > 1 and word.upper() == word)
+
+
+def _is_nearly(one: str, two: str) -> bool:
+    """The same word, or one letter of it left out, put in, exchanged or swapped with the next."""
+    if one == two:
+        return True
+    if min(len(one), len(two)) < _TELLING or abs(len(one) - len(two)) > 1:
+        return False
+    start = next((place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
+    rest, other = one[start:], two[start:]
+    is_swapped = rest[:2] == other[1::-1] and rest[2:] == other[2:]
+    return is_swapped or rest[1:] == other or rest == other[1:] or rest[1:] == other[1:]
+
+
+def _near(simulation: Simulation, language_tag: str) -> Near:
+    known = {tag.lower(): listed[0] for tag, listed in simulation.phrases.items()}
+    phrase = next((known[tag] for tag in kinds_of(language_tag) if tag in known), None)
+    return Near(simulation.id, simulation.title_in(language_tag), phrase, tuple(sorted(simulation.phrases)))

@@ -1,0 +1,103 @@
+"""Why a question is asked although something was said: for the user's eyes, beside the question, which stays as it is.
+
+Looks again at what the Finder looked at, decides nothing, and is kept nowhere. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from pydantic import JsonValue
+
+from remit.contracts.goals.localised_text import kinds_of
+from remit.contracts.goals.simulation import FieldSpec, Simulation
+from remit.core.canonical import digest
+from remit.goals.binding.fields import why_unfit
+from remit.goals.binding.tokenizer import MAX_UTTERANCE, PUNCTUATION, Reading, fold, is_readable, read, tokens
+from remit.goals.catalogue.phrases import ReadyPhrase, ready
+from remit.goals.finder.negation import negates
+from remit.goals.finder.values import Heard, pairs_in, take_pairs, without, word_before
+from remit.masking import mask_json, mask_text
+
+MAX_QUOTED: Final = 60
+SEVERAL: Final = "more than one value could be meant"
+NEGATED: Final = "this could also mean that it is not wanted"
+
+
+def unfit(
+    simulation: Simulation,
+    name: str,
+    language_tag: str,
+    utterance: str,
+    *,
+    answers: bool,
+    known: Mapping[str, JsonValue] = MappingProxyType({}),
+) -> str:
+    """What is wrong with what was said for this field; empty if nothing was said for it, or nothing is wrong.
+
+    `answers` says that the words answer a question about this very field, and do not begin a goal; `known` are the
+    values of the other fields, which are not meant for this one.
+    """
+    spec = simulation.fields.get(name)
+    if spec is None or len(utterance) > MAX_UTTERANCE or not is_readable(utterance):
+        return ""
+    reading = read(utterance)
+    given = [pair.text for pair in pairs_in(reading) if pair.name == name]
+    if len({read(text).text for text in given}) > 1:
+        return SEVERAL
+    if not given and len(_different(spec, reading) - {digest(value) for value in known.values()}) > 1:
+        return SEVERAL
+    placed = _answer(simulation, reading) if answers else _placed(simulation, name, kinds_of(language_tag), reading)
+    said = next(iter(given), "") or next(placed, "")
+    if not said:
+        return ""
+    problem = why_unfit(spec, said.strip(f" {PUNCTUATION}") if answers and not given else said)
+    if not problem and spec.type == "identifier" and negates(language_tag.lower().partition("-")[0], fold(said)):
+        problem = NEGATED
+    return _told(problem, name, said, utterance)
+
+
+def _different(spec: FieldSpec, reading: Reading) -> set[str]:
+    return {digest(value) for _, _, value in Heard(reading).values(spec)}
+
+
+def _answer(simulation: Simulation, reading: Reading) -> Iterator[str]:
+    """All of it, but for values of other fields that were given along."""
+    rest = without(reading, take_pairs(simulation, pairs_in(reading)).spans)
+    yield rest.text
+
+
+def _placed(simulation: Simulation, name: str, languages: tuple[str, ...], reading: Reading) -> Iterator[str]:
+    """What stands where a phrase has the field: in its very place, or right after the word before it."""
+    phrases = [
+        ready(simulation, phrase)
+        for tag, listed in simulation.phrases.items()
+        if tag.lower() in languages
+        for phrase in listed
+    ]
+    for phrase in phrases:
+        if name in phrase.slots and (found := _in_place(phrase, name, reading)):
+            yield found
+    before = {phrase.before[name] for phrase in phrases if name in phrase.before}
+    own = {word for phrase in phrases for word in phrase.words}
+    for token in tokens(reading):
+        if word_before(reading, token.start) in before and fold(token.text) not in own:
+            yield token.text
+
+
+def _in_place(phrase: ReadyPhrase, name: str, reading: Reading) -> str:
+    found = phrase.exact.fullmatch(reading.folded)
+    if found is None:
+        return ""
+    start, end = found.span(phrase.slots.index(name) + 1)
+    return reading.text[reading.origin[start] : reading.origin[end]].strip()
+
+
+def _told(problem: str, name: str, said: str, utterance: str) -> str:
+    """With the words themselves, unless anything in the utterance or the name of the field speaks of a secret."""
+    if not problem:
+        return ""
+    field_value = {name: said}
+    is_plain = mask_text(utterance) == utterance and mask_json(field_value) == field_value
+    shown = f"“{said}”" if is_plain and len(said) <= MAX_QUOTED else "What was said for it"
+    return f"{shown} {problem.removeprefix('this ')}" if problem.startswith("this ") else f"{shown}: {problem}"

@@ -1,0 +1,252 @@
+"""Values in what a user said: given as `field=value`, standing in a place of the phrase, or plain to see. Pure.
+
+Nothing is guessed: where two values could be meant, or one by two fields, the field stays open and is asked for.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from pydantic import JsonValue
+
+from remit.contracts.goals.simulation import ChoiceField, FieldSpec, Simulation
+from remit.core.canonical import digest
+from remit.goals.binding.fields import read_text
+from remit.goals.binding.tokenizer import Reading, Token, fold, is_letter, is_without_spaces, placed_words, read, tokens
+from remit.goals.catalogue.phrases import ReadyPhrase
+
+_PAIR: Final = re.compile(
+    r"(?:(?<=[ ,;])|^)(?P<name>[a-z][a-z0-9_]{0,39})=(?:\"(?P<quoted>[^\"]*)\"|(?P<bare>[^ \"]+))"
+)
+_QUOTED: Final = re.compile(r"\"([^\"]+)\"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|「([^」]+)」")
+# From the plainest to what nearly every word could be.
+_ORDER: Final = ("email", "date", "amount", "path", "choice", "integer", "identifier", "text")
+# A number may be either.
+_FAMILY: Final = {"integer": "number", "identifier": "number"}
+_EXTENSION: Final = re.compile(r".*[A-Za-z].*\.[A-Za-z0-9]{1,5}")
+
+
+Found = tuple[int, int, JsonValue]
+"""A value with its place in the text."""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Values by field; fields that were given and cannot be read (`unclear`); and the places that values stand in."""
+
+    values: dict[str, JsonValue] = field(default_factory=dict)
+    unclear: set[str] = field(default_factory=set)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def copy(self) -> "Gathered":
+        return Gathered(dict(self.values), set(self.unclear), list(self.spans))
+
+    def give(self, simulation: Simulation, name: str, text: str) -> None:
+        """A value that was plainly meant for this field. A second one that differs makes it unclear."""
+        value = read_text(simulation.fields[name], text)
+        if value is None or self.values.get(name, value) != value:
+            self.values.pop(name, None)
+            self.unclear.add(name)
+        elif name not in self.unclear:
+            self.values[name] = value
+
+    def covers(self, start: int, end: int) -> bool:
+        return any(start < taken_end and taken_start < end for taken_start, taken_end in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    name: str
+    text: str
+    start: int
+    end: int
+
+
+class Heard:
+    """A text taken apart, once for all simulations: its words, its pairs, and the values of each type in it."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self.words = placed_words(reading)
+        self.vocabulary = frozenset(word.text for word in self.words)
+        self.pairs = pairs_in(reading)
+        self._tokens = tokens(reading)
+        self._values: dict[str, list[Found]] = {}
+
+    def values(self, spec: FieldSpec) -> list[Found]:
+        """What is plainly a value of this field. Fields that take the same values share the answer."""
+        key = spec.model_dump_json(exclude={"question", "optional"})
+        if key not in self._values:
+            self._values[key] = _plain_values(spec, self.reading, self._tokens)
+        return self._values[key]
+
+    def words_beside(self, gathered: Gathered) -> tuple[str, ...]:
+        return tuple(word.text for word in self.words if not gathered.covers(word.start, word.end))
+
+
+def pairs_in(reading: Reading) -> tuple[Pair, ...]:
+    found = []
+    for match in _PAIR.finditer(reading.text):
+        text = match["quoted"] if match["quoted"] is not None else match["bare"].rstrip(",;.")
+        found.append(Pair(match["name"], text, match.start(), match.end()))
+    return tuple(found)
+
+
+def take_pairs(simulation: Simulation, pairs: Iterable[Pair]) -> Gathered:
+    """Those whose name is a field of the simulation."""
+    gathered = Gathered()
+    for pair in pairs:
+        if pair.name in simulation.fields:
+            gathered.give(simulation, pair.name, pair.text)
+            gathered.spans.append((pair.start, pair.end))
+    return gathered
+
+
+def take_places(simulation: Simulation, phrase: ReadyPhrase, reading: Reading, gathered: Gathered) -> Gathered | None:
+    """If the text is exactly the phrase, also the values in its places."""
+    if not all(chunk in reading.folded for chunk in phrase.chunks):
+        return None
+    found = phrase.exact.fullmatch(reading.folded)
+    if found is None:
+        return None
+    more = gathered.copy()
+    for number, name in enumerate(phrase.slots, start=1):
+        start, end = found.span(number)
+        more.give(simulation, name, reading.text[reading.origin[start] : reading.origin[end]].strip())
+    return more
+
+
+def take_plain(
+    simulation: Simulation, before: Mapping[str, frozenset[str]], heard: Heard, gathered: Gathered
+) -> Gathered:
+    """Also what is plain to see: a value right after the word before its place, or the only one of its kind."""
+    more = gathered.copy()
+    for kind in _ORDER:
+        for name in simulation.field_order:
+            if simulation.fields[name].type == kind and _is_open(name, more):
+                _take(simulation, name, before.get(name, frozenset()), heard, more)
+    return more
+
+
+def only_value(spec: FieldSpec, text: str) -> JsonValue:
+    """The one value of this type in an answer; None if there is none, or more."""
+    values = [value for _, _, value in Heard(read(text)).values(spec)]
+    return values[0] if values and all(value == values[0] for value in values) else None
+
+
+def without(reading: Reading, spans: Iterable[tuple[int, int]]) -> Reading:
+    text = list(reading.text)
+    for start, end in spans:
+        text[start:end] = " " * (end - start)
+    return read("".join(text))
+
+
+def _is_open(name: str, gathered: Gathered) -> bool:
+    return name not in gathered.values and name not in gathered.unclear
+
+
+def _take(simulation: Simulation, name: str, words_before: frozenset[str], heard: Heard, gathered: Gathered) -> None:
+    found = [each for each in heard.values(simulation.fields[name]) if not gathered.covers(each[0], each[1])]
+    after = [each for each in found if word_before(heard.reading, each[0]) in words_before]
+    chosen = after if len(after) == 1 else found
+    if _is_one_too_many(simulation, name, [value for _, _, value in found], gathered):
+        return  # two values for one place: the user is asked which
+    if len(chosen) != 1 or (chosen is found and _is_contested(simulation, name, gathered)):
+        return
+    start, end, value = chosen[0]
+    gathered.values[name] = value
+    gathered.spans.append((start, end))
+
+
+def _is_one_too_many(simulation: Simulation, name: str, values: list[JsonValue], gathered: Gathered) -> bool:
+    """Whether more different values were said than fields are open that could mean them."""
+    family = _family(simulation.fields[name])
+    open_ones = [one for one, spec in simulation.fields.items() if _family(spec) == family and _is_open(one, gathered)]
+    return len({digest(value) for value in values}) > len(open_ones)
+
+
+def _is_contested(simulation: Simulation, name: str, gathered: Gathered) -> bool:
+    """Whether another open field could mean the same value."""
+    family = _family(simulation.fields[name])
+    return any(
+        other != name and _family(spec) == family and _is_open(other, gathered)
+        for other, spec in simulation.fields.items()
+    )
+
+
+def _family(spec: FieldSpec) -> str:
+    return _FAMILY.get(spec.type, spec.type)
+
+
+def word_before(reading: Reading, place: int) -> str:
+    ahead = reading.text[:place].rstrip(" .,:;\"'“„«(")
+    start = len(ahead)
+    while start > 0 and ahead[start - 1] != " " and not is_without_spaces(ahead[start - 1]):
+        start -= 1
+    return fold(ahead[start:]) if start < len(ahead) else ""
+
+
+def _plain_values(spec: FieldSpec, reading: Reading, listed: tuple[Token, ...]) -> list[Found]:
+    if spec.type == "text":
+        return _values(spec, ((match.start(), match.end(), _inside(match)) for match in _QUOTED.finditer(reading.text)))
+    if isinstance(spec, ChoiceField):
+        return _choices(spec, reading)
+    if spec.type == "amount":
+        both = [Token(one.start, two.end, f"{one.text} {two.text}") for one, two in pairwise(listed)]
+        found = _values(spec, ((token.start, token.end, token.text) for token in (*listed, *both)))
+        return _apart(found)
+    fitting = (token for token in listed if _looks_like(spec, token.text))
+    return _values(spec, ((token.start, token.end, token.text) for token in fitting))
+
+
+def _apart(found: list[Found]) -> list[Found]:
+    """`EUR 5 EUR` could be read in two ways, and then neither counts."""
+    overlapping = any(one is not two and one[0] < two[1] and two[0] < one[1] for one in found for two in found)
+    return [] if overlapping else found
+
+
+def _values(spec: FieldSpec, texts: Iterable[tuple[int, int, str]]) -> list[Found]:
+    read_ones = ((start, end, read_text(spec, text)) for start, end, text in texts)
+    return [(start, end, value) for start, end, value in read_ones if value is not None]
+
+
+def _inside(match: re.Match[str]) -> str:
+    return next(group for group in match.groups() if group is not None)
+
+
+def _looks_like(spec: FieldSpec, text: str) -> bool:
+    """A plain word is no identifier, and a number no path, unless it stands where one belongs."""
+    if spec.type == "identifier":
+        return any(char in "0123456789" for char in text)
+    if spec.type == "path":
+        return "/" in text or _EXTENSION.fullmatch(text) is not None
+    return True
+
+
+def _choices(spec: ChoiceField, reading: Reading) -> list[Found]:
+    found: list[Found] = []
+    for choice in spec.choices:
+        wanted = read(choice).folded
+        start = reading.folded.find(wanted)
+        while start >= 0:
+            end = start + len(wanted)
+            if _is_edge(reading.folded, start - 1, wanted[0]) and _is_edge(reading.folded, end, wanted[-1]):
+                found.append((reading.origin[start], reading.origin[end], choice))
+            start = reading.folded.find(wanted, end)
+    # `next day` holds `day`: the longer one is meant.
+    return [
+        one
+        for one in found
+        if not any(
+            two is not one and two[0] <= one[0] and one[1] <= two[1] and two[1] - two[0] > one[1] - one[0]
+            for two in found
+        )
+    ]
+
+
+def _is_edge(folded: str, place: int, beside: str) -> bool:
+    if not 0 <= place < len(folded) or is_without_spaces(beside):
+        return True
+    return not (is_letter(folded[place]) or folded[place] in "0123456789")

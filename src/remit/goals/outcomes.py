@@ -1,0 +1,89 @@
+"""How a cycle ended, as its caller hears it. Made from the record alone, so it is the same whenever it is asked for."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from remit.contracts.goals.dispatch import SimulationOutcome
+from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
+from remit.contracts.goals.packets import ClarifyPacket, RefusePacket, SimulationMatchPacket
+from remit.core.errors import Misuse, Reason
+from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry
+from remit.goals.confirmation.parser import Lexicon
+from remit.goals.decisions import DecisionRecord
+from remit.goals.history import History, decision_of
+from remit.goals.rules import PastRules
+from remit.goals.user_messages import confirmation_prompt, user_text
+from remit.ledger.documents import Shelf
+from remit.ledger.goal_tables import StepRow
+from remit.store.connection import Connection
+
+
+def outcome_of(
+    connection: Connection,
+    past: PastRules,
+    goal: AgentGoalRequest,
+    history: History,
+    simulated: SimulationOutcome | None = None,
+) -> AgentExecutionOutcome:
+    """Of a goal as the ledger knows it."""
+    last, ref = history.last, history.decision_ref
+    if last is None or ref is None:
+        raise Misuse(Reason.MISUSE, "there is no decision about this goal yet")
+    shelf = Shelf(connection, goal.tenant_id)
+    record = decision_of(shelf, ref)
+    spoken = Spoken(
+        lambda: past.catalogue(shelf, record.catalog_snapshot_ref), lambda: past.lexicon(shelf, record.lexicon_ref)
+    )
+    return outcome_by(goal, last.row, record, ref, spoken, simulated)
+
+
+class Spoken(NamedTuple):
+    """What the question for a confirmation is worded from, if one is to be asked."""
+
+    catalogue: Callable[[], Catalogue]
+    lexicon: Callable[[], Lexicon]
+
+
+def outcome_by(
+    goal: AgentGoalRequest,
+    row: StepRow,
+    record: DecisionRecord,
+    ref: str,
+    spoken: Spoken,
+    simulated: SimulationOutcome | None = None,
+) -> AgentExecutionOutcome:
+    """Of a goal whose last event is this one, by the decision of this name."""
+    refs = (record.confirmation_parse_proof_ref, record.access_decision_ref)
+    proofs = [one for one in refs if one is not None]
+    if simulated is not None:
+        proofs += [one for one in (*simulated.audit_refs, *simulated.proof_refs) if one not in proofs]
+    code = simulated.reason_code if simulated is not None else row.reason_code or record.reason_code
+    packet = goal.sim_finder_packet
+    if isinstance(packet, RefusePacket):
+        code = packet.reason_code  # the Finder's own, as it gave it
+    return AgentExecutionOutcome(
+        step_id=row.step_id if isinstance(packet, SimulationMatchPacket) else None,
+        simulation_outcome=simulated,
+        audit_event_id=row.event_id,
+        proof_refs=tuple(proofs),
+        dispatch_decision_hash=ref,
+        next_step=None,
+        reason_code=code,
+        user_visible_text=_text(goal, row, spoken, code),
+    )
+
+
+def _text(goal: AgentGoalRequest, row: StepRow, spoken: Spoken, code: str) -> str:
+    packet = goal.sim_finder_packet
+    if isinstance(packet, ClarifyPacket):
+        return packet.question
+    if isinstance(packet, RefusePacket):
+        return user_text("FINDER_REFUSED")
+    if row.event == "ROLLED_BACK":
+        return "It was done, and was taken back since."
+    if row.event == "CONFIRMATION_REQUESTED" and isinstance(packet, SimulationMatchPacket):
+        entry: CatalogueEntry | None = spoken.catalogue().find(packet.candidates[0].simulation_id)
+        if entry is not None:
+            again = code == "CONFIRMATION_AMBIGUOUS"
+            return confirmation_prompt(entry, packet.fields, spoken.lexicon(), goal.language_tag, again=again)
+    return user_text(code) or user_text("CONFIRMATION_MISSING")

@@ -1,0 +1,179 @@
+"""Who may use which simulation: a person promotes and retires them, for one tenant, and the ledger says so.
+
+Above the agent's own rooms on purpose: nothing in `remit.goals` can import this, so no goal can promote anything. What
+a person promotes is the definition as it is at that moment, by its digest.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Literal, NamedTuple
+
+from remit.contracts.goals.simulation import Simulation, StatePayload
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.ids import tenant_flag
+from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry, build_catalogue, refusal
+from remit.goals.catalogue.files import Finding
+from remit.identity.person import Person, agent_cannot_decide
+from remit.ledger.entry import Event
+from remit.ledger.goal_queries_simulation_states import CORRELATION, KIND, PromotedState, newest_state_seq, read_states
+from remit.ledger.writer import Batch, Ledger
+from remit.masking import mask_text
+
+_TRIES: Final = 5
+_MAX_REASON: Final = 500
+
+
+class Standing(NamedTuple):
+    """Ids of simulations that people have made ACTIVE for a tenant, by what became of them."""
+
+    active: tuple[str, ...]
+    changed: tuple[str, ...]
+    """Their files were changed since, so they are drafts again."""
+    gone: tuple[str, ...]
+    """No file has them any more."""
+
+
+class Promotion:
+    """The catalogue of each tenant of a workspace, and the only way to change where a simulation stands."""
+
+    def __init__(
+        self,
+        definitions: Callable[[], tuple[Simulation, ...]],
+        tenants: Callable[[], Collection[str]],
+        ledger: Callable[[], Ledger],
+        check: Callable[[Simulation], Sequence[Finding]] = lambda _: (),
+    ) -> None:
+        """`check` finds what is wrong with a simulation that is seen only when a person promotes it."""
+        self._definitions = definitions
+        self._tenants = tenants
+        self._ledger = ledger
+        self._check = check
+
+    def catalogue(self, tenant_id: str) -> Catalogue:
+        """As it stands now. Refused while anything is wrong with the files."""
+        self._require_tenant(tenant_id)
+        return build_catalogue(tenant_id, self._definitions(), self.states(tenant_id))
+
+    def states(self, tenant_id: str) -> dict[str, PromotedState]:
+        """What people said last of each simulation; also of those that no file has any more."""
+        ledger = self._ledger()
+        with ledger.store.reading() as connection:
+            return read_states(connection, ledger.keyring, tenant_id)
+
+    def standing(self, tenant_id: str) -> Standing:
+        """What of all that was promoted can still be used, and what cannot any more."""
+        entries = self.catalogue(tenant_id)
+        promoted = [name for name, state in sorted(self.states(tenant_id).items()) if state.state == "ACTIVE"]
+        found = {name: entries.find(name) for name in promoted}
+        return Standing(
+            active=tuple(name for name, entry in found.items() if entry is not None and entry.state == "ACTIVE"),
+            changed=tuple(name for name, entry in found.items() if entry is not None and entry.state != "ACTIVE"),
+            gone=tuple(name for name, entry in found.items() if entry is None),
+        )
+
+    def promote(
+        self,
+        simulation_id: str,
+        *,
+        tenant_id: str,
+        who: Person,
+        reason: str | None = None,
+        digest: str | None = None,
+    ) -> CatalogueEntry:
+        """Make it ACTIVE as it is now. With `digest`, only if that is what the person has read.
+
+        From a draft, or from RETIRED. Refused while `remit catalogue check` finds anything in any file of the
+        catalogue, or in the queries of this simulation.
+        """
+        self._require_person_and_tenant(who, tenant_id)
+        found = next((each for each in self._definitions() if each.id == simulation_id), None)
+        if found is None:
+            raise self._refused(
+                Reason.SIMULATION_UNKNOWN, "no file of the catalogue has such a simulation", simulation_id, tenant_id
+            )
+        if digest is not None and digest != found.own_digest:
+            raise self._refused(
+                Reason.BINDING_MISMATCH,
+                "the simulation is not what was read: its file was changed since",
+                simulation_id,
+                tenant_id,
+                f"Read it again: remit catalogue show {simulation_id}",
+            )
+        if findings := self._check(found):
+            raise refusal(findings)
+
+        def decide(states: dict[str, PromotedState]) -> StatePayload:
+            known = states.get(simulation_id)
+            if known is not None and known.digest == found.own_digest and known.state == "ACTIVE":
+                what = "it is ACTIVE already, as it is now"
+                raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
+            return _payload(simulation_id, found.version, found.own_digest, "ACTIVE", reason)
+
+        self._change(tenant_id, who, decide)
+        return CatalogueEntry(found, found.own_digest, "ACTIVE")
+
+    def retire(self, simulation_id: str, *, tenant_id: str, who: Person, reason: str | None = None) -> PromotedState:
+        """Stop it at once. Needs no file: also one that was changed, or is gone, can be retired."""
+        self._require_person_and_tenant(who, tenant_id)
+
+        def decide(states: dict[str, PromotedState]) -> StatePayload:
+            known = states.get(simulation_id)
+            if known is None or known.state != "ACTIVE":
+                stands = "it is RETIRED already" if known else "nobody has promoted it"
+                what = f"only what is ACTIVE can be retired: {stands}"
+                raise self._refused(Reason.TRANSITION_INVALID, what, simulation_id, tenant_id)
+            return _payload(simulation_id, known.version, known.digest, "RETIRED", reason)
+
+        self._change(tenant_id, who, decide)
+        return self.states(tenant_id)[simulation_id]
+
+    def _change(self, tenant_id: str, who: Person, decide: Callable[[dict[str, PromotedState]], StatePayload]) -> None:
+        """Decided on what is signed; written only if nobody has said anything new since."""
+        ledger = self._ledger()
+        for _ in range(_TRIES):
+            with ledger.store.reading() as connection:
+                newest = newest_state_seq(connection, tenant_id)
+                payload = decide(read_states(connection, ledger.keyring, tenant_id))
+            event = Event(tenant_id, KIND, CORRELATION, payload.tree(), actor=who.actor)
+
+            def work(batch: Batch, newest: int = newest, event: Event = event) -> bool:
+                who.require_still(batch.time_in(tenant_id))
+                if newest_state_seq(batch.store, tenant_id) != newest:
+                    return False
+                batch.append(event)
+                return True
+
+            if ledger.transact(work):
+                return
+        raise EnvironmentFailed(
+            Reason.IN_PROGRESS,
+            "others keep changing the states of this tenant's simulations",
+            where=f"tenant {tenant_id}",
+            next_step="Try again.",
+        )
+
+    def _require_person_and_tenant(self, who: Person, tenant_id: str) -> None:
+        if not isinstance(who, Person):
+            raise agent_cannot_decide("whoever promotes or retires must have been authenticated as a person")
+        self._require_tenant(tenant_id)
+
+    def _require_tenant(self, tenant_id: str) -> None:
+        if tenant_id not in self._tenants():
+            raise Refused(
+                Reason.MALFORMED,
+                "there is no such tenant",
+                where=f"tenant {tenant_id}",
+                next_step="Name it, and its users, under `tenants` in remit.yaml.",
+            )
+
+    def _refused(self, reason: Reason, what: str, simulation_id: str, tenant_id: str, next_step: str = "") -> Refused:
+        """The next step ends with a command, and that is for this tenant."""
+        command = (next_step or "See: remit catalogue list") + tenant_flag(tenant_id, self._tenants())
+        return Refused(reason, what, where=f"simulation {simulation_id}", next_step=command)
+
+
+def _payload(
+    simulation_id: str, version: str, digest: str, state: Literal["ACTIVE", "RETIRED"], reason: str | None
+) -> StatePayload:
+    said = mask_text(reason)[:_MAX_REASON] if reason else None
+    tree = {"simulation_id": simulation_id, "version": version, "digest": digest, "state": state, "reason": said}
+    return StatePayload.from_tree(tree, source="the state of a simulation")

@@ -1,0 +1,135 @@
+"""Writing a decision down: its documents, its rows and the projection, in one transaction."""
+
+from dataclasses import replace
+from typing import Final
+
+from remit.core.errors import Reason, Refused
+from remit.core.faultpoints import reach
+from remit.core.ids import uuid7
+from remit.goals.access.policy import AccessAnswer
+from remit.goals.decisions import Decided, DecisionRecord, RefusedAtLast
+from remit.goals.planner import FIRST_STEP, plan_id_of
+from remit.ledger.documents import keep_documents
+from remit.ledger.goal_queries_agent_reading import Recorded, standing_of
+from remit.ledger.goal_tables import AccessRow, ConfirmationRow, StepRow, append_agent_row
+from remit.ledger.projections import append_step
+from remit.ledger.writer import Batch
+
+ANSWERABLE: Final = frozenset({"CONFIRMATION_REQUESTED", "ACCESS_ALLOWED"})
+"""Where a new answer counts: to a question, and as a no to what was let through and was not begun yet."""
+
+
+def step_row(batch: Batch, tenant_id: str, decided: Decided, event: str) -> StepRow:
+    """One event of the step, with all refs of the decision that led to it."""
+    record = decided.record
+    return StepRow(
+        event_id=uuid7(batch.time_in(tenant_id)),
+        correlation_id=record.correlation_id,
+        plan_id=plan_id_of(tenant_id, record.correlation_id),
+        step_id=record.step_id,
+        event=event,
+        idempotency_key=record.idempotency_key,
+        simulation_id=decided.step.simulation_id if decided.step else None,
+        finder_packet_ref=record.finder_packet_ref,
+        policy_snapshot_ref=record.policy_snapshot_ref,
+        catalog_snapshot_ref=record.catalog_snapshot_ref,
+        artifact_fingerprint_bundle_ref=record.artifact_fingerprint_bundle_ref,
+        access_decision_ref=record.access_decision_ref,
+        confirmation_parse_proof_ref=record.confirmation_parse_proof_ref,
+        rollback_plan_ref=record.rollback_plan_ref,
+    )
+
+
+def record_decision(batch: Batch, tenant_id: str, decided: Decided, last: Recorded | None) -> StepRow:
+    """From the event that the step stands at to the one that was decided, which is returned; refused if it has moved on
+    meanwhile.
+    """
+    verdict, record = decided.verdict, decided.record
+    _require_still(batch, tenant_id, record.correlation_id, last)
+    before = last.row.event if last is not None else ""
+    keep_documents(batch, tenant_id, decided.documents)
+    reach("goal.documents_kept")
+    is_confirmed = verdict.parsed is not None and verdict.parsed.verdict == "CONFIRMED"
+    if before == "" and decided.step is not None:
+        append_step(batch, tenant_id, step_row(batch, tenant_id, decided, "PLANNED"))
+    if record.confirmation_parse_proof_ref is not None and verdict.parsed is not None and before in ANSWERABLE:
+        append_agent_row(batch, tenant_id, _confirmation(tenant_id, decided))
+        if is_confirmed and verdict.reason_code != "CONFIRMATION_EXPIRED":
+            append_step(batch, tenant_id, step_row(batch, tenant_id, decided, "CONFIRMED"))
+    if verdict.access is not None and decided.step is not None:
+        append_agent_row(batch, tenant_id, _access(tenant_id, record, verdict.access, decided.step.access_action))
+    ending = replace(
+        step_row(batch, tenant_id, decided, verdict.event),
+        reason_code=verdict.reason_code,
+        dispatch_decision_hash=decided.ref,
+    )
+    append_step(batch, tenant_id, ending)
+    reach("goal.decided")
+    return ending
+
+
+def _require_still(batch: Batch, tenant_id: str, correlation_id: str, last: Recorded | None) -> None:
+    stands = standing_of(batch.store, tenant_id, plan_id_of(tenant_id, correlation_id), FIRST_STEP)
+    if stands.seq != (last.seq if last is not None else None):
+        raise Refused(
+            Reason.TRANSITION_INVALID,
+            "somebody else has moved this goal on",
+            where=f"correlation {correlation_id}",
+            next_step="Look at where it stands now, and decide again.",
+        )
+
+
+def _confirmation(tenant_id: str, decided: Decided) -> ConfirmationRow:
+    record, parsed = decided.record, decided.verdict.parsed
+    if parsed is None or record.confirmation_parse_proof_ref is None:
+        raise TypeError("nobody answered")
+    return ConfirmationRow(
+        confirmation_id=record.confirmation_parse_proof_ref,
+        correlation_id=record.correlation_id,
+        plan_id=plan_id_of(tenant_id, record.correlation_id),
+        step_id=FIRST_STEP,
+        user_id=record.user_id,
+        verdict=parsed.verdict,
+        language_tag=record.language_tag,
+        confirm_lexicon_version_ref=record.lexicon_ref,
+        accepted_token=parsed.token if parsed.verdict == "CONFIRMED" else None,
+    )
+
+
+def record_refused_at_last(
+    batch: Batch, tenant_id: str, refused: RefusedAtLast, allowed: StepRow, access_action: str
+) -> None:
+    """The step was let through, and the final gate says no: its own refs, and its own access decision."""
+    record = refused.record
+    keep_documents(batch, tenant_id, refused.documents)
+    if refused.access is not None:
+        append_agent_row(batch, tenant_id, _access(tenant_id, record, refused.access, access_action))
+    row = replace(
+        allowed,
+        event_id=uuid7(batch.time_in(tenant_id)),
+        event=record.event,
+        reason_code=record.reason_code,
+        idempotency_key=record.idempotency_key,
+        policy_snapshot_ref=record.policy_snapshot_ref,
+        catalog_snapshot_ref=record.catalog_snapshot_ref,
+        access_decision_ref=record.access_decision_ref,
+        rollback_plan_ref=record.rollback_plan_ref,
+        dispatch_decision_hash=refused.ref,
+    )
+    append_step(batch, tenant_id, row)
+
+
+def _access(tenant_id: str, record: DecisionRecord, answer: AccessAnswer, access_action: str) -> AccessRow:
+    if record.access_decision_ref is None:
+        raise TypeError("nobody asked for access")
+    return AccessRow(
+        decision_id=record.access_decision_ref,
+        correlation_id=record.correlation_id,
+        plan_id=plan_id_of(tenant_id, record.correlation_id),
+        step_id=FIRST_STEP,
+        user_id=record.user_id,
+        access_action=access_action,
+        verdict=answer.verdict,
+        policy_snapshot_ref=record.policy_snapshot_ref,
+        reason_code=answer.reason_code,
+    )

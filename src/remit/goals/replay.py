@@ -1,0 +1,172 @@
+"""A decision made again, from what was kept of it. If it comes out differently, nothing may rest on it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.goals.packets import FINDER_PACKET
+from remit.core.errors import Reason, Refused, RemitError
+from remit.crypto.signing import Keyring
+from remit.goals.decisions import DecisionRecord
+from remit.goals.gates import Answered, Evidence, GateVerdict, Waited, decide
+from remit.goals.history import History, load_decision, read_history, require_recorded
+from remit.goals.planner import build_envelope, build_step, idempotency_key
+from remit.goals.rules import PastRules, lexicon_name
+from remit.ledger.documents import Shelf
+from remit.ledger.goal_queries_agent_reading import Recorded
+from remit.store.connection import Connection
+
+REPLAY_CODE: Final = "REPLAY_INVARIANT_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One decision of a goal: as it was recorded, and whether it comes out the same."""
+
+    event_id: str
+    at: str
+    event: str
+    reason_code: str
+    dispatched: bool
+    decision_ref: str
+    agrees: bool
+    why: str = ""
+    """What does not agree."""
+    because: str = ""
+    """Why it was decided like this, in the words that were kept of it."""
+
+
+def evidence_of(shelf: Shelf, past: PastRules, tenant_id: str, record: DecisionRecord) -> Evidence:
+    """All that the decision was made from, each loaded by its name and checked against it."""
+    packet = FINDER_PACKET.from_tree(shelf.tree(record.finder_packet_ref), source="a stored packet")
+    approval: Any = record.approval
+    return Evidence(
+        tenant_id=tenant_id,
+        user_id=record.user_id,
+        correlation_id=record.correlation_id,
+        language_tag=record.language_tag,
+        packet=packet,
+        catalogue=past.catalogue(shelf, record.catalog_snapshot_ref),
+        policy=past.policy(shelf, record.policy_snapshot_ref),
+        lexicon=past.lexicon(shelf, record.lexicon_ref),
+        planned=record.planned,
+        answered=answer_of(shelf, record.confirmation_parse_proof_ref),
+        approval=approval,
+        waited=_waited(record),
+        final=record.final,
+    )
+
+
+def _waited(record: DecisionRecord) -> Waited | None:
+    asked_at, decided_at = record.approval_asked_at, record.approval_decided_at
+    return Waited(asked_at, record.approval_answered_at, decided_at) if asked_at and decided_at else None
+
+
+class MadeAgain(NamedTuple):
+    """A decision that came out as it was recorded, and what it was made from."""
+
+    record: DecisionRecord
+    evidence: Evidence
+
+
+def replay_decision(connection: Connection, past: PastRules, tenant_id: str, ref: str) -> MadeAgain:
+    """The decision of this name, made again. Refused, with the replay's code, unless it comes out the same."""
+    record = load_decision(connection, tenant_id, ref)
+    shelf = Shelf(connection, tenant_id)
+    shelf.fetch(_refs(record))
+    evidence = evidence_of(shelf, past, tenant_id, record)
+    verdict = decide(evidence)
+    if difference := _difference(evidence, verdict, record):
+        raise Refused(
+            Reason.REPLAY_FAILED,
+            f"the decision does not come out as it was recorded: {difference}",
+            where=f"decision {ref}",
+            next_step="Keep the database as it is and run `remit ledger verify`.",
+        )
+    return MadeAgain(record, evidence)
+
+
+def replay_goal(
+    connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, correlation_id: str
+) -> Iterator[Replayed]:
+    """Every decision about this goal, in order. What cannot be replayed is told, with the reason."""
+    history: History = read_history(connection, keyring, tenant_id, correlation_id)
+    for recorded in history.steps:
+        if recorded.row.dispatch_decision_hash is not None:
+            yield _replayed(connection, keyring, past, tenant_id, recorded)
+
+
+def _replayed(
+    connection: Connection, keyring: Callable[[], Keyring], past: PastRules, tenant_id: str, recorded: Recorded
+) -> Replayed:
+    row, why, because = recorded.row, "", ""
+    ref = row.dispatch_decision_hash or ""
+    try:
+        require_recorded(connection, keyring, tenant_id, recorded)
+        record = replay_decision(connection, past, tenant_id, ref).record
+        why, because = _row_differs(recorded, record), record.why or ""
+    except RemitError as problem:
+        why = str(problem)
+    dispatched = row.event in {"ACCESS_ALLOWED", "DISPATCHED", "SUCCEEDED", "FAILED"}
+    code = row.reason_code or ""
+    return Replayed(row.event_id, recorded.created_at, row.event, code, dispatched, ref, not why, why, because)
+
+
+def _row_differs(recorded: Recorded, record: DecisionRecord) -> str:
+    """The rows repeat the decision's refs, so that they can be looked for; they must say the same."""
+    names = (
+        "correlation_id",
+        "step_id",
+        "idempotency_key",
+        "finder_packet_ref",
+        "policy_snapshot_ref",
+        "catalog_snapshot_ref",
+        "artifact_fingerprint_bundle_ref",
+        "access_decision_ref",
+        "confirmation_parse_proof_ref",
+        "rollback_plan_ref",
+    )
+    other = [name for name in names if getattr(recorded.row, name) != getattr(record, name)]
+    return f"the row names another {', '.join(other)} than the decision" if other else ""
+
+
+def _difference(evidence: Evidence, verdict: GateVerdict, record: DecisionRecord) -> str:
+    if (verdict.event, verdict.reason_code) != (record.event, record.reason_code):
+        return f"{verdict.event} ({verdict.reason_code}) instead of {record.event} ({record.reason_code})"
+    if verdict.entry is None:
+        return ""
+    step = build_step(evidence, verdict.entry)
+    if idempotency_key(evidence.correlation_id, step) != record.idempotency_key:
+        return "another idempotency key"
+    if step.rollback_plan_ref != record.rollback_plan_ref:
+        return "another rollback plan"
+    if verdict.dispatches:
+        proof = record.confirmation_parse_proof_ref if step.confirmation_required else None
+        bundle = record.artifact_fingerprint_bundle_ref or ""
+        if build_envelope(evidence, step, proof_ref=proof, artifacts_ref=bundle).digest() != record.envelope_ref:
+            return "another dispatch envelope"
+    return ""
+
+
+def _refs(record: DecisionRecord) -> tuple[str | None, ...]:
+    """All that must still be there for the decision to count."""
+    return (
+        record.finder_packet_ref,
+        record.catalog_snapshot_ref,
+        record.policy_snapshot_ref,
+        lexicon_name(record.lexicon_ref),
+        record.confirmation_parse_proof_ref,
+        record.goal_ref,
+        record.plan_ref,
+        record.artifact_fingerprint_bundle_ref,
+        record.access_decision_ref,
+        record.envelope_ref,
+    )
+
+
+def answer_of(shelf: Shelf, ref: str | None) -> Answered | None:
+    """The answer that a decision was made by, if there was one."""
+    if ref is None:
+        return None
+    proof = shelf.tree(ref)
+    return Answered(str(proof["answer"]), str(proof["asked_at"]), str(proof["answered_at"]), int(proof["number"]))

@@ -1,0 +1,133 @@
+"""The rules of the goal door as they are now: files of the workspace, and what the ledger says people have promoted.
+
+Looked at anew for every decision; what the same bytes were made into before is not made again.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.goals.simulation import Simulation
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.ttl_cache import Kept
+from remit.crypto.signing import Keyring
+from remit.goals.access.policy import AccessPolicy, build_access_policy
+from remit.goals.access.policy_files import read_policy_files
+from remit.goals.binding.file_cache import SeenFiles
+from remit.goals.catalogue.catalogue import Catalogue, build_catalogue, load_definitions
+from remit.goals.confirmation.parser import load_lexicon
+from remit.goals.decisions import snapshot_documents
+from remit.goals.rules import Rules
+from remit.ledger.goal_queries_simulation_states import PromotedState, newest_state_seq, read_states
+from remit.store.connection import Connection
+
+_SECONDS: Final = 600.0
+
+
+class _Seen(NamedTuple):
+    """All that the rules of a tenant are made from."""
+
+    config: SystemConfig
+    definitions: tuple[Simulation, ...]
+    states: Mapping[str, PromotedState]
+    policies: Mapping[str, str]
+
+    def is_still(self, before: "_Seen") -> bool:
+        """The first three by identity: each is one object as long as what it was read from is the same."""
+        kept = all(now is then for now, then in zip(self[:3], before[:3], strict=True))
+        return kept and self.policies == before.policies
+
+
+class WorkspaceRules:
+    """`LiveRules` of one workspace."""
+
+    def __init__(self, root: Path, config: Callable[[], SystemConfig], keyring: Callable[[], Keyring]) -> None:
+        self._folder = root
+        self._config = config
+        self._keyring = keyring
+        self._files = SeenFiles()
+        self._states: Kept[tuple[str, int], dict[str, PromotedState]] = Kept(64, _SECONDS)
+        self._policies: Kept[str, AccessPolicy] = Kept(16, _SECONDS)
+        self._built: dict[str, tuple[_Seen, Rules]] = {}
+
+    def knows(self, tenant_id: str) -> bool:
+        return tenant_id in self._config().tenants
+
+    def __call__(self, tenant_id: str, connection: Connection) -> Rules:
+        config = self._config()
+        if tenant_id not in config.tenants:
+            raise Refused(
+                Reason.ACCESS_DENIED,
+                "there is no such tenant",
+                where=f"tenant {tenant_id}",
+                next_step="Name it, and its users, under `tenants` in remit.yaml.",
+            )
+        root = self._root(config)
+        # Read once: the catalogue and the policy are about the same actions.
+        definitions = self._definitions(config, root)
+        states = self._promoted(tenant_id, connection)
+        seen = _Seen(config, definitions, states, self._policy_files(config, root))
+        before = self._built.get(tenant_id)
+        if before is not None and seen.is_still(before[0]):
+            return before[1]
+        rules = self._build(tenant_id, seen)
+        self._built[tenant_id] = seen, rules
+        return rules
+
+    def catalogue(self, tenant_id: str, connection: Connection) -> Catalogue:
+        config = self._config()
+        definitions = load_definitions(self._root(config), config)
+        return build_catalogue(tenant_id, definitions, self._promoted(tenant_id, connection))
+
+    def _root(self, config: SystemConfig) -> Path:
+        """Each time: it may be a link that somebody moves on to the next version."""
+        return (self._folder / config.root).resolve()
+
+    def _build(self, tenant_id: str, seen: _Seen) -> Rules:
+        catalogue = build_catalogue(tenant_id, seen.definitions, seen.states)
+        policy, lexicon = self._policy(seen), load_lexicon()
+        return Rules(catalogue, policy, lexicon, snapshot_documents(catalogue, policy, lexicon))
+
+    def _definitions(self, config: SystemConfig, root: Path) -> tuple[Simulation, ...]:
+        """Files that cannot be read register nothing. What is wrong with them is no fault of what a user asked for."""
+        try:
+            return load_definitions(root, config)
+        except RemitError as problem:
+            raise Refused(
+                Reason.SIMULATION_UNKNOWN,
+                f"the catalogue cannot be read: {problem.what}",
+                where=problem.where or "goals.catalogue",
+                next_step=problem.next_step or "See: remit catalogue check",
+            ) from problem
+
+    def _promoted(self, tenant_id: str, connection: Connection) -> Mapping[str, PromotedState]:
+        newest = newest_state_seq(connection, tenant_id)
+        return self._states.get((tenant_id, newest), lambda: read_states(connection, self._keyring, tenant_id))
+
+    def _policy_files(self, config: SystemConfig, root: Path) -> Mapping[str, str]:
+        try:
+            return read_policy_files(root, config.policies.cedar_files, self._files.read)
+        except RemitError as problem:
+            raise _cannot_be_asked(problem) from problem
+
+    def _policy(self, seen: _Seen) -> AccessPolicy:
+        """One that cannot be read or does not validate denies: nobody gets in because a file is broken."""
+        try:
+            files = dict(seen.policies)
+            tenants = {name: tenant.users for name, tenant in seen.config.tenants.items()}
+            actions = sorted({each.access_action for each in seen.definitions})
+            key = digest([files, {name: list(users) for name, users in tenants.items()}, actions])
+            return self._policies.get(key, lambda: build_access_policy(files, tenants, actions))
+        except RemitError as problem:
+            raise _cannot_be_asked(problem) from problem
+
+
+def _cannot_be_asked(problem: RemitError) -> Refused:
+    return Refused(
+        Reason.ACCESS_DENIED,
+        f"the access policies cannot be asked: {problem.what}",
+        where=problem.where or "policies.cedar_files",
+        next_step=problem.next_step or "Mend the policy file.",
+    )

@@ -1,0 +1,336 @@
+"""Goals of one workspace: found, decided, confirmed, dispatched, replayed and taken back."""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.contracts.goals.dispatch import SimulationOutcome
+from remit.contracts.goals.goal import AgentExecutionOutcome, AgentGoalRequest
+from remit.contracts.goals.packets import FINDER_PACKET, ClarifyPacket, SimulationMatchPacket
+from remit.core.concurrency import Turns, away
+from remit.core.errors import Reason, Refused
+from remit.core.ids import Clock, render_time, uuid7
+from remit.core.ttl_cache import Kept
+from remit.crypto.signing import Keyring
+from remit.execution.recovery import Recovered
+from remit.fs.state_dir import StateDirectory
+from remit.goals.catalogue.catalogue import Catalogue
+from remit.goals.core import AgentCore, Also, nothing_else
+from remit.goals.finder.finder import Asked, EmbeddedFinder, Finder, ThreadState, after_clarify
+from remit.goals.finder.packets import Packet
+from remit.goals.gates import NOT_IN_TIME
+from remit.goals.history import APPROVAL, decision_of, load_decision, read_history
+from remit.goals.outcomes import outcome_of
+from remit.goals.ports import Hands
+from remit.goals.replay import Replayed, replay_goal
+from remit.goals.rollback import rollback_packet
+from remit.goals.rules import PastRules
+from remit.goals.rules_loader import WorkspaceRules
+from remit.goals.simulation_executor import SimulationDoor, SimulationExecutor
+from remit.identity.person import Person
+from remit.ledger.documents import Document, Shelf, load_document
+from remit.ledger.entry import Event
+from remit.ledger.goal_queries_agent_reading import first_entry, step_events
+from remit.ledger.goal_queries_intake import IntakeItem, read_intake
+from remit.ledger.writer import Batch, Ledger
+from remit.masking import mask_json, mask_text
+from remit.store.connection import Connection
+
+HAPPENED: Final = frozenset({"SUCCEEDED", "FAILED", "ROLLED_BACK"})
+"""Events after which the outcome of the dispatch is there."""
+_LOG: Final = logging.getLogger("remit.goals")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A goal as it was put to the core, and what the core said. `answer` goes on with the very same goal."""
+
+    goal: AgentGoalRequest
+    outcome: AgentExecutionOutcome
+
+
+class Goals:
+    """`finder` may be replaced by anything that returns a packet; nothing else can be."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        rules: WorkspaceRules,
+        hands: Hands,
+        ledger: Callable[[], Ledger],
+        keyring: Callable[[], Keyring],
+        clock: Clock,
+        turns: Turns,
+    ) -> None:
+        self.rules = rules
+        self.finder: Finder = EmbeddedFinder()
+        self._ledger = ledger
+        self._keyring = keyring
+        self._clock = clock
+        self._turns = turns
+        self._past = PastRules()
+        self._threads: Kept[tuple[str, str], tuple[str, ThreadState | None]] = Kept(256, 600)
+        door = SimulationDoor(ledger, keyring, rules, self._past, hands, clock)
+        self.executor = SimulationExecutor(door, state.hosts)
+        self.core = AgentCore(ledger, keyring, rules, self._past, self.executor, clock, rules.knows)
+        self._recovering = threading.Lock()
+        self._recovered = False
+
+    def run(self, goal: bytes) -> AgentExecutionOutcome:
+        """One cycle of a goal with its packet, from untrusted bytes."""
+        parsed = AgentGoalRequest.parse(goal, source="goal")
+        with self._turn(parsed.tenant_id, parsed.correlation_id):
+            return self.core.run_goal(parsed)
+
+    def ask(
+        self,
+        utterance: str,
+        *,
+        user: str,
+        tenant: str,
+        language: str = "en",
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+        also: Also = nothing_else,
+    ) -> Reply:
+        """From words to at most one effect. `reply_to` is the correlation of a goal that asked back."""
+        correlation = correlation_id or uuid7(self._clock())
+        with self._turn(tenant, correlation):
+            if correlation_id is not None and (known := self._known(correlation, utterance, user, tenant, language)):
+                return Reply(known, self.core.go_on(known, also))
+            with self._ledger().store.glancing() as connection:
+                catalogue = self.rules.catalogue(tenant, connection)
+                thread_id, thread = self._thread(connection, tenant, reply_to, correlation)
+            asked = Asked(correlation, tenant, user, thread_id, language, utterance, thread)
+            packet, shown = self._found(asked, catalogue)
+            attempt = thread.attempt if thread is not None else 0
+            goal = _goal(asked, packet, getattr(packet, "intent", ""), packet.idempotency_key, attempt=attempt)
+            return Reply(goal, self.core.run_goal(goal, shown, also))
+
+    def _known(
+        self, correlation_id: str, utterance: str, user: str, tenant: str, language: str
+    ) -> AgentGoalRequest | None:
+        """The goal that these words were asked as before. Its packet stands, whatever the catalogue is like by now."""
+        with self._ledger().store.glancing() as connection:
+            if not step_events(connection, tenant, correlation_id):
+                return None
+        goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
+        return goal if (goal.raw_user_utterance, goal.language_tag) == (mask_text(utterance), language) else None
+
+    def answer(
+        self, correlation_id: str, answer: str | None, *, user: str, tenant: str, also: Also = nothing_else
+    ) -> Reply:
+        """Go on with a goal that waits: with a person's answer, or because somebody else has approved it meanwhile."""
+        with self._turn(tenant, correlation_id):
+            goal = self.stored_goal(correlation_id, user=user, tenant=tenant, answer=answer)
+            return Reply(goal, self.core.go_on(goal, also))
+
+    def told(self, correlation_id: str, *, user: str, tenant: str) -> Reply:
+        """Where a goal stands, in the core's words. Nothing is moved by it."""
+        goal = self.stored_goal(correlation_id, user=user, tenant=tenant)
+        with self._ledger().store.glancing() as connection:
+            history = read_history(connection, self._keyring, tenant, correlation_id)
+            if history.event not in HAPPENED:
+                return Reply(goal, outcome_of(connection, self._past, goal, history))
+        return Reply(goal, self.core.go_on(goal))  # what came of it once, and comes no second time
+
+    def take_back(
+        self,
+        original: str,
+        *,
+        user: str,
+        tenant: str,
+        language: str = "en",
+        correlation_id: str | None = None,
+        also: Also = nothing_else,
+    ) -> Reply:
+        """A goal of its own, by the simulation that the original named as its way back; through all the same gates."""
+        correlation = correlation_id or uuid7(self._clock())
+        with self._turn(tenant, correlation):
+            with self._ledger().store.reading() as connection:
+                catalogue = self.rules(tenant, connection).catalogue
+                history = read_history(connection, self._keyring, tenant, original)
+                if history.last is None or history.decision_ref is None:
+                    raise _no_goal(original)
+                record = load_decision(connection, tenant, history.decision_ref)
+                packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
+            if not isinstance(packet, SimulationMatchPacket):
+                raise _no_goal(original)
+            made = rollback_packet(history.last, packet, catalogue, correlation)
+            asked = Asked(correlation, tenant, user, correlation, language, f"take back {original}", None)
+            goal = _goal(asked, made, "take back", made.idempotency_key)
+            return Reply(goal, self.core.run_goal(goal, also=also))
+
+    def approve(
+        self,
+        correlation_id: str,
+        *,
+        tenant: str,
+        who: Person,
+        approved: bool,
+        reason: str = "",
+        as_user: str | None = None,
+    ) -> None:
+        """Somebody else's answer to a goal that policy lets through only with one. The first counts.
+
+        `as_user` is which user of this tenant he is, if whoever let him in knows that: his own goals he cannot answer.
+        """
+        own = {who.id, who.id.partition(":")[2], who.name, as_user}
+
+        def work(batch: Batch) -> None:
+            who.require_still(batch.time_in(tenant))
+            if first_entry(batch.store, tenant, correlation_id, APPROVAL) is not None:
+                # Perhaps by this very transaction, which is not signed yet.
+                raise _not_waiting(correlation_id, "it has an answer")
+            history = read_history(batch.store, self._keyring, tenant, correlation_id)
+            if history.last is None or history.event != "APPROVAL_REQUESTED":
+                raise _not_waiting(correlation_id, f"it is {history.event or 'not there'}")
+            waited = history.waited(render_time(batch.time_in(tenant)))
+            if waited is not None and waited.is_over:
+                raise Refused(
+                    Reason.APPROVAL_TIMEOUT,
+                    f"{NOT_IN_TIME}: that was at {waited.asked_at[:19]}Z",
+                    where=f"correlation {correlation_id}",
+                    next_step="Let the user ask again, and approve the new goal within ten minutes.",
+                )
+            record = load_decision(batch.store, tenant, history.decision_ref or "")
+            if record.user_id in own:
+                raise asks_himself(correlation_id)
+            told: Any = mask_json({"approved": approved, "decision": history.decision_ref, "reason": reason[:1_000]})
+            batch.append(Event(tenant, APPROVAL, correlation_id, told, actor=who.signature))
+
+        self._ledger().transact(work)
+
+    def replay(self, correlation_id: str, *, tenant: str) -> list[Replayed]:
+        """Every decision about a goal made again, from what was kept of it; with empty caches."""
+        with self._ledger().store.reading() as connection:
+            found = list(replay_goal(connection, self._keyring, PastRules(), tenant, correlation_id))
+        if not found:
+            raise _no_goal(correlation_id)
+        return found
+
+    def intake(self, tenant: str) -> list[IntakeItem]:
+        """What was asked for and nobody can do yet, the most wanted first."""
+        with self._ledger().store.reading() as connection:
+            return read_intake(connection, tenant)
+
+    def stored_goal(
+        self, correlation_id: str, *, user: str, tenant: str, answer: str | None = None
+    ) -> AgentGoalRequest:
+        """The goal as the ledger knows it, to go on with it: its words are masked, its packet is exact."""
+        with self._ledger().store.glancing() as connection:
+            ref = read_history(connection, self._keyring, tenant, correlation_id).decision_ref
+            if ref is None:
+                raise _no_goal(correlation_id)
+            shelf = Shelf(connection, tenant)
+            record = decision_of(shelf, ref)
+            shelf.fetch((record.goal_ref, record.finder_packet_ref))
+            tree, packet = shelf.tree(record.goal_ref), shelf.tree(record.finder_packet_ref)
+        asked = Asked(correlation_id, tenant, user, tree["thread_id"], tree["language_tag"], tree["utterance"], None)
+        return _goal(asked, packet, tree["normalized_intent"], tree["idempotency_key"], answer=answer)
+
+    def recover(
+        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[SimulationOutcome]]:
+        return self.executor.recover(presumed_dead=presumed_dead, abandoned=abandoned)
+
+    def _found(self, asked: Asked, catalogue: Catalogue) -> tuple[Packet, tuple[Document, ...]]:
+        """The packet, and what is to be kept with it: only our own Finder shows how it came by its packet."""
+        if isinstance(self.finder, EmbeddedFinder):
+            packet, proof = self.finder.find_with_proof(asked, catalogue)
+            return packet, (Document("finder_proof", proof),)
+        with away():
+            found = self.finder.find(asked, catalogue)
+        return FINDER_PACKET.from_tree(found.tree(), source="the Finder's packet"), ()
+
+    def _thread(
+        self, connection: Connection, tenant: str, reply_to: str | None, correlation: str
+    ) -> tuple[str, ThreadState | None]:
+        if reply_to is None:
+            return correlation, None
+        history = read_history(connection, self._keyring, tenant, reply_to)
+        if history.decision_ref is None or history.event != "CLARIFIED":
+            raise _no_goal(reply_to, "that asked back")
+        # Under the digest of the decision: what a goal asked back never changes.
+        key = (tenant, history.decision_ref)
+        return self._threads.get(key, lambda: self._read_thread(connection, *key, reply_to))
+
+    def _read_thread(
+        self, connection: Connection, tenant: str, decision_ref: str, reply_to: str
+    ) -> tuple[str, ThreadState | None]:
+        record = load_decision(connection, tenant, decision_ref)
+        packet = FINDER_PACKET.from_tree(load_document(connection, tenant, record.finder_packet_ref))
+        if not isinstance(packet, ClarifyPacket):
+            raise _no_goal(reply_to, "that asked back")
+        proof = load_document(connection, tenant, packet.proof_ref)
+        goal = load_document(connection, tenant, record.goal_ref)
+        return str(goal["thread_id"]), after_clarify(packet, proof)
+
+    @contextmanager
+    def _turn(self, tenant: str, correlation_id: str) -> Iterator[None]:
+        self._recover_once(tenant, correlation_id)
+        with self._turns.taken():
+            yield
+
+    def _recover_once(self, tenant: str, correlation_id: str) -> None:
+        """What a crash left, but not the goal that is about to be gone on with: that one is not given up yet."""
+        with self._recovering:
+            if self._recovered:
+                return
+            with self._ledger().store.reading() as connection:
+                asked = read_history(connection, self._keyring, tenant, correlation_id).newest("DISPATCHED")
+            for report in self.executor.recover(spare=(asked.row.idempotency_key,) if asked is not None else ()):
+                if report.problem is not None:
+                    _LOG.warning("a dispatch could not be settled", extra={"why": str(report.problem)})
+            self._recovered = True
+
+
+def _goal(
+    asked: Asked, packet: Any, intent: str, key: str, *, answer: str | None = None, attempt: int = 0
+) -> AgentGoalRequest:
+    """What was asked, as a request to the core. `packet` may be a tree."""
+    said = {"status": "ANSWERED", "answer": answer} if answer is not None else {"status": "NONE"}
+    tree = {
+        "correlation_id": asked.correlation_id,
+        "tenant_id": asked.tenant_id,
+        "user_id": asked.user_id,
+        "thread_id": asked.thread_id,
+        "raw_user_utterance": asked.utterance,
+        "language_tag": asked.language_tag,
+        "normalized_intent": intent,
+        "sim_finder_packet": packet,
+        "confirm_state": said,
+        "idempotency_key": key,
+        "attempt_counter": attempt,
+    }
+    return AgentGoalRequest.from_tree(tree, source="goal")
+
+
+def asks_himself(correlation_id: str) -> Refused:
+    return Refused(
+        Reason.PERMISSION_DENIED,
+        "whoever asks cannot approve it as well",
+        where=f"correlation {correlation_id}",
+        next_step="Let somebody else answer.",
+    )
+
+
+def _not_waiting(correlation_id: str, stands: str) -> Refused:
+    return Refused(
+        Reason.TRANSITION_INVALID,
+        f"this goal does not wait for an approval: {stands}",
+        where=f"correlation {correlation_id}",
+        next_step="`remit ledger trace` shows where it stands.",
+    )
+
+
+def _no_goal(correlation_id: str, which: str = "") -> Refused:
+    return Refused(
+        Reason.STATE_MISSING,
+        f"there is no goal of this correlation {which}".rstrip(),
+        where=f"correlation {correlation_id}",
+        next_step="`remit ledger show` lists what there is; name its tenant with --tenant.",
+    )

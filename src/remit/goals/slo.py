@@ -1,0 +1,113 @@
+"""The service levels of the goal door: what was measured against what was promised. Pure; the time comes in.
+
+What was not measured has not been kept: a figure without data blocks as a breach does, and no waiver helps.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Literal, get_args
+
+from remit.contracts.goals.slo import NEVER_WAIVED, FigureName, SloWaiver
+from remit.core.errors import Misuse, Reason
+from remit.core.ids import render_time
+from remit.goals.slo_slo_waivers import find_waiver
+from remit.store.connection import Connection
+
+FIGURES: Final[tuple[FigureName, ...]] = get_args(FigureName)
+MOST: Final[Mapping[FigureName, float]] = {
+    "agent_dispatch_p95_ms": 1_200.0,
+    "agent_dispatch_p99_ms": 2_500.0,
+    "execution_error_rate": 0.005,
+    NEVER_WAIVED: 0.0,
+}
+"""The worst value that keeps the promise; rates as parts of one."""
+WINDOW: Final = timedelta(hours=24)
+
+_ENDED: Final = """SELECT event, count(*) FROM agent_execution_ledger
+  WHERE tenant_id = ? AND created_at > ? AND created_at <= ? AND event IN ('SUCCEEDED', 'FAILED') GROUP BY event"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """So many of so many. Of nothing there is no rate."""
+
+    count: int
+    total: int
+
+    def __post_init__(self) -> None:
+        if self.count < 0 or self.total < 0 or (self.total == 0 and self.count):
+            raise Misuse(Reason.MISUSE, "a rate counts some of what there is")
+
+    @property
+    def value(self) -> float | None:
+        return self.count / self.total if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a load run saw. `ended` may come from more than one place: each must keep the promise."""
+
+    dispatch_ms: Sequence[float]
+    ended: Sequence[Rate]
+    duplicates: Rate
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    figure: FigureName
+    measured: float | None
+    most: float
+    verdict: Literal["PASS", "WAIVED", "BREACH", "NO_DATA"]
+    waiver: SloWaiver | None = None
+    why: str = ""
+
+    @property
+    def blocks(self) -> bool:
+        return self.verdict in {"BREACH", "NO_DATA"}
+
+
+def percentile(samples: Sequence[float], percent: int) -> float | None:
+    """By nearest rank: the smallest sample that at least `percent` % of all do not exceed. Always one that occurred."""
+    if not 0 < percent <= 100 or any(not math.isfinite(each) or each < 0 for each in samples):
+        raise Misuse(Reason.MISUSE, "a percentile is of finite times, and lies above 0 and at most at 100")
+    # In whole numbers: a rank that was rounded could be one too low.
+    return sorted(samples)[-(-percent * len(samples) // 100) - 1] if samples else None
+
+
+def rolling_error_rate(connection: Connection, tenants: Collection[str], now: datetime) -> Rate:
+    """Dispatches that failed among those that ended, of the 24 hours up to now; what is exactly 24 hours old is out."""
+    counts = {"SUCCEEDED": 0, "FAILED": 0}
+    span = (render_time(now - WINDOW), render_time(now))
+    for tenant_id in sorted(set(tenants)):
+        for event, count in connection.rows(_ENDED, (tenant_id, *span)):
+            counts[event] += count
+    return Rate(counts["FAILED"], sum(counts.values()))
+
+
+def figures_of(measured: Measured) -> dict[FigureName, float | None]:
+    rates = [rate.value for rate in measured.ended]
+    known = [rate for rate in rates if rate is not None]
+    return {
+        "agent_dispatch_p95_ms": percentile(measured.dispatch_ms, 95),
+        "agent_dispatch_p99_ms": percentile(measured.dispatch_ms, 99),
+        "execution_error_rate": max(known) if known and len(known) == len(rates) else None,
+        NEVER_WAIVED: measured.duplicates.value,
+    }
+
+
+def judge(measured: Measured, waivers: Sequence[SloWaiver], now: datetime) -> list[Verdict]:
+    """One verdict for each figure, in their order."""
+    values = figures_of(measured)
+    return [_judge(figure, values[figure], waivers, now) for figure in FIGURES]
+
+
+def _judge(figure: FigureName, value: float | None, waivers: Sequence[SloWaiver], now: datetime) -> Verdict:
+    most = MOST[figure]
+    if value is None:
+        return Verdict(figure, None, most, "NO_DATA", why="nothing was measured")
+    if value <= most:
+        return Verdict(figure, value, most, "PASS")
+    found, why = find_waiver(figure, value, waivers, now)
+    return Verdict(figure, value, most, "WAIVED" if found else "BREACH", found, why)

@@ -1,0 +1,136 @@
+"""Where goals stand, for people who look at them: pure reading, believed only as far as the ledger covers it."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from remit.core.errors import RemitError
+from remit.crypto.signing import Keyring
+from remit.goals.decisions import DecisionRecord
+from remit.goals.history import History, load_decision, read_history
+from remit.goals.history_nodes import as_tree
+from remit.goals.rules import PastRules
+from remit.ledger.documents import Shelf, load_document
+from remit.ledger.goal_queries_goal_reading import entries_of
+from remit.masking import mask_json, mask_shown
+from remit.store.connection import Connection
+
+LOST: Final = "what it was decided from is lost"
+
+
+class Stands(NamedTuple):
+    """A goal's last event, when it was, and what of the goal itself is needed to go on with it."""
+
+    event: str
+    event_id: str
+    at: str
+    user_id: str
+    language_tag: str
+    rollback_plan_ref: str | None
+
+
+class WaitingGoal(NamedTuple):
+    """A goal that policy lets through only once somebody else has approved it: all that he should see of it."""
+
+    correlation_id: str
+    tenant_id: str
+    user_id: str
+    language_tag: str
+    asked_at: str
+    utterance: str = ""
+    simulation_id: str = ""
+    title: str = ""
+    version: str = ""
+    impact: str = ""
+    risk: str = ""
+    fields: Mapping[str, Any] = MappingProxyType({})
+    policies: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def stands(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> Stands | None:
+    """None if there is no such goal."""
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    last = history.last
+    if last is None or history.decision_ref is None:
+        return None
+    record = load_decision(connection, tenant_id, history.decision_ref)
+    event_id, at = last.row.event_id, last.created_at
+    return Stands(history.event, event_id, at, record.user_id, record.language_tag, record.rollback_plan_ref)
+
+
+def refusal_of(connection: Connection, tenant_id: str, correlation_id: str, entry_id: str) -> dict[str, Any] | None:
+    """What the ledger says of a refusal that no step can be blamed for: rules that cannot be read, for example."""
+    entries = entries_of(connection, tenant_id, correlation_id)[0]
+    found = next((each for each in entries if each.entry_id == entry_id and each.kind == "agent.refused"), None)
+    return as_tree(found) if found is not None else None
+
+
+def waiting_goal(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> WaitingGoal | None:
+    """None if it does not wait for an approval, or has its answer."""
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    if history.event != "APPROVAL_REQUESTED" or history.approval is not None:
+        return None
+    return _told(connection, tenant_id, correlation_id, history)
+
+
+def unconfirmed_goal(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> WaitingGoal | None:
+    """None if it does not wait for its user's own yes."""
+    history = read_history(connection, keyring, tenant_id, correlation_id)
+    if history.event != "CONFIRMATION_REQUESTED":
+        return None
+    return _told(connection, tenant_id, correlation_id, history)
+
+
+def _told(connection: Connection, tenant_id: str, correlation_id: str, history: History) -> WaitingGoal | None:
+    if history.last is None:
+        return None
+    try:
+        record = load_decision(connection, tenant_id, history.decision_ref or "")
+        return _described(connection, tenant_id, record, history.last.created_at)
+    except RemitError:
+        return WaitingGoal(
+            correlation_id,
+            tenant_id,
+            "",
+            "",
+            history.last.created_at,
+            simulation_id=history.last.row.simulation_id or "",
+            problem=LOST,
+        )
+
+
+def _described(connection: Connection, tenant_id: str, record: DecisionRecord, at: str) -> WaitingGoal:
+    goal = load_document(connection, tenant_id, record.goal_ref)
+    packet = load_document(connection, tenant_id, record.finder_packet_ref)
+    # A user is asked before the policies are.
+    access = load_document(connection, tenant_id, record.access_decision_ref) if record.access_decision_ref else {}
+    simulation_id = str(packet["candidates"][0]["simulation_id"])
+    entry = PastRules().catalogue(Shelf(connection, tenant_id), record.catalog_snapshot_ref).find(simulation_id)
+    about = entry.simulation if entry is not None else None
+    shown: Any = {
+        # Each by itself: a word in one of them hides none of the others.
+        name: mask_json(value, name=name, words=mask_shown, whole_labels=True)
+        for name, value in packet["fields"].items()
+    }
+    return WaitingGoal(
+        correlation_id=record.correlation_id,
+        tenant_id=tenant_id,
+        user_id=record.user_id,
+        language_tag=record.language_tag,
+        asked_at=at,
+        utterance=str(goal["utterance"]),
+        simulation_id=simulation_id,
+        title=about.title_in(record.language_tag) if about else "",
+        version=about.version if about else "",
+        impact=about.impact if about else "",
+        risk=about.risk if about else "",
+        fields=shown,
+        policies=tuple(str(each) for each in access.get("policies", ())),
+    )

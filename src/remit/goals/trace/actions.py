@@ -1,0 +1,89 @@
+"""What a dispatch was bound to, as its own door recorded it: found by the refs of the outcome, or by what was begun."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from remit.crypto.signing import Keyring
+from remit.goals.history_nodes import Node, as_tree, entry_node
+from remit.ledger.entry import Entry
+from remit.ledger.goal_queries_goal_reading import entries_of
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.connection import Connection
+
+_BEGUN: Final = {
+    "task": ("manifest", "task_id"),
+    "plan": ("envelope", "envelope_id"),
+    "browser": ("action", "action_id"),
+}
+"""Where the id of a bound action stands in what a dispatch had made ready."""
+
+
+def read_actions(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, key: str, doors_tenant: str
+) -> Iterator[Node]:
+    """One node for each bound action. The doors below have a chain of their own, that of `doors_tenant`."""
+    found = read_claim(connection, ClaimKey(tenant_id, "simulation", key))
+    if found is None:
+        yield Node("action", {}, problem="there is no record of what was dispatched")
+        return
+    for ref in _refs(found):
+        scope, _, name = ref.partition("/")
+        claim = read_claim(connection, ClaimKey(doors_tenant, scope, name))
+        if claim is None:
+            # A refusal claims nothing; a plan's envelope has its own id as the correlation, a task its goal's.
+            entries = _entries(connection, doors_tenant, scope, name, (name, found.correlation_id))
+        else:
+            entries = _entries(connection, doors_tenant, scope, name, (claim.correlation_id,))
+        state = "ended" if isinstance(claim, Done) else "begun" if claim is not None else "not begun"
+        children = tuple(entry_node(connection, keyring, entry) for entry in entries)
+        lost = _lost(claim, children)
+        yield Node("action", {"action": ref, "state": state}, tenant_id=doors_tenant, problem=lost, children=children)
+
+
+def _lost(claim: Done | Running | None, children: tuple[Node, ...]) -> str:
+    """What the store says was done, the door's own chain must say too."""
+    if claim is None or any(isinstance(claim, Running) or child.seq == claim.outcome_seq for child in children):
+        return ""
+    return "its outcome is gone from the ledger" if isinstance(claim, Done) else "its entries are gone from the ledger"
+
+
+def _refs(found: Done | Running) -> list[str]:
+    if isinstance(found, Done):
+        told = _tree(found.result).get("audit_refs")
+        if isinstance(told, list) and told:
+            return [str(ref) for ref in told]
+    prepared = _tree(found.checkpoint).get("prepared")
+    kind = str(prepared.get("type")) if isinstance(prepared, dict) else ""
+    if kind not in _BEGUN or not isinstance(prepared, dict):
+        return []
+    inside, name = _BEGUN[kind]
+    return [f"{kind}/{prepared[inside][name]}"] if name in prepared.get(inside, {}) else []
+
+
+def _entries(
+    connection: Connection, tenant_id: str, scope: str, name: str, correlations: tuple[str, ...]
+) -> list[Entry]:
+    of_all = [each for one in dict.fromkeys(correlations) for each in entries_of(connection, tenant_id, one)[0]]
+    return [entry for entry in of_all if _belongs(entry, scope, name)]
+
+
+def _belongs(entry: Entry, scope: str, name: str) -> bool:
+    """A correlation may hold more than one request: a plan and its rollback, a task and its restore."""
+    match scope:
+        case "task":
+            return entry.task_id == name
+        case "plan":
+            return entry.kind.startswith(("plan.", "envelope."))
+        case "rollback":
+            return entry.kind.startswith("rollback.") and as_tree(entry).get("key") == name
+        case _:
+            return True
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        return {}
+    return tree if isinstance(tree, dict) else {}

@@ -1,0 +1,218 @@
+"""The chain of one goal as a tree: from the user's words to the effect and back, each with its place in the ledger.
+
+Pure reading, within one read transaction. What is missing or does not fit is marked where it should be, and hides
+nothing else. Whether whole chains hold is for `remit ledger verify`; here each entry that is shown must be covered by a
+signed head, each row must say what its entry says, and each document must be the one that it is named after.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from remit.contracts.goals.simulation import UNDOES
+from remit.core.errors import RemitError
+from remit.core.ids import DEFAULT_TENANT
+from remit.crypto.signing import Keyring
+from remit.goals.history import load_decision
+from remit.goals.history_nodes import Node, as_tree, covered_problem, entry_node
+from remit.goals.trace.actions import read_actions
+from remit.ledger.documents import load_document
+from remit.ledger.entry import Entry
+from remit.ledger.goal_queries_agent_reading import Recorded, step_events
+from remit.ledger.goal_queries_goal_reading import AnswerRow, answer_rows, entries_of
+from remit.masking import mask_json
+from remit.store.claims import ClaimKey, read_claim
+from remit.store.connection import Connection
+
+STEP_KINDS: Final = {
+    "PLANNED": "plan",
+    "CONFIRMATION_REQUESTED": "question",
+    "CONFIRMED": "confirmed",
+    "APPROVAL_REQUESTED": "approval_requested",
+    "ACCESS_ALLOWED": "decision",
+    "DISPATCHED": "dispatch",
+    "ROLLED_BACK": "rollback",
+}
+"""Every other event of a step is its outcome."""
+_ID_OF: Final = {"agent.confirmation": "confirmation_id", "agent.access": "decision_id"}
+_DOCUMENT_REFS: Final = (
+    "finder_packet_ref",
+    "policy_snapshot_ref",
+    "catalog_snapshot_ref",
+    "artifact_fingerprint_bundle_ref",
+    "access_decision_ref",
+    "confirmation_parse_proof_ref",
+    "dispatch_decision_hash",
+)
+
+
+def trace_goal(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str
+) -> Node | None:
+    """The tree; of a correlation that is no goal's, such as a task's, its entries. None if the ledger has nothing."""
+    entries, more = entries_of(connection, tenant_id, correlation_id)
+    steps = step_events(connection, tenant_id, correlation_id)
+    if not entries and not steps:
+        return None
+    answers = answer_rows(connection, tenant_id, correlation_id)
+    tracer = _Tracer(connection, keyring, tenant_id, correlation_id, {step.seq: step for step in steps}, answers)
+    children = tuple(tracer.nodes(entries))
+    if more:
+        children += (Node("more", {"entries": more}),)
+    return replace(tracer.root(steps), children=(*tracer.packet(steps), *children))
+
+
+@dataclass(frozen=True)
+class _Tracer:
+    connection: Connection
+    keyring: Callable[[], Keyring]
+    tenant_id: str
+    correlation_id: str
+    rows: dict[int, Recorded]
+    answers: dict[tuple[str, int], AnswerRow]
+    told: set[str] = field(default_factory=set)
+    """The documents whose loss was told already: every later row names them too."""
+
+    def root(self, steps: list[Recorded]) -> Node:
+        if not steps:
+            return Node("correlation", {"correlation_id": self.correlation_id}, tenant_id=self.tenant_id)
+        last = steps[-1]
+        facts: dict[str, Any] = {"correlation_id": self.correlation_id, "stands": last.row.event}
+        facts |= {"step_id": last.row.step_id, "plan_id": last.row.plan_id}
+        ref, problem, goal = None, "", {}
+        try:
+            ref = load_decision(self.connection, self.tenant_id, _decision_ref(steps)).goal_ref
+            goal = load_document(self.connection, self.tenant_id, ref)
+        except RemitError as lost:
+            problem = lost.what
+        names = ("user_id", "language_tag", "thread_id", "utterance", "normalized_intent")
+        facts |= {name: goal.get(name) for name in names}
+        return Node("goal", facts, tenant_id=self.tenant_id, at=steps[0].created_at, ref=ref, problem=problem)
+
+    def packet(self, steps: list[Recorded]) -> Iterator[Node]:
+        ref = steps[0].row.finder_packet_ref if steps else None
+        if ref is None:
+            return
+        packet, problem = self._document(ref)
+        names = ("packet_type", "finder_version", "candidates", "fields", "question", "field", "attempt", "intent")
+        found = {name: packet[name] for name in (*names, "reason_code", "proof_ref", "packet_id") if name in packet}
+        masked: Any = mask_json(found)
+        if isinstance(found.get("fields"), dict) and UNDOES in found["fields"]:
+            masked["takes_back"] = found["fields"][UNDOES]
+        yield Node("packet", masked, ref=ref, problem=problem)
+
+    def nodes(self, entries: list[Entry]) -> Iterator[Node]:
+        """In the order of the chain. What the dispatch's own door recorded stands below the dispatch."""
+        below = [entry for entry in entries if entry.kind.startswith("simulation.")]
+        has_dispatch = any(as_tree(e).get("event") == "DISPATCHED" for e in entries if e.kind == "agent.step")
+        for entry in entries:
+            if entry.kind == "agent.step":
+                yield self._step(entry, below)
+            elif entry.kind in _ID_OF:
+                yield self._answered(entry)
+            elif entry.kind == "agent.approval":
+                told = as_tree(entry)
+                facts = {"approved": told.get("approved"), "by": entry.actor, "reason": told.get("reason")}
+                yield self._placed(Node("approval", facts, ref=told.get("decision")), entry)
+            elif entry not in below or not has_dispatch:
+                yield entry_node(self.connection, self.keyring, entry)
+        yield from self._left()
+
+    def _left(self) -> Iterator[Node]:
+        """Rows that no entry spoke for."""
+        left = [(each.seq, each.created_at, "agent.step", each.row.event) for each in self.rows.values()]
+        left += [(seq, row.created_at, kind, row.verdict) for (kind, seq), row in self.answers.items()]
+        for seq, at, kind, said in sorted(left):
+            lost = "this row stands in no entry of the ledger"
+            yield Node("row", {"kind": kind, "event": said}, tenant_id=self.tenant_id, seq=seq, at=at, problem=lost)
+
+    def _step(self, entry: Entry, below: list[Entry]) -> Node:
+        said = as_tree(entry)
+        event = str(said.get("event"))
+        kind = STEP_KINDS.get(event, "outcome")
+        facts = {name: value for name, value in said.items() if value is not None and name != "correlation_id"}
+        problems = [self._row_problem(entry.seq, said), *self._lost(said)]
+        children: tuple[Node, ...] = ()
+        ref = said.get("dispatch_decision_hash")
+        if ref and (why := self._document(str(ref))[0].get("why")):
+            facts["why"] = why
+        if kind == "plan":
+            plan = self._plan()
+            facts |= {name: plan[name] for name in ("risk_level", "required_confirmations") if name in plan}
+            ref = self._plan_ref()
+        elif kind == "dispatch":
+            children = tuple(self._dispatched(str(said.get("idempotency_key")), below))
+        elif kind == "rollback":
+            facts["by"] = self._goal_of(str(said.get("simulation_entry_ref")))
+        node = Node(kind, facts, ref=ref, problem="; ".join(filter(None, problems)), children=children)
+        return self._placed(node, entry)
+
+    def _dispatched(self, key: str, below: list[Entry]) -> Iterator[Node]:
+        for entry in below:
+            yield entry_node(self.connection, self.keyring, entry)
+        yield from read_actions(self.connection, self.keyring, self.tenant_id, key, DEFAULT_TENANT)
+
+    def _answered(self, entry: Entry) -> Node:
+        """A person's answer, or the policy's."""
+        said = as_tree(entry)
+        name = _ID_OF[entry.kind]
+        ref = str(said.get(name))
+        document, problem = self._document(ref)
+        facts = {**{key: value for key, value in document.items() if value is not None}, **_filled(said)}
+        facts = {key: value for key, value in facts.items() if key not in {"correlation_id", name}}
+        row = self.answers.pop((entry.kind, entry.seq), None)
+        if row is None or (row.id, row.verdict) != (said.get(name), said.get("verdict")):
+            problem = "; ".join(filter(None, (problem, "its row is gone, or says something else")))
+        return self._placed(Node(entry.kind.removeprefix("agent."), facts, ref=ref, problem=problem), entry)
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.tenant_id, self.correlation_id
+
+    def _placed(self, node: Node, entry: Entry) -> Node:
+        problem = "; ".join(filter(None, (covered_problem(self.connection, self.keyring, entry), node.problem)))
+        return replace(node, tenant_id=entry.tenant_id, seq=entry.seq, at=entry.created_at, problem=problem)
+
+    def _row_problem(self, seq: int, said: Mapping[str, Any]) -> str:
+        recorded = self.rows.pop(seq, None)
+        if recorded is None:
+            return "its row is gone from agent_execution_ledger"
+        return "" if asdict(recorded.row) == said else "its row says something else"
+
+    def _lost(self, said: Mapping[str, Any]) -> Iterator[str]:
+        for name in _DOCUMENT_REFS:
+            ref = said.get(name)
+            if isinstance(ref, str) and ref not in self.told and (problem := self._document(ref)[1]):
+                self.told.add(ref)
+                yield f"{name}: {problem}"
+
+    def _document(self, ref: str) -> tuple[dict[str, Any], str]:
+        try:
+            return load_document(self.connection, self.tenant_id, ref), ""
+        except RemitError as problem:
+            return {}, problem.what
+
+    def _plan_ref(self) -> str | None:
+        steps = step_events(self.connection, *self._key)
+        try:
+            return load_decision(self.connection, self.tenant_id, _decision_ref(steps, first=True)).plan_ref
+        except RemitError:
+            return None
+
+    def _plan(self) -> dict[str, Any]:
+        ref = self._plan_ref()
+        return self._document(ref)[0] if ref else {}
+
+    def _goal_of(self, ref: str) -> str | None:
+        claim = read_claim(self.connection, ClaimKey(self.tenant_id, "simulation", ref.partition("/")[2]))
+        return claim.correlation_id if claim is not None else None
+
+
+def _filled(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def _decision_ref(steps: list[Recorded], *, first: bool = False) -> str:
+    """Of the first decision about the goal, or the last."""
+    refs = [step.row.dispatch_decision_hash for step in steps if step.row.dispatch_decision_hash]
+    return (refs[0] if first else refs[-1]) if refs else ""

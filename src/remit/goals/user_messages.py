@@ -1,0 +1,56 @@
+"""What a user reads at the end of a cycle. Made from the catalogue and the request alone: no agent words it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.contracts.goals.error_codes import USER_TEXT
+from remit.contracts.goals.simulation import UndoBinding
+from remit.core.text_printable import printable
+from remit.goals.catalogue.catalogue import CatalogueEntry
+from remit.goals.confirmation.parser import Lexicon
+from remit.masking import mask_shown
+
+_CONSEQUENCE: Final = {
+    "impactful": "It changes something; `{back}` would take it back.",
+    "side_effecting": "It reaches beyond this workspace; `{back}` would make up for it.",
+    "irreversible": "It cannot be undone; `{back}` would only make up for it.",
+}
+_MAX_VALUES: Final = 7_500
+"""Characters of all fields together, so that they fit into one text."""
+_MARK: Final = 50
+"""Characters that say how much of a value is missing."""
+
+
+def confirmation_prompt(
+    entry: CatalogueEntry, fields: Mapping[str, Any], lexicon: Lexicon, language_tag: str, *, again: bool = False
+) -> str:
+    """Exactly what is about to be done, and the words that count as an answer."""
+    simulation = entry.simulation
+    most = _MAX_VALUES // max(len(fields), 1)
+    told = ", ".join(f"{name} = {_shown(value, most)}" for name, value in sorted(fields.items()))
+    what = f"{simulation.title_in(language_tag)} ({simulation.id} {simulation.version})" + (f": {told}" if told else "")
+    if isinstance(simulation.binding, UndoBinding):
+        consequence = "It takes back what that goal did."
+    else:
+        consequence = _CONSEQUENCE.get(simulation.impact, "").format(back=simulation.rollback or "")
+    words = lexicon.words_for(language_tag)
+    if words is None:
+        answer = f"There are no words for yes and no in `{language_tag}`: ask again in another language."
+    else:
+        answer = f"Answer “{words.yes}” to go on, “{words.no}” to stop."
+    begin = "That was neither a clear yes nor a clear no. " if again else ""
+    return f"{begin}{what}. {consequence} {answer}"
+
+
+def user_text(code: str) -> str:
+    return USER_TEXT.get(code, "")
+
+
+def _shown(value: Any, most: int) -> str:
+    if isinstance(value, dict):
+        return " ".join(_shown(each, most // len(value)) for _, each in sorted(value.items(), reverse=True))
+    text = printable(mask_shown(str(value)))
+    if len(text) <= most:
+        return text
+    kept = most - _MARK
+    return f"{text[:kept]}... ({len(text) - kept:,} more characters, not shown)"

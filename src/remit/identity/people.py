@@ -1,0 +1,308 @@
+"""People of one workspace: invited by a link that works once, known by a session until it ends.
+
+Every step is recorded in the ledger before anybody profits from it; what takes something away is in force first
+(`endings`). A session ends by its time, by going unused, by
+logging out, by the removal of its person, and as soon as that person is somebody else: another role, user or tenant.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time
+from remit.identity.models_found import Invitation, Listed, LoggedIn, Session
+from remit.identity.models_roles import Role
+from remit.identity.people_file_kept import Kept, KeptFile, KeptInvitation, KeptPerson, KeptSession, Standing
+from remit.identity.people_file_roll import (
+    changed,
+    cleared,
+    counts,
+    find,
+    is_open,
+    known,
+    named,
+    placed,
+    without,
+    without_sessions,
+)
+from remit.identity.person import Person
+from remit.identity.revocations import Endings
+from remit.identity.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
+from remit.ledger.entry import Event
+from remit.ledger.search_seeking import not_before_newest
+from remit.ledger.writer import Ledger
+
+T = TypeVar("T")
+LINK_LIFE: Final = timedelta(minutes=15)
+SESSION_LIFE: Final = timedelta(hours=12)
+IDLE_LIFE: Final = timedelta(hours=2)
+SESSIONS_EACH: Final = 20
+"""Of one person at once; one more ends the oldest."""
+_TOUCH_EACH: Final = timedelta(minutes=1)
+_LONGEST_LINK: Final = timedelta(days=7)
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+
+
+class People:
+    """`folder` is made when the first person is invited."""
+
+    def __init__(
+        self, folder: Path, ledger: Callable[[], Ledger], clock: Clock, tenant_id: str = DEFAULT_TENANT
+    ) -> None:
+        self._file = KeptFile(folder)
+        self._endings = Endings(self._file, ledger, self._now, tenant_id)
+        self._ledger = ledger
+        self._clock = clock
+        self._tenant_id = tenant_id
+
+    def invite(
+        self,
+        name: str,
+        role: Role,
+        *,
+        actor: str,
+        user: str | None = None,
+        tenant: str | None = None,
+        life: timedelta = LINK_LIFE,
+    ) -> Invitation:
+        """A link for `link:NAME`, and the only one. With another role than before, his sessions end at once."""
+        if not _NAME.fullmatch(name):
+            raise Refused(
+                Reason.MALFORMED,
+                "a name has 1 to 64 letters, digits and any of . _ @ + -, and begins with a letter or a digit",
+                where="name",
+                next_step="Take a short one, such as an account name or a mail address.",
+            )
+        standing = Standing.from_tree({"role": role, "user": user, "tenant": tenant}, source="the invitation")
+        return self._invite(Person(f"link:{name}"), standing, actor, life)
+
+    def invite_self(self, person: Person) -> Invitation:
+        """A link for whoever starts the server: the user of the operating system, who owns all of this already.
+
+        As with every link, those that were made for him before, and not used, do not count any more.
+        """
+        if not person.id.startswith("os:"):
+            raise Refused(Reason.PERMISSION_DENIED, "such a link is for whoever is at the terminal")
+        return self._invite(person, Standing(role="admin"), person.id, LINK_LIFE)
+
+    def redeem(self, code: str, *, life: timedelta = SESSION_LIFE, idle: timedelta = IDLE_LIFE) -> Session:
+        """Log in with a code. It counts once: of two who try at the same time, one is refused."""
+        digest, now = code_digest(code), self._now()
+
+        def work(kept: Kept) -> tuple[Kept, Session]:
+            found = next((one for one in kept.invitations if one.code_digest == digest), None)
+            person = find(kept, found.person_id) if found else None
+            if found is None or person is None or not is_open(found, now):
+                raise no_such_link()
+            return self._begin(kept, person, now, (life, idle), how="link")
+
+        return self._change(work)
+
+    def admit(
+        self,
+        person: Person,
+        role: Role,
+        *,
+        user: str | None = None,
+        tenant: str | None = None,
+        basis: str = "",
+        life: timedelta = SESSION_LIFE,
+        idle: timedelta = IDLE_LIFE,
+    ) -> Session:
+        """Log in somebody whom another authority has just vouched for. Only for `oidc:` ids."""
+        if not person.id.startswith("oidc:"):
+            raise Refused(Reason.PERMISSION_DENIED, "an identity provider vouches for its own people only")
+        standing = Standing.from_tree({"role": role, "user": user, "tenant": tenant}, source="the login")
+        now = self._now()
+
+        def work(kept: Kept) -> tuple[Kept, Session]:
+            made = placed(kept, person, standing, render_time(now), None)
+            return self._begin(made, known(made, person.id), now, (life, idle), how="oidc", basis=basis)
+
+        return self._change(work)
+
+    def session(self, cookie: str, *, touch: bool = True) -> LoggedIn | None:
+        """Whom it stands for now; None for one that never counted, or does not any more."""
+        if not is_secret(cookie):
+            return None
+        digest, now = secret_digest(cookie), self._now()
+        held = self._file.session(digest)
+        if held is None or not counts(*held, now):
+            return None
+        found, person = held
+        if touch and now - parse_time(found.seen_at) >= _TOUCH_EACH:
+            self._touch(digest, now)
+        standing = found.standing
+        who = Person(person.id, person.name, lambda then: self._stands(digest, standing, then))
+        expires = parse_time(found.expires_at)
+        return LoggedIn(who, standing.role, standing.user, standing.tenant, expires, csrf_of(cookie))
+
+    def _stands(self, digest: str, standing: Standing, now: datetime) -> bool:
+        """Whether this session counts, and as the same: asked within a transaction, so it only reads the file."""
+        held = self._file.session(digest)
+        return held is not None and counts(*held, now) and held[0].standing == standing
+
+    def end(self, cookie: str) -> bool:
+        """Log out. False if there was nothing to end."""
+        if not is_secret(cookie):
+            return False
+        digest = secret_digest(cookie)
+
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+            return without_sessions(kept, lambda one: one.cookie_digest == digest)
+
+        return bool(self._endings.end("person.logged_out", None, work))
+
+    def end_all(self, name: str, *, actor: str) -> int:
+        """End every session of a person, who may log in again with a new link. How many there were."""
+
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+            person = named(kept, name)
+            rest, ended = without_sessions(kept, lambda one: one.person_id == person.id)
+            return rest, Counter({person.id: ended.total()})
+
+        return self._endings.end("person.logged_out", actor, work).total()
+
+    def remove(self, name: str, *, actor: str) -> str:
+        """Forget a person: links and sessions end at once. What he did stays in the ledger. The id."""
+
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+            person = named(kept, name)
+            ended = sum(one.person_id == person.id for one in kept.sessions)
+            return without(kept, person.id), Counter({person.id: ended})
+
+        return next(iter(self._endings.end("person.removed", actor, work)))
+
+    def end_other_basis(self, kind: str, basis: str) -> int:
+        """End the sessions of `kind:` people whose standing came from another table than this one. How many."""
+
+        def work(kept: Kept) -> tuple[Kept, Counter[str]]:
+            return without_sessions(kept, lambda one: one.person_id.startswith(f"{kind}:") and one.basis != basis)
+
+        if not self._file.read().sessions:
+            return 0
+        return self._endings.end("person.logged_out", "remit", work).total()
+
+    def settle(self) -> int:
+        """Record what a process that died had ended and not recorded. How many steps that were."""
+        return self._endings.settle()
+
+    def listed(self) -> list[Listed]:
+        """By their ids."""
+        self.settle()
+        kept, now = self._file.read(), self._now()
+        return [
+            Listed(
+                one.id,
+                one.standing.role,
+                one.standing.user,
+                one.standing.tenant,
+                one.since,
+                one.last_login,
+                one.invited_by,
+                sum(found.person_id == one.id and counts(found, one, now) for found in kept.sessions),
+                sum(link.person_id == one.id and is_open(link, now) for link in kept.invitations),
+            )
+            for one in sorted(kept.people, key=lambda person: person.id)
+        ]
+
+    def _invite(self, person: Person, standing: Standing, actor: str, life: timedelta) -> Invitation:
+        if not timedelta(0) < life <= _LONGEST_LINK:
+            raise Refused(
+                Reason.TOO_LARGE,
+                f"a link counts for at most {_LONGEST_LINK.days} days",
+                where="life",
+                next_step="Make a new one when it is needed.",
+            )
+        code, now = new_secret(), self._now()
+        expires = now + life
+
+        def work(kept: Kept) -> tuple[Kept, None]:
+            # An older one may lie in a mailbox, or would bring another role back: nobody looks after it any more.
+            links = _without_links(kept, person.id)
+            link = KeptInvitation(
+                code_digest=secret_digest(code),
+                person_id=person.id,
+                created_at=render_time(now),
+                expires_at=render_time(expires),
+            )
+            made = placed(changed(kept, invitations=links), person, standing, render_time(now), str(actor))
+            made = cleared(changed(made, invitations=(*made.invitations, link)), now)
+            payload = {"person": person.id, **standing.tree(), "expires_at": render_time(expires)}
+            self._record("person.invited", person.id, payload, actor)
+            return made, None
+
+        self._change(work)
+        return Invitation(person.id, standing.role, expires, code)
+
+    def _begin(
+        self,
+        kept: Kept,
+        person: KeptPerson,
+        now: datetime,
+        lives: tuple[timedelta, timedelta],
+        *,
+        how: str,
+        basis: str = "",
+    ) -> tuple[Kept, Session]:
+        """A session with a cookie that nobody has seen before: one that was planted in the browser is of no use.
+
+        Whoever is in needs no link any more: those that were made for him end.
+        """
+        cookie, (life, idle) = new_secret(), lives
+        expires = now + life
+        begun = KeptSession(
+            cookie_digest=secret_digest(cookie),
+            person_id=person.id,
+            standing=person.standing,
+            basis=basis,
+            created_at=render_time(now),
+            seen_at=render_time(now),
+            expires_at=render_time(expires),
+            idle_seconds=int(idle.total_seconds()),
+        )
+        kept = cleared(kept, now)
+        own = [one for one in kept.sessions if one.person_id == person.id][-(SESSIONS_EACH - 1) :]
+        others = [one for one in kept.sessions if one.person_id != person.id]
+        people = tuple(
+            one.model_copy(update={"last_login": render_time(now)}) if one.id == person.id else one
+            for one in kept.people
+        )
+        payload = {"person": person.id, **person.standing.tree(), "how": how, "expires_at": render_time(expires)}
+        self._record("person.logged_in", person.id, payload, person.id)
+        links = _without_links(kept, person.id)
+        made = changed(kept, people=people, sessions=(*others, *own, begun), invitations=links)
+        return made, Session(person.id, expires, cookie, csrf_of(cookie))
+
+    def _change(self, work: Callable[[Kept], tuple[Kept, T]]) -> T:
+        """A change that is recorded as it is made; after whatever is in force already."""
+        return self._file.change(lambda kept: work(self._endings.settled(kept)))
+
+    def _now(self) -> datetime:
+        """A clock that was set back revives no session and no link."""
+        with self._ledger().store.glancing() as connection:
+            return not_before_newest(connection, self._tenant_id, self._clock())
+
+    def _touch(self, digest: str, now: datetime) -> None:
+        def work(kept: Kept) -> tuple[Kept, None]:
+            stale = render_time(now - _TOUCH_EACH)
+            touched = tuple(
+                one.model_copy(update={"seen_at": render_time(now)})
+                if one.cookie_digest == digest and one.seen_at <= stale  # else another thread was faster
+                else one
+                for one in kept.sessions
+            )
+            return changed(kept, sessions=touched), None
+
+        self._file.change(work)
+
+    def _record(self, kind: str, person_id: str, payload: dict[str, object], actor: str) -> None:
+        self._ledger().append(Event(self._tenant_id, kind, person_id, payload, actor=actor))
+
+
+def _without_links(kept: Kept, person_id: str) -> tuple[KeptInvitation, ...]:
+    return tuple(one for one in kept.invitations if one.person_id != person_id)

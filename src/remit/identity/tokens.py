@@ -1,0 +1,267 @@
+"""Capability tokens of one workspace: issued, verified, used, revoked; and the keys that they are believed by.
+
+What is issued or revoked is recorded in the ledger before anybody gets to know of it. A token itself is kept nowhere:
+whoever has its text may act with it.
+"""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from remit.authority.capability_token import (
+    FoundSigned,
+    IssuedToken,
+    Token,
+    Wish,
+    issue_token,
+    require_in_time,
+    require_key_alive,
+    signed_jti,
+)
+from remit.contracts.config.browser import Browser
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time
+from remit.crypto.rsa_key_files import (
+    RING_FILE,
+    create_policy_key,
+    load_token_keys,
+    load_token_signer,
+    revoke_token_key,
+    rotate_policy_key,
+    trust_token_key,
+)
+from remit.crypto.rsa_keys import TokenKey, TokenKeys
+from remit.fs.change_signal import Bell
+from remit.ledger.clock import judge_by_ledger
+from remit.ledger.entry import Event
+from remit.ledger.writer import Batch, Ledger
+from remit.masking import mask_text
+from remit.store.connection import Connection
+from remit.store.tokens import (
+    REVOKED_KIND,
+    ForeignRevocation,
+    TokenRow,
+    count_use,
+    foreign_revocations,
+    insert_revocation,
+    insert_token,
+    listed_tokens,
+    newest_time_unless_revoked,
+    revoked_since,
+    was_used,
+)
+
+SHORTEST_PREFIX = 4
+
+
+class Waiting(Protocol):
+    """What waits for a person on behalf of tokens: held requests of a browser, proposed plans."""
+
+    bell: Bell
+
+    def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int: ...
+
+
+class Tokens:
+    """`config` is asked for at each look: who issues, and for whom."""
+
+    def __init__(
+        self,
+        folder: Path,
+        config: Callable[[], Browser],
+        ledger: Callable[[], Ledger],
+        waiting: Sequence[Callable[[], Waiting]],
+        clock: Clock,
+        tenant_id: str = DEFAULT_TENANT,
+    ) -> None:
+        self._folder = folder
+        self._ring = str(folder / RING_FILE)  # looked at with every request
+        self._config = config
+        self._ledger = ledger
+        self._waiting = waiting
+        self._clock = clock
+        self._tenant_id = tenant_id
+        self._found = FoundSigned()
+        self._held: tuple[tuple[int, int, int] | None, TokenKeys] | None = None
+
+    @property
+    def keys(self) -> TokenKeys:
+        """As they are now: a rotation or revocation by another process is noticed."""
+        try:
+            found = os.stat(self._ring)
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except FileNotFoundError:
+            stamp = None
+        if self._held is None or self._held[0] != stamp:
+            self._held = stamp, load_token_keys(self._folder)
+        return self._held[1]
+
+    def issue(self, wish: Wish, *, actor: str | None = None) -> IssuedToken:
+        """Sign a token and record it. The first one makes the key."""
+        if self.keys.own() is None:
+            self._make_key()
+        config = self._config()
+        issued = issue_token(load_token_signer(self._folder), wish, config.issuer, config.audience, self._clock())
+        claims = issued.claims
+        row = TokenRow(
+            claims.jti,
+            claims.sub,
+            issued.kid,
+            _rendered(claims.iat),
+            _rendered(claims.nbf if claims.nbf is not None else claims.iat),
+            _rendered(claims.exp),
+            json.dumps(list(claims.caps)),
+            json.dumps(_given(claims.constraints.tree())),
+            issued.digest,
+            entry_seq=0,
+        )
+        payload = {
+            "jti": row.jti,
+            "sub": row.sub,
+            "kid": row.kid,
+            "caps": list(claims.caps),
+            "constraints": _given(claims.constraints.tree()),
+            "not_before": row.not_before,
+            "expires_at": row.expires_at,
+            "token_digest": row.token_digest,
+        }
+
+        def work(batch: Batch) -> None:
+            entry = batch.append(Event(self._tenant_id, "token.issued", row.jti, payload, actor=actor))
+            insert_token(batch.store, self._tenant_id, row._replace(entry_seq=entry.seq))
+
+        self._ledger().transact(work)
+        return issued
+
+    def verify(self, text: str, now: datetime | None = None) -> Token:
+        """The token, if it is one that counts now: form, signature, issuer, audience, times, and not revoked."""
+        config = self._config()
+        at = now or self._clock()
+        token = self._found.verify(text, self.keys, config.issuer, config.audience, at)
+        with self._ledger().store.glancing() as connection:
+            self._require_unrevoked(connection, token, at)
+        return token
+
+    def is_quick(self, text: str) -> bool:
+        """Whether `verify` takes no longer than it takes to hand it to a thread: a token seen before, and a database
+        that is a file here.
+        """
+        return self._found.holds(text) and self._ledger().store.dialect == "sqlite"
+
+    def signed_jti(self, text: str) -> str | None:
+        """Which token this is, also of one that is over: its signature is good. None of all others. Gives no right."""
+        config = self._config()
+        try:
+            return signed_jti(text, self.keys, config.issuer, config.audience)
+        except Refused:
+            return None
+
+    def require_alive(self, connection: Connection, token: Token, now: datetime) -> None:
+        """Expiry and revocation, of the token and its key, once more: to be asked in the intent's own transaction."""
+        require_key_alive(token, self.keys)
+        require_in_time(token, now)
+        self._require_unrevoked(connection, token, now)
+
+    def _require_unrevoked(self, connection: Connection, token: Token, now: datetime) -> None:
+        """And in time by the newest entry here too: a clock set back revives no token, whatever chain it is used in."""
+        newest = newest_time_unless_revoked(connection, self._tenant_id, token.jti)
+        if newest is not None and (recorded := parse_time(newest)) > now:
+            judge_by_ledger(lambda at: require_in_time(token, at), recorded, lambda: now)
+
+    def use(self, connection: Connection, token: Token, action_id: str, now: datetime) -> None:
+        """The same, and one of its actions is used up. In the intent's transaction, for `max_actions` to be exact."""
+        self.require_alive(connection, token, now)
+        most = token.constraints.max_actions
+        count_use(connection, self._tenant_id, token.jti, action_id, render_time(now), most)
+
+    def revoke(self, jti: str, *, actor: str, reason: str | None = None) -> str:
+        """From now on this token counts nowhere; what waits for a person on its behalf is void. The whole `jti`.
+
+        Also of one that was never seen here: it may have been issued elsewhere. A second time changes nothing.
+        """
+        whole = self.whole_jti(jti)
+        if not (whole.isprintable() and 0 < len(whole) <= 200):
+            raise Refused(Reason.MALFORMED, "a token's id has 1 to 200 printable characters", where="jti")
+        why = mask_text(reason)[:1_000] if reason else None
+
+        def work(batch: Batch) -> None:
+            if revoked_since(batch.store, self._tenant_id, whole) is not None:
+                return
+            voided = sum(each().void_of_token(batch, whole, actor) for each in self._waiting)
+            payload = {"jti": whole, "reason": why, "approvals_voided": voided}
+            entry = batch.append(Event(self._tenant_id, REVOKED_KIND, whole, payload, actor=actor))
+            insert_revocation(batch.store, self._tenant_id, whole, entry.created_at, actor, why, entry.seq)
+
+        self._ledger().transact(work)
+        for each in self._waiting:
+            each().bell.ring()
+        return whole
+
+    def whole_jti(self, jti: str) -> str:
+        """A beginning that fits one token issued here stands for it; anything else is taken as it is.
+
+        So is the whole id of a token that was used here: one from elsewhere may look like the beginning of one of ours.
+        """
+        with self._ledger().store.reading() as connection:
+            if was_used(connection, self._tenant_id, jti):
+                return jti
+        rows = [row for row in self.listed() if len(jti) >= SHORTEST_PREFIX and row.jti.startswith(jti)]
+        fitting = [row.jti for row in rows if not row.revoked_at] or [row.jti for row in rows]
+        if len(fitting) > 1 and jti not in fitting:
+            raise Refused(
+                Reason.MALFORMED,
+                "more than one token begins like this",
+                where=f"token {jti}",
+                next_step=f"Give the whole id: {', '.join(fitting[:4])}{', and more' if len(fitting) > 4 else ''}.",
+            )
+        return fitting[0] if len(fitting) == 1 else jti
+
+    def listed(self) -> list[TokenRow]:
+        """Those issued here, the newest first."""
+        with self._ledger().store.reading() as connection:
+            return list(listed_tokens(connection, self._tenant_id))
+
+    def foreign_revocations(self) -> list[ForeignRevocation]:
+        with self._ledger().store.reading() as connection:
+            return list(foreign_revocations(connection, self._tenant_id))
+
+    # --- keys ---------------------------------------------------------------------------------------------------------
+
+    def rotate_key(self, *, revoke: bool = False) -> tuple[TokenKey | None, TokenKey]:
+        """A new key of our own. The intention is recorded first: after a crash the ledger shows why there is one."""
+        intended = {"role": "policy", "revoke": revoke}
+        self._ledger().append(Event(self._tenant_id, "key.rotation_intended", "policy", intended))
+        old, new = rotate_policy_key(self._folder, self._clock, revoke=revoke)
+        known = {"role": "policy", "old_key_id": old.kid if old else None, "new_key_id": new.kid}
+        self._ledger().append(Event(self._tenant_id, "key.revoked" if revoke else "key.rotated", new.kid, known))
+        return old, new
+
+    def trust_key(self, pem: bytes, *, kid: str | None, source: str, actor: str) -> TokenKey:
+        """Believe an issuer elsewhere from now on."""
+        key = trust_token_key(self._folder, pem, self._clock, kid=kid, source=source)
+        known = {"role": "policy", "new_key_id": key.kid}
+        self._ledger().append(Event(self._tenant_id, "key.trusted", key.kid, known, actor=actor))
+        return key
+
+    def revoke_key(self, kid: str, *, actor: str) -> TokenKey:
+        """Believe no token that this key ever signed."""
+        key = revoke_token_key(self._folder, kid, self._clock)
+        known = {"role": "policy", "old_key_id": kid}
+        self._ledger().append(Event(self._tenant_id, "key.revoked", kid, known, actor=actor))
+        return key
+
+    def _make_key(self) -> None:
+        self._ledger().append(Event(self._tenant_id, "key.rotation_intended", "policy", {"role": "policy"}))
+        key = create_policy_key(self._folder, self._clock)
+        self._ledger().append(Event(self._tenant_id, "key.rotated", key.kid, {"role": "policy", "new_key_id": key.kid}))
+
+
+def _rendered(seconds: int) -> str:
+    return render_time(datetime.fromtimestamp(seconds, UTC))
+
+
+def _given(tree: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in tree.items() if value is not None}

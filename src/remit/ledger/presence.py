@@ -1,0 +1,38 @@
+"""Is the ledger still there? A database without its tables, beside anchors that prove entries, was emptied or replaced.
+
+Making the tables again would begin an empty record in the place of the lost one. So that is never offered.
+"""
+
+from remit.contracts.ledger import LedgerHead
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.ledger.heads import Anchors
+from remit.store.connection import Connection
+from remit.store.migrations_runner import foreign_objects
+
+_HASH: str = "SELECT hash FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
+
+
+def require_kept(connection: Connection, anchors: Anchors) -> None:
+    """Refuse a database that has no table of entries although an anchor proves some."""
+    if connection.has_table("ledger_entries") or foreign_objects(connection):  # which is told by its name
+        return
+    proof = next((head for _, head in anchors if head is not None), None)
+    if proof is not None:
+        raise EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            f"the ledger's table of entries is gone, and its anchor proves {proof.seq} entries of tenant"
+            f" {proof.tenant_id}: the database was emptied, or another one was put in its place",
+            where=anchors.where(proof.tenant_id),
+            next_step="Do not run `remit migrate`. Keep the files as they are, then restore the database from a backup"
+            " and check it: remit ledger verify",
+        )
+
+
+def anchored_heads(anchors: Anchors) -> list[LedgerHead]:
+    """To be read before the database is: an anchor that is written meanwhile would speak of entries not yet seen."""
+    return [head for _, head in anchors if head is not None]
+
+
+def lost_anchored(connection: Connection, heads: list[LedgerHead]) -> list[LedgerHead]:
+    """Those whose entry the database does not have. Quick: one entry of each tenant."""
+    return [head for head in heads if connection.one(_HASH, (head.tenant_id, head.seq)) != (head.hash,)]

@@ -1,0 +1,50 @@
+"""A new key, or one that nobody believes any more: the keyring and its entry, in one transaction of the ledger."""
+
+from datetime import datetime
+from pathlib import Path
+
+from remit.core.ids import DEFAULT_TENANT, parse_time
+from remit.crypto.keyring import revoke_key, rotate_key
+from remit.crypto.signing import PublicKey, Role
+from remit.ledger.entry import Event
+from remit.ledger.verify.verifier import chain_owners
+from remit.ledger.writer import Batch, Ledger
+
+
+def rotate_and_record(ledger: Ledger, keys: Path, role: Role, *, revoke: bool) -> tuple[PublicKey, PublicKey]:
+    """The old one and the new one. No writer signs with the old one once this returns.
+
+    The intention is recorded first: if a crash strikes between the new keyring and its entry, the ledger shows why.
+    """
+    ledger.append(Event(DEFAULT_TENANT, "key.rotation_intended", role, {"role": role, "revoke": revoke}))
+
+    def work(batch: Batch) -> tuple[PublicKey, PublicKey]:
+        now = _not_before_the_heads(batch) if role == "audit" else batch.clock()
+        old, new = rotate_key(keys, role, lambda: now, revoke=revoke)
+        known = {"role": role, "old_key_id": old.key_id, "new_key_id": new.key_id}
+        # A new audit key signs a head for every chain, so that none is left to a key that nobody believes.
+        tenants = list(chain_owners(batch.store)) if role == "audit" else []
+        for tenant_id in {DEFAULT_TENANT, *tenants}:
+            batch.append(Event(tenant_id, "key.revoked" if revoke else "key.rotated", new.key_id, known))
+        return old, new
+
+    return ledger.transact(work)
+
+
+def revoke_and_record(ledger: Ledger, keys: Path, key_id: str) -> PublicKey:
+    def work(batch: Batch) -> PublicKey:
+        revoked = revoke_key(keys, key_id, batch.clock)
+        known = {"role": revoked.role, "old_key_id": key_id}
+        batch.append(Event(DEFAULT_TENANT, "key.revoked", key_id, known))
+        return revoked
+
+    return ledger.transact(work)
+
+
+def _not_before_the_heads(batch: Batch) -> datetime:
+    """A time no earlier than what the old key already signed, whatever the clock says.
+
+    The transaction holds the only write lock, so no other writer signs while the keys change.
+    """
+    newest = batch.store.one("SELECT max(signed_at) FROM ledger_heads")
+    return max(batch.clock(), parse_time(newest[0])) if newest and newest[0] else batch.clock()

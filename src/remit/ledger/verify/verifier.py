@@ -1,0 +1,199 @@
+"""Checking a whole store against its keys and its anchors, in one pass and bounded memory."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from remit.contracts.ledger import LedgerHead
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.crypto.signing import Keyring
+from remit.ledger.chain import ChainWalk, Suspects, link_of
+from remit.ledger.documents import changed_documents
+from remit.ledger.entry import COLUMNS, Entry
+from remit.ledger.findings import Fault, Progress, Verdict
+from remit.ledger.goal_tables import KIND_OF, AgentRowsCheck
+from remit.ledger.heads import Anchors
+from remit.ledger.heads_check import HeadsCheck, Witnesses, collect_witnesses
+from remit.ledger.presence import require_kept
+from remit.ledger.projections import projection_drift
+from remit.ledger.verify.browser_tables import BrowserRowsCheck
+from remit.ledger.verify.claims import ClaimsCheck
+from remit.ledger.verify.preview_tables import PreviewRowsCheck
+from remit.ledger.verify.proposal_tables import ProposalRowsCheck
+from remit.ledger.verify.triggers import foreign_triggers, missing_guards
+from remit.store.connection import Connection, Row, Store, UnreadableText
+from remit.store.migrations_runner import require_current
+from remit.store.schema_check import schema_changes
+
+_ENTRIES: Final = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? ORDER BY seq"
+_HEADS: Final = (
+    "SELECT tenant_id, seq, hash, signed_at, key_id, signature FROM ledger_heads WHERE tenant_id = ? ORDER BY seq"
+)
+_TABLES_OF_TENANTS: Final = ("ledger_entries", "ledger_heads", "claims", *KIND_OF)
+
+
+def verify_store(
+    store: Store,
+    keyring: Keyring,
+    anchors: Anchors,
+    *,
+    tenant_id: str | None = None,
+    known_heads: tuple[LedgerHead, ...] = (),
+    progress: Progress | None = None,
+) -> Verdict:
+    """Every chain, every signed head, the agent tables and the projection; and that none of it was cut short.
+
+    `known_heads` are heads that somebody kept elsewhere: the stronger anchor, since it lies out of reach of whoever
+    could write to both the database and the state directory.
+    """
+    show = progress or (lambda _: None)
+    try:
+        return _verify(store, keyring, anchors, tenant_id, known_heads, Verdict(progress=show))
+    except UnreadableText:  # once more, the slow way, so that the rows can be named
+        return _verify(store, keyring, anchors, tenant_id, known_heads, Verdict(progress=show), any_text=True)
+
+
+def _verify(
+    store: Store,
+    keyring: Keyring,
+    anchors: Anchors,
+    tenant_id: str | None,
+    known_heads: tuple[LedgerHead, ...],
+    verdict: Verdict,
+    *,
+    any_text: bool = False,
+) -> Verdict:
+    # Before the view of the store is taken: an anchor written meanwhile would speak of entries the view cannot hold.
+    witnesses = collect_witnesses(anchors, known_heads, keyring, verdict)
+    try:
+        with store.reading() as connection:
+            if any_text:
+                connection.tolerate_bad_text()
+            require_kept(connection, anchors)
+            require_current(connection)
+            _verify_tables(connection, verdict)
+            _verify_tenants(connection, keyring, witnesses, verdict, tenant_id)
+            with _other_kinds(verdict, tenant_id or ""):
+                for drift_tenant, seq, what in projection_drift(connection, tenant_id):
+                    verdict.report(Fault.PROJECTION_DRIFT, drift_tenant, seq, what)
+    except UnreadableText:
+        raise
+    except EnvironmentFailed as problem:
+        # With other tables than ours a query may fail in any way; that they are others is the finding.
+        changed = any(finding.fault is Fault.SCHEMA_CHANGED for finding in verdict.findings)
+        if problem.reason is not Reason.EVIDENCE_INVALID and not changed:
+            raise
+        verdict.report(Fault.STORE_DAMAGED, "", None, str(problem))
+    return verdict
+
+
+def _verify_tables(connection: Connection, verdict: Verdict) -> None:
+    for change in schema_changes(connection):
+        verdict.report(Fault.SCHEMA_CHANGED, "", None, change)
+    for table, guard in missing_guards(connection):
+        verdict.report(Fault.GUARD_MISSING, "", None, f"table {table} lost its guard {guard}")
+    for table, trigger in foreign_triggers(connection):
+        verdict.report(Fault.GUARD_FOREIGN, "", None, f"Remit did not make the trigger {trigger!r} on table {table}")
+    for line in connection.damage():
+        verdict.report(Fault.STORE_DAMAGED, "", None, f"the database's own check says: {line}")
+
+
+def _verify_tenants(
+    connection: Connection, keyring: Keyring, witnesses: Witnesses, verdict: Verdict, wanted: str | None
+) -> None:
+    everyone = [wanted] if wanted is not None else sorted({*_owners(connection, verdict), *witnesses})
+    suspects = Suspects(verdict)
+    for tenant in everyone:
+        with _other_kinds(verdict, tenant):
+            heads = HeadsCheck(keyring, tenant, _heads(connection, tenant), witnesses.get(tenant, []), verdict)
+            _verify_chain(connection, tenant, heads, verdict, suspects)
+        if not _is_text(tenant):
+            verdict.report(Fault.STORE_DAMAGED, tenant, None, "rows belong to a tenant whose name is no text")
+        verdict.tenants += 1
+        verdict.anchored += tenant in witnesses
+    suspects.report()
+
+
+def _verify_chain(
+    connection: Connection, tenant_id: str, heads: HeadsCheck, verdict: Verdict, suspects: Suspects
+) -> None:
+    walk = ChainWalk(verdict, tenant_id)
+    rows = AgentRowsCheck(connection, tenant_id, verdict)
+    claims = ClaimsCheck(connection, tenant_id, verdict)
+    browser = BrowserRowsCheck(connection, tenant_id, verdict)
+    proposals = ProposalRowsCheck(connection, tenant_id, verdict)
+    previews = PreviewRowsCheck(connection, tenant_id, verdict)
+    for row in connection.stream(_ENTRIES, (tenant_id,)):
+        entry = _entry(row)
+        intact = entry.is_intact()
+        if not intact:
+            suspects.add(entry)
+        walk.step(link_of(entry, intact=intact))
+        heads.pass_entry(entry.seq, entry.hash, entry.created_at)
+        rows.pass_entry(entry)
+        claims.pass_entry(entry)
+        browser.pass_entry(entry)
+        proposals.pass_entry(entry)
+        previews.pass_entry(entry)
+    heads.finish(walk.length)
+    for ref in changed_documents(connection, tenant_id):
+        verdict.report(Fault.ROW_EDITED, tenant_id, None, f"agent_documents holds another text under {ref}")
+    rows.finish()
+    claims.finish()
+    browser.finish()
+    proposals.finish()
+    previews.finish()
+
+
+def _heads(connection: Connection, tenant_id: str) -> Iterator[LedgerHead]:
+    for tenant, seq, hash_, signed_at, key_id, signature in connection.stream(_HEADS, (tenant_id,)):
+        if type(seq) is not int:
+            raise _OtherKindError
+        # Not validated here: a malformed field fails the signature check, which names it.
+        yield LedgerHead.model_construct(
+            tenant_id=tenant, seq=seq, hash=hash_, signed_at=signed_at, key_id=key_id, signature=signature
+        )
+
+
+def _entry(row: Row) -> Entry:
+    entry = Entry(*row)
+    # The columns' types can be altered, and a chain cannot be walked by numbers that are none.
+    if type(entry.seq) is not int or not all(type(text) is str for text in (entry.created_at, *row[-3:])):
+        raise _OtherKindError
+    return entry
+
+
+class _OtherKindError(TypeError):
+    """A row holds a value that is no number, or no text, where Remit writes one."""
+
+
+@contextmanager
+def _other_kinds(verdict: Verdict, tenant_id: str) -> Iterator[None]:
+    """Rows that nothing can be done with are a finding about their tenant, not the end of the whole check."""
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError) as problem:
+        what = "rows hold values of another kind than Remit writes; they could not be checked to the end"
+        verdict.report(Fault.STORE_DAMAGED, tenant_id, None, f"{what} ({type(problem).__name__})")
+
+
+def _is_text(tenant_id: str) -> bool:
+    """No, for bytes that are no UTF-8, which come out of the database as lone surrogates."""
+    return not any("\ud800" <= character <= "\udfff" for character in tenant_id)
+
+
+def _owners(connection: Connection, verdict: Verdict) -> Iterator[str]:
+    for owner in chain_owners(connection):
+        if type(owner) is str:
+            yield owner
+        else:
+            verdict.report(Fault.STORE_DAMAGED, "", None, f"rows belong to a tenant that is no text: {owner!r:.80}")
+
+
+def chain_owners(connection: Connection) -> Iterator[str]:
+    """Whoever has a row in any table, by skipping through the indexes, not by reading every row."""
+    for table in _TABLES_OF_TENANTS:
+        row = connection.one(f"SELECT min(tenant_id) FROM {table}")
+        while row is not None and row[0] is not None:
+            yield row[0]
+            row = connection.one(f"SELECT min(tenant_id) FROM {table} WHERE tenant_id > ?", (row[0],))

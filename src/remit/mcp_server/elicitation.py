@@ -1,0 +1,82 @@
+"""Asking the client for what a goal lacks, where `web.mcp.elicitation` in remit.yaml allows it.
+
+That is all that elicitation is used for. A client can answer by itself, without showing anybody anything: so an answer
+counts for exactly as much as the same words in a call of `ask`, and never as an approval or as a user's yes. Nothing
+that sounds like a secret is asked for in this way.
+"""
+
+import itertools
+import re
+from typing import Any, Final, NamedTuple
+
+from mcp.types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+from mcp_types.version import is_version_at_least
+
+from remit.contracts.base import Contract, Identifier
+from remit.contracts.services.common import GoalAnswer
+from remit.masking import is_secret_name
+from remit.mcp_server.context import Call
+
+_IN_RESULT_SINCE: Final = "2026-07-28"
+_KEY: Final = "clarification"
+_MAX_REPLY: Final = 1_000
+_FORM: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"reply": {"type": "string", "title": "Reply", "minLength": 1, "maxLength": _MAX_REPLY}},
+    "required": ["reply"],
+}
+
+
+class _Asked(Contract):
+    """Which goal a question was asked for. The SDK seals it, and binds it to the call and its caller."""
+
+    correlation_id: Identifier
+
+
+class Earlier(NamedTuple):
+    """The goal that a question was asked for in an earlier round; no reply: the user gave none."""
+
+    correlation_id: str
+    reply: str | None
+
+
+def answered_question(call: Call[Any]) -> Earlier | None:
+    """What an earlier round of the same call asked for, and the reply to it."""
+    state = call.context.request_state
+    if state is None or not call.house.elicitation:
+        return None
+    asked = _Asked.parse(state.encode(), source="requestState")
+    response = (call.context.input_responses or {}).get(_KEY)
+    reply = _reply(response) if isinstance(response, ElicitResult) else None
+    return Earlier(asked.correlation_id, reply)
+
+
+async def ask_client(call: Call[Any], answer: GoalAnswer) -> str | InputRequiredResult | None:
+    """The reply; or, in the newer protocol, the result that asks for it; or None: then the agent has to ask."""
+    if not (call.house.elicitation and _can_be_asked(call)) or _sounds_secret(answer.text):
+        return None
+    message = f"{answer.text}\n(Asked by Remit, for your goal. Do not enter a password or another secret.)"
+    if is_version_at_least(call.context.protocol_version or "", _IN_RESULT_SINCE):
+        form = ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=_FORM))
+        state = _Asked(correlation_id=answer.correlation_id)
+        return InputRequiredResult(input_requests={_KEY: form}, request_state=state.canonical().decode())
+    context = call.context
+    return _reply(await context.session.elicit_form(message, _FORM, related_request_id=context.request_id))
+
+
+def _can_be_asked(call: Call[Any]) -> bool:
+    """A client that names no mode means forms."""
+    declared = call.context.client_capabilities
+    elicitation = declared.elicitation if declared is not None else None
+    return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+
+def _sounds_secret(question: str) -> bool:
+    words = re.findall(r"[A-Za-z_-]+", question)
+    return any(is_secret_name(word) for word in [*words, *map("_".join, itertools.pairwise(words))])
+
+
+def _reply(result: ElicitResult) -> str | None:
+    """A client may answer with anything: a form that was not asked for is no reply."""
+    reply = (result.content or {}).get("reply") if result.action == "accept" else None
+    return reply if isinstance(reply, str) and 0 < len(reply) <= _MAX_REPLY else None

@@ -1,0 +1,126 @@
+"""One tool: closed arguments in, a contract and a few words out; a refusal says its code, what, where and what next."""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase, FuncMetadata
+from mcp.shared.exceptions import MCPError
+from mcp.types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
+from pydantic import PrivateAttr
+
+from remit.contracts.base import Contract
+from remit.contracts.services.common import ErrorTold, told_error
+from remit.core.errors import Reason, RemitError
+from remit.mcp_server.context import Call, House
+from remit.mcp_server.schemas import input_schema, output_schema
+from remit.observability.request_context import belonging_to
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+READS: Final = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+
+
+def acts(*, destructive: bool, idempotent: bool, open_world: bool = False) -> ToolAnnotations:
+    return ToolAnnotations(
+        read_only_hint=False,
+        destructive_hint=destructive,
+        idempotent_hint=idempotent,
+        open_world_hint=open_world,
+    )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a tool answers: the contract, and a few words for whoever reads no more than that.
+
+    `refused`: what was asked for was not done. A client that looks at nothing else must not take it for done.
+    """
+
+    document: Contract
+    words: str
+    refused: bool = False
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    name: str
+    title: str
+    description: str
+    arguments: type[Contract]
+    answers: type[Contract]
+    hints: ToolAnnotations
+    work: Callable[[Call[Any]], Awaitable[Answer | InputRequiredResult]]
+
+    def built(self, house: House) -> "ClosedTool":
+        tool = ClosedTool(
+            fn=self.work,
+            name=self.name,
+            title=self.title,
+            description=self.description,
+            parameters=input_schema(self.arguments),
+            fn_metadata=FuncMetadata(arg_model=ArgModelBase, output_schema=output_schema(self.answers)),
+            is_async=True,
+            annotations=self.hints,
+        )
+        return tool.put_into(house, self)
+
+
+class ClosedTool(Tool):
+    """Parses its arguments by a contract: a field too many, or of another type, is refused before anything else."""
+
+    _house: House = PrivateAttr()
+    _spec: ToolSpec = PrivateAttr()
+
+    def put_into(self, house: House, spec: ToolSpec) -> Self:
+        self._house = house
+        self._spec = spec
+        return self
+
+    async def run(
+        self,
+        arguments: dict[str, Any],
+        context: Context[Any, Any],
+        convert_result: bool = False,  # noqa: ARG002, FBT001, FBT002 - the signature is the base's
+    ) -> Any:
+        try:
+            parsed = self._spec.arguments.from_tree(arguments, source=f"arguments of {self.name}")
+            # The task is the session's, which began with another request.
+            with belonging_to(getattr(context.request_context.request, "state", None)):
+                answer = await self._spec.work(Call(self._house, parsed, context))
+        except RemitError as problem:
+            return refusal(told_error(problem))
+        except MCPError:
+            raise
+        except Exception:
+            _LOGGER.exception("a tool of the MCP server failed", extra={"tool": self.name})
+            return refusal(_UNEXPECTED)
+        if isinstance(answer, InputRequiredResult):
+            return answer
+        return CallToolResult(
+            content=[_text(answer.words), _text(json.dumps(answer.document.tree(), ensure_ascii=False))],
+            structured_content=answer.document.tree(),
+            is_error=answer.refused,
+        )
+
+
+_UNEXPECTED: Final = ErrorTold(
+    code=Reason.INTERNAL,
+    what="something went wrong inside Remit; what had begun is on record, and `remit recover` settles it",
+    where="the MCP server",
+    next_step="Ask for its status: its effect may have taken place. The log of the server says more.",
+)
+
+
+def refusal(told: ErrorTold) -> CallToolResult:
+    lines = [f"{told.code}: {told.what}", f"where: {told.where}", f"next: {told.next_step}"]
+    text = "\n".join(line for line in lines if not line.endswith(": "))
+    return CallToolResult(content=[_text(text)], structured_content=told.tree(), is_error=True)
+
+
+def _text(words: str) -> TextContent:
+    return TextContent(type="text", text=words)

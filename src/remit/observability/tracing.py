@@ -1,0 +1,211 @@
+"""Spans for OpenTelemetry, for whoever asked for them: an extra, loaded only then. Without, the road looks at one name.
+
+A span says which door, which step, how it ended and by which code, and under which correlation (masked). Nothing of
+what was asked for, seen or answered gets into one: no path, no value, no text of an error.
+"""
+
+import contextlib
+import functools
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.masking import mask_text
+from remit.version import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Span, Tracer
+
+T = TypeVar("T")
+INSTALL: Final = "pip install 'remit[otel]'; in a clone: .venv/bin/python -m pip install -e '.[otel]'"
+ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+"""One of these in the environment has spans sent there, over HTTP."""
+END_SECONDS: Final = 2.0
+"""That an end waits for whoever takes spans."""
+MAX_CORRELATION: Final = 200
+
+STEPS: Final[Mapping[str, str]] = {
+    "parse": "1. parse",
+    "verify_authority": "2. verify authority",
+    "decide": "3. decide",
+    "preview": "4. preview",
+    "consent": "5. consent",
+    "checkpoint": "6. checkpoint",
+    "stand_by": "6. stand by",
+    "enter": "7. intent",
+    "resume": "7. resume",
+    "effect": "8. effect",
+    "settle": "8. settle",
+    "undo": "8. undo",
+    "verify_effect": "9. verify",
+    "publish": "9. publish",
+    "commit": "9. commit",
+    "clear_up": "9. clear up",
+    "record_outcome": "10. outcome",
+    "record_refusal": "10. refusal",
+}
+"""What is walked with, by the names of the door's and the journal's methods. The eleventh step is the return."""
+_TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
+REPORT: Final = "11. report"
+
+tracer: "Tracer | None" = None
+"""None unless somebody traces."""
+
+
+def is_wanted(environ: Mapping[str, str]) -> bool:
+    disabled = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    return not disabled and any(environ.get(name) for name in ENDPOINTS)
+
+
+@contextlib.contextmanager
+def tracing(environ: Mapping[str, str], exporter: "SpanExporter | None" = None) -> Iterator[bool]:
+    """Spans are sent while inside, if the environment says where to; whether it does. What waits is sent at the end.
+
+    `exporter` takes them in its place, at once. Raises EnvironmentFailed where the extra is missing.
+    """
+    global tracer  # noqa: PLW0603 - looked at by every request: the cheapest look there is
+    if exporter is None and not is_wanted(environ):
+        yield False
+        return
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+        from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import SpanProcessor, TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor  # noqa: PLC0415
+    except ImportError as missing:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            f"what sends spans is not installed ({missing.name}), and the environment asks for it",
+            where=next(name for name in ENDPOINTS if environ.get(name)),
+            next_step=f"Install it with: {INSTALL}; or take the variable out of the environment.",
+        ) from None
+    named = {SERVICE_NAME: environ.get("OTEL_SERVICE_NAME") or "remit", SERVICE_VERSION: __version__}
+    provider = TracerProvider(resource=Resource.create(named), shutdown_on_exit=False)
+    processor: SpanProcessor = (
+        BatchSpanProcessor(OTLPSpanExporter()) if exporter is None else SimpleSpanProcessor(exporter)
+    )
+    provider.add_span_processor(processor)
+    tracer = provider.get_tracer("remit", __version__)
+    try:
+        yield True
+    finally:
+        tracer = None
+        _end(provider)
+
+
+def _end(provider: "TracerProvider") -> None:
+    """Sends what waits, in a thread, and does not wait long for it: where nobody takes it, the SDK tries ten seconds
+    and more.
+    """
+
+    def send() -> None:
+        provider.force_flush()
+        provider.shutdown()
+
+    ending = threading.Thread(target=send, name="remit-spans", daemon=True)
+    ending.start()
+    ending.join(END_SECONDS)
+
+
+def server_span(
+    tracer: "Tracer", headers: Iterable[tuple[bytes, bytes]], method: str
+) -> "contextlib.AbstractContextManager[Span]":
+    """Of a request over HTTP, below the caller's own span where the header `traceparent` names one."""
+    from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra, and loaded by now
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415
+
+    given = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name in _TRACE_HEADERS}
+    return tracer.start_as_current_span(
+        method,
+        context=TraceContextTextMapPropagator().extract(given),
+        kind=SpanKind.SERVER,
+        attributes={"http.request.method": method},
+        record_exception=False,
+        set_status_on_exception=False,
+    )
+
+
+@contextlib.contextmanager
+def beneath(span: "Span | None") -> Iterator[None]:
+    """What is begun in here lies below that span, whoever's task it runs in."""
+    if span is None:
+        yield
+        return
+    from opentelemetry.trace import use_span  # noqa: PLC0415 - an extra, and loaded by now
+
+    with use_span(span, end_on_exit=False, record_exception=False, set_status_on_exception=False):
+        yield
+
+
+class Trail:
+    """The spans of one request: one for all of it, and one below that for each step."""
+
+    def __init__(self, tracer: "Tracer", door: str) -> None:
+        self._tracer = tracer
+        self._stack = contextlib.ExitStack()
+        self._span = self._stack.enter_context(_span(tracer, f"remit {door}", {"remit.door": door}))
+
+    def follow(self, walked: T) -> T:
+        return cast(T, _Followed(walked, self))
+
+    def end(self, ending: str) -> None:
+        if ending in {"done", "refused", "stored"}:
+            self._tracer.start_span(REPORT).end()
+        self._span.set_attribute("remit.ending", ending)
+        self._stack.close()
+
+    def note(self, name: str, given: tuple[Any, ...], result: Any) -> None:
+        """What the whole request is known by: its correlation, and the code of its failure."""
+        if name == "trace":
+            self._span.set_attribute("remit.correlation_id", mask_text(result.correlation_id[:MAX_CORRELATION]))
+        elif name == "fail":
+            mark(self._span, given[1])
+
+    def step(self, name: str, method: Any, *given: Any, **named: Any) -> Any:
+        if name not in STEPS:
+            result = method(*given, **named)
+            self.note(name, given, result)
+            return result
+        with _span(self._tracer, STEPS[name]) as span:
+            try:
+                return method(*given, **named)
+            except BaseException as problem:
+                mark(span, problem)
+                raise
+
+
+class _Followed:
+    """A door or a journal: whatever is done with it is a step, or is not of interest."""
+
+    __slots__ = ("_trail", "_walked")
+
+    def __init__(self, walked: object, trail: Trail) -> None:
+        self._walked = walked
+        self._trail = trail
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._walked, name)
+        if name in STEPS or name in {"trace", "fail"}:
+            return functools.partial(self._trail.step, name, found)
+        return found
+
+
+def mark(span: "Span", problem: BaseException) -> None:
+    """With the code, or the name of the class. Not with its text, which may say anything."""
+    from opentelemetry.trace import StatusCode  # noqa: PLC0415 - an extra, and loaded by now
+
+    span.set_status(StatusCode.ERROR)
+    code = problem.reason.value if isinstance(problem, RemitError) else type(problem).__name__
+    span.set_attribute("remit.code", code)
+
+
+def _span(
+    tracer: "Tracer", name: str, attributes: Mapping[str, str] | None = None
+) -> "contextlib.AbstractContextManager[Span]":
+    # Neither an exception nor its text: `mark` says which code.
+    return tracer.start_as_current_span(
+        name, attributes=attributes, record_exception=False, set_status_on_exception=False
+    )

@@ -1,0 +1,248 @@
+"""JSON from strangers: RFC 8259 and no more, one value for each key, no surprises for a second parser.
+
+The bytes are scanned once for shape (depth, item count, unfinished strings) before a parser builds anything: a million
+brackets cost as much as the first thirty-three. The most a document within the bounds can cost is some nine times its
+size (one character past U+FFFF makes Python hold every character of a text in four bytes, once in the decoded document
+and once in the value), plus some 200 bytes an item.
+"""
+
+import functools
+import json
+import re
+from typing import IO, Any, Final, NoReturn
+
+from remit.core.errors import Reason, Refused
+from remit.parsing.limits import Bounds
+
+# Possessive quantifiers: an unfinished string fails once, in linear time, and its quote then matches alone.
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|["\[\]{},]', re.DOTALL)
+_COLON: Final = re.compile(rb"[ \t\r\n]*:")
+_STRING_OR_NUMBER: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|NaN|-?Infinity|-?[0-9][0-9.eE+-]*+', re.DOTALL)
+_SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+# Everything up to the first half pair, in a JSON text already known to be valid.
+_WHOLE_CHARACTERS: Final = re.compile(
+    rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+", re.DOTALL
+)
+_DEFAULT: Final = Bounds()
+MEND: Final = "Mend it there. Keys and texts stand in double quotes; JSON has no comments and no comma at the end."
+_WORDS: Final = {
+    "Expecting value": "a value is expected here",
+    "Expecting ',' delimiter": "a comma or a closing bracket is expected here",
+    "Expecting ':' delimiter": "a colon is expected after the key",
+    "Expecting property name enclosed in double quotes": "a key in double quotes is expected here",
+    "Illegal trailing comma before end of object": "a comma stands before the closing bracket",
+    "Illegal trailing comma before end of array": "a comma stands before the closing bracket",
+    "Extra data": "something follows the end of the document",
+    "Invalid control character at": "a text holds a line break or another control character",
+    "Invalid \\escape": "a backslash stands before a character that cannot be escaped",
+    "Invalid \\uXXXX escape": "a \\u is not followed by four hex digits",
+}
+
+
+def read_bounded(stream: IO[bytes], bounds: Bounds = _DEFAULT, *, source: str = "input") -> bytes:
+    """Read a whole stream, but never more than the bound and one byte."""
+    raw = stream.read(bounds.max_bytes + 1)
+    _refuse_oversize(raw, bounds, source)
+    return raw
+
+
+def parse_json(raw: bytes, bounds: Bounds = _DEFAULT, *, source: str = "input") -> Any:
+    """Bytes to dict, list, str, int, float, bool or None.
+
+    Refused: more bytes, depth or items than the bounds; invalid UTF-8; a byte-order mark; duplicate keys; NaN and
+    infinities; numbers too large for their kind; lone surrogates; anything after the value.
+    """
+    _refuse_oversize(raw, bounds, source)
+    if not _is_too_small_to_harm(raw, bounds):
+        _scan_shape(raw, bounds, source)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        _refuse("this is not UTF-8", f"{source}, byte {problem.start}", "Save the file as UTF-8.")
+    if text.startswith("\ufeff"):
+        _refuse("this is not JSON: it begins with a BOM", f"{source}, line 1, column 1", "Save it without.")
+    try:
+        value = _decoder(bounds).decode(text)
+    except _TooManyMembers as problem:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"an object has more than {bounds.max_members:,} members",
+            where=f"{source}, the object that begins with the key {problem.first[:100]!r}",
+            next_step="Split the object.",
+        ) from None
+    except _DuplicateKey as duplicate:
+        _refuse(
+            f"the key {duplicate.key!r} stands twice in one object",
+            f"{source}, {_locate_duplicate(raw)}",
+            "Keep one of the two: readers disagree on which one counts.",
+        )
+    except _BadNumber as number:
+        place = _locate_number(raw, number.text)
+        _refuse(number.why, f"{source}, {place}", "Use a finite number; send very large integers as strings.")
+    except json.JSONDecodeError as problem:
+        _scan_shape(raw, bounds, source)  # says more of a bracket or a quote
+        place = f"{source}, line {problem.lineno}, column {problem.colno}"
+        _refuse(f"this is not JSON: {_in_our_words(problem.msg, text)}", place, MEND)
+    except RecursionError:  # the scan bounds the depth; this is for bounds set past the interpreter's own
+        raise Refused(Reason.TOO_DEEP, "the nesting is too deep", where=source) from None
+    if _SURROGATE_ESCAPE.search(raw):
+        _refuse_lone_surrogates(raw, source)
+    return value
+
+
+@functools.lru_cache(maxsize=32)
+def _decoder(bounds: Bounds) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=functools.partial(_object_without_duplicates, bounds.max_members),
+        parse_constant=_no_constant,
+        parse_int=functools.partial(_integer, bounds.max_number_digits),
+        parse_float=_finite_float,
+    )
+
+
+class _TooManyMembers(Exception):
+    def __init__(self, first: str) -> None:
+        self.first = first
+
+
+class _DuplicateKey(Exception):
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+
+class _BadNumber(Exception):
+    def __init__(self, why: str, text: str) -> None:
+        self.why = why
+        self.text = text
+
+
+def _in_our_words(said: str, text: str) -> str:
+    if not text.strip():
+        return "there is nothing in it"
+    return next((words for start, words in _WORDS.items() if said.startswith(start)), said)
+
+
+def _refuse(what: str, where: str, next_step: str = "") -> NoReturn:
+    raise Refused(Reason.MALFORMED, what, where=where, next_step=next_step) from None
+
+
+def _refuse_oversize(raw: bytes, bounds: Bounds, source: str) -> None:
+    if len(raw) > bounds.max_bytes:
+        raise Refused(
+            Reason.TOO_LARGE,
+            f"the input is larger than {bounds.max_bytes:,} bytes",
+            where=source,
+            next_step="Split it, or send less.",
+        )
+
+
+def _is_too_small_to_harm(raw: bytes, bounds: Bounds) -> bool:
+    """Counted in C, strings and all: what has so few brackets and commas is within the bounds, however it is built."""
+    containers = raw.count(b"[") + raw.count(b"{")
+    return containers <= bounds.max_depth and containers + raw.count(b",") <= bounds.max_items
+
+
+def _scan_shape(raw: bytes, bounds: Bounds, source: str) -> None:
+    depth = items = strings = 0
+    for match in _TOKEN.finditer(raw):
+        first = raw[match.start()]
+        if first in b"[{":
+            depth += 1
+            items += 1
+            if depth > bounds.max_depth:
+                raise Refused(
+                    Reason.TOO_DEEP,
+                    f"the nesting is deeper than {bounds.max_depth} levels",
+                    where=f"{source}, byte {match.start()}",
+                    next_step="Flatten the document.",
+                )
+        elif first in b"]}":
+            depth -= 1
+            if depth < 0:
+                _refuse("a bracket closes what nothing opened", f"{source}, byte {match.start()}", MEND)
+        elif first == 0x2C:  # a comma
+            items += 1
+        elif match.end() == match.start() + 1:
+            _refuse("a string has no closing quote", f"{source}, byte {match.start()}", MEND)
+        else:
+            strings += 1
+        # A valid document has at most two strings an item; without this, a run of quotes would be walked to its end.
+        if items > bounds.max_items or strings > 2 * bounds.max_items + 1:
+            raise Refused(
+                Reason.TOO_LARGE,
+                f"there are more than {bounds.max_items:,} values",
+                where=f"{source}, byte {match.start()}",
+                next_step="Split the document.",
+            )
+
+
+def _object_without_duplicates(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > most:
+        raise _TooManyMembers(pairs[0][0])
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _DuplicateKey(key)
+            seen.add(key)
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _BadNumber(f"{name} is not JSON", name)
+
+
+def _integer(most: int, digits: str) -> int:
+    if len(digits) > most:
+        raise _BadNumber(f"an integer has more than {most} digits", digits)
+    return int(digits)
+
+
+def _finite_float(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise _BadNumber("a number is too large for IEEE 754", text)
+    return number
+
+
+def _refuse_lone_surrogates(raw: bytes, source: str) -> None:
+    whole = _WHOLE_CHARACTERS.match(raw)
+    end = whole.end() if whole else 0
+    if end < len(raw):
+        place = _line_and_column(raw, end)
+        _refuse("a string holds half a surrogate pair", f"{source}, {place}", "Send the whole character.")
+
+
+def _locate_duplicate(raw: bytes) -> str:
+    """Line and column of the second of two equal keys. Only walked once the parser has met a duplicate.
+
+    The parser speaks of the first object that closes with one, so this does too: up to there the text is valid JSON.
+    """
+    open_objects: list[tuple[set[str], list[int]]] = []
+    for match in _TOKEN.finditer(raw):
+        first = raw[match.start()]
+        if first in b"[{":
+            open_objects.append((set(), []))
+        elif first in b"]}":
+            _, repeated = open_objects.pop()
+            if repeated:
+                return _line_and_column(raw, repeated[0])
+        elif first == 0x22 and _COLON.match(raw, match.end()):
+            keys, repeated = open_objects[-1]
+            key = json.loads(match.group())
+            if key in keys:
+                repeated.append(match.start())
+            keys.add(key)
+    return "an object"
+
+
+def _locate_number(raw: bytes, text: str) -> str:
+    wanted = text.encode()
+    place = next((m.start() for m in _STRING_OR_NUMBER.finditer(raw) if m.group() == wanted), 0)
+    return _line_and_column(raw, place)
+
+
+def _line_and_column(raw: bytes, place: int) -> str:
+    newline = b"\n"
+    return f"line {raw.count(newline, 0, place) + 1}, column {place - raw.rfind(newline, 0, place)}"

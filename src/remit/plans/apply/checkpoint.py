@@ -1,0 +1,212 @@
+"""What the plan door writes down before it acts, for whoever takes over: paths, states, steps, and the way back.
+
+No content of a file is in it, and no operation: going back and finishing need neither.
+"""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from remit.contracts.plans.change_log import DiffSummary
+from remit.contracts.plans.pipeline_report import PipelineTold
+from remit.contracts.plans.plan import ExecutionInstructions, Plan
+from remit.contracts.plans.sql_report import SqlPreviewed, SqlTold
+from remit.effects.plans.database_files import MARK, is_marked
+from remit.effects.plans.steps import Ids, Result, State, Step, StepPlan, as_json, step_of
+from remit.execution.checkpoint_text import read_checkpoint
+from remit.fs.paths import Located, locate_below
+from remit.plans.model.remote_part import Elsewhere, parse_elsewhere, render_elsewhere, without_shown_rows
+from remit.plans.runtime.steps import operation_of
+from remit.plans.storage.backups import Original
+
+_VERSION: Final = 1
+_SHORT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class BegunPlan:
+    """A run as its checkpoint knows it. No authority is in it: that ended with the process that had the envelope."""
+
+    request_digest: str
+    plan_id: str
+    ids: Ids
+    root: str
+    folder: str
+    """The name of its report folder."""
+    started_at: str
+    instructions: ExecutionInstructions
+    rollback_days: int | None
+    rich: bool
+    """Whether its edits and rules need the parsers."""
+    doomed: bool
+    """A step cannot be done and the plan stops at errors: nothing is touched, and the failure is recorded."""
+    steps: StepPlan
+    first: tuple[State | None, ...]
+    """Each path before the run."""
+    originals: Mapping[int, Original]
+    """By path: what is kept of each file that the plan changes."""
+    folders: tuple[str, ...]
+    """Made for this run, parents first."""
+    diffs: Mapping[int, DiffSummary]
+    """By step, masked."""
+    told: Mapping[int, SqlTold]
+    """By step, of those that run SQL. No row is in it, and nothing of the text."""
+    pipelines: tuple[PipelineTold, ...] = ()
+    """Of the actions that run one, without what it said unless it failed."""
+    elsewhere: Elsewhere | None = None
+    """What it does on a database server, if it does."""
+
+    @property
+    def envelope_id(self) -> str:
+        return self.ids.envelope_id
+
+    def places(self) -> dict[int, Located]:
+        return {number: locate_below(self.root, path) for number, path in enumerate(self.steps.paths)}
+
+    def first_states(self) -> dict[int, State | None]:
+        return dict(enumerate(self.first))
+
+    def with_operations(self, plan: Plan) -> StepPlan:
+        """The steps as the sandboxed process needs them, with what the envelope says is to be done."""
+        operations = {action.action_id: operation_of(action) for action in plan.action_plan}
+        steps = tuple(
+            step if step.action_type == "PIPELINE_RUN" else step._replace(operation=operations[step.action_id])
+            for step in self.steps.steps
+        )
+        return self.steps._replace(steps=steps)
+
+    def kept_folders(self, done: Collection[int]) -> tuple[str, ...]:
+        """Those of the folders that the steps that were done needed."""
+        needed: set[str] = set()
+        for step in self.steps.steps:
+            target = step.new_path if step.move == "rename" else step.path if step.move == "create" else None
+            if step.number in done and target is not None:
+                parents = self.steps.paths[target].split("/")[:-1]
+                needed.update("/".join(parents[: depth + 1]) for depth in range(len(parents)))
+        return tuple(folder for folder in self.folders if folder in needed)
+
+
+def render_begun(begun: BegunPlan) -> str:
+    steps = begun.steps
+    tree: dict[str, Any] = {
+        "version": _VERSION,
+        "request_digest": begun.request_digest,
+        "plan_id": begun.plan_id,
+        "ids": list(begun.ids),
+        "root": begun.root,
+        "folder": begun.folder,
+        "started_at": begun.started_at,
+        "instructions": begun.instructions.tree(),
+        "rollback_days": begun.rollback_days,
+        "rich": begun.rich,
+        "doomed": begun.doomed,
+        "prefix": steps.prefix,
+        "paths": list(steps.paths),
+        "steps": [as_json(step._replace(operation=_kept_operation(step))) for step in steps.steps],
+        "waves": [list(wave) for wave in steps.waves],
+        "max_file_bytes": steps.max_file_bytes,
+        "rules": list(steps.rules),
+        "first": [list(state) if state else None for state in begun.first],
+        "originals": {str(path): list(original) for path, original in begun.originals.items()},
+        "folders": list(begun.folders),
+        "diffs": {str(number): diff.tree() for number, diff in begun.diffs.items()},
+        "sql": {str(number): told.tree() for number, told in begun.told.items()},
+        "pipelines": [told.tree() for told in begun.pipelines],
+        "elsewhere": render_elsewhere(begun.elsewhere),
+    }
+    # Not the canonical form: that has no integer past 2^53, and times have more nanoseconds.
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"))
+
+
+def without_rows(told: Mapping[int, SqlPreviewed]) -> dict[int, SqlTold]:
+    """What may be kept: rows are for whoever looks at a preview."""
+    return {number: without_shown_rows(one) for number, one in told.items()}
+
+
+def _kept_operation(step: Step) -> dict[str, Any]:
+    """No content, but that it is a database: whoever verifies the run must know."""
+    return dict(MARK) if is_marked(step) else {}
+
+
+def parse_begun(text: str) -> BegunPlan:
+    """The inverse of `render_begun`."""
+    return read_checkpoint(text, _parse, "plan")
+
+
+def _parse(tree: Any) -> BegunPlan:
+    if tree["version"] != _VERSION:
+        raise ValueError("another version")
+    instructions = ExecutionInstructions.from_tree(tree["instructions"])
+    steps = StepPlan(
+        prefix=tree["prefix"],
+        paths=tuple(tree["paths"]),
+        steps=tuple(map(step_of, tree["steps"])),
+        waves=tuple(map(tuple, tree["waves"])),
+        stop_on_error=instructions.stop_on_error,
+        keep_permissions=instructions.preserve_permissions,
+        max_file_bytes=tree["max_file_bytes"],
+        rules=tuple(tree["rules"]),
+    )
+    return BegunPlan(
+        request_digest=tree["request_digest"],
+        plan_id=tree["plan_id"],
+        ids=Ids(*tree["ids"]),
+        root=tree["root"],
+        folder=tree["folder"],
+        started_at=tree["started_at"],
+        instructions=instructions,
+        rollback_days=tree["rollback_days"],
+        rich=tree["rich"],
+        doomed=tree["doomed"],
+        steps=steps,
+        first=tuple(State(*state) if state else None for state in tree["first"]),
+        originals={int(path): original_of(values) for path, values in tree["originals"].items()},
+        folders=tuple(tree["folders"]),
+        diffs={int(number): DiffSummary.from_tree(diff) for number, diff in tree["diffs"].items()},
+        told={int(number): SqlTold.from_tree(told) for number, told in tree.get("sql", {}).items()},
+        pipelines=tuple(PipelineTold.from_tree(told) for told in tree.get("pipelines", [])),
+        elsewhere=parse_elsewhere(tree.get("elsewhere")),
+    )
+
+
+def dressed(begun: BegunPlan, originals: Mapping[int, Original]) -> BegunPlan:
+    """With what is kept of each file; and where a file has an owner or attributes that a new one would not get, its
+    modification is told to give them to the new one.
+    """
+    if not begun.instructions.preserve_permissions:
+        return replace(begun, originals=originals)
+    origin: dict[int, Original | None] = dict(originals)
+    steps = []
+    for step in begun.steps.steps:
+        steps.append(step._replace(dress=_dress(step, origin.get(step.path))))
+        if step.problem is None and step.new_path is not None:
+            origin[step.new_path] = origin.pop(step.path, None)
+        elif step.problem is None and step.move in {"create", "delete"}:
+            origin[step.path] = None
+    return replace(begun, originals=originals, steps=begun.steps._replace(steps=tuple(steps)))
+
+
+def _dress(step: Step, original: Original | None) -> dict[str, Any] | None:
+    if original is None or step.after is None or step.move != "modify":
+        return None
+    if original.owner == (os.geteuid(), os.getegid()) and not original.attributes:
+        return None
+    uid, gid = original.owner
+    return {"uid": uid, "gid": gid, "xattrs": dict(original.attributes), "mode": step.after.mode, "strict": True}
+
+
+def original_of(values: Any) -> Original:
+    original = Original(*values)
+    return original._replace(state=State(*original.state), owner=(original.owner[0], original.owner[1]))
+
+
+def shortened(results: Collection[Result]) -> list[Result]:
+    """For a note: an entry of the ledger is bounded, and a thousand actions may have failed at length."""
+    return [
+        result._replace(error={key: str(value)[:_SHORT] for key, value in result.error.items()})
+        if result.error
+        else result
+        for result in results
+    ]

@@ -1,0 +1,190 @@
+"""What the plans of a workspace are run with, and their rollbacks too: rules, a sandbox, and whoever listens."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from remit.contracts.config.config import PostgresqlConnection, SystemConfig
+from remit.contracts.plans.status import StatusUpdate
+from remit.core.errors import Reason, Refused
+from remit.core.ids import Clock, render_time
+from remit.effects.plans.steps import StepPlan
+from remit.plans.engines import pipeline as pipeline_engine
+from remit.plans.engines import postgres as postgres_engine
+from remit.plans.engines.duckdb import BUILD, EFFECT, Engine
+from remit.plans.engines.postgres import PostgresEngine
+from remit.plans.engines.postgres_servers import LockBudget, Server, find_server
+from remit.plans.model.callbacks import NO_HOOKS, PlanHooks
+from remit.plans.preparation.prepared import Workshop
+from remit.plans.preparation.remote_sql import Servers
+from remit.plans.runtime.runner import PLAIN, RICH, Runner
+from remit.sandbox.host import SandboxHost
+from remit.sandbox.manager import Fleet
+from remit.sandbox.orders import Build, Quotas
+
+Phase = Literal["CHECKING", "CHECKPOINT", "RUNNING", "VERIFYING", "ROLLING_BACK", "REPORTING"]
+
+CANCEL_LOOK: Final = 0.25
+"""Seconds between two looks at the record for a cancellation."""
+_OPEN_FILES: Final = 512
+_PARSERS: Final = ("ruamel", "jsonpath", "jsonschema_rs", "re2")
+"""What the edits of structured files import."""
+_ENGINES_SHARE: Final = 60
+"""Per cent of a process's memory: an engine that keeps to its own limit says so, one that is killed does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRules:
+    """What the workspace says about plans."""
+
+    root: Callable[[], str]
+    config: Callable[[], SystemConfig]
+    clock: Clock
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Where the addresses of servers stand."""
+
+
+class Cancellations:
+    """Whether somebody recorded that a plan is not to run, or not to its end: by envelope id. A yes is for ever."""
+
+    def __init__(self, ask: Callable[[str], bool] = lambda _: False) -> None:
+        self._ask = ask
+        self._next: dict[str, float] = {}
+        self._yes: set[str] = set()
+
+    def is_known(self, envelope_id: str) -> bool:
+        """Quick: the record is looked at now and then only."""
+        if time.monotonic() >= self._next.get(envelope_id, 0.0):
+            return self.is_recorded(envelope_id)
+        return envelope_id in self._yes
+
+    def is_recorded(self, envelope_id: str) -> bool:
+        """As of now."""
+        if envelope_id not in self._yes and self._ask(envelope_id):
+            self._yes.add(envelope_id)
+        self._next[envelope_id] = time.monotonic() + CANCEL_LOOK
+        return envelope_id in self._yes
+
+
+@dataclass(frozen=True)
+class PlanSetting:
+    """For one request, by way of its hooks; the rules and the sandboxes are those of all."""
+
+    rules: PlanRules
+    fleet: Fleet
+    cancellations: Cancellations
+    work: Path
+    """Where SQL runs on copies."""
+    hooks: PlanHooks = NO_HOOKS
+
+    def now(self) -> str:
+        return render_time(self.rules.clock())
+
+    def is_cancelled(self, envelope_id: str) -> bool:
+        """By the caller, or by anybody who had it recorded. Quick to ask."""
+        return self.hooks.is_cancelled() or self.cancellations.is_known(envelope_id)
+
+    def runner(self, envelope_id: str, *, rich: bool, plan_id: str = "", steps: StepPlan | None = None) -> Runner:
+        """One with the parsers is needed where files are edited by their structure.
+
+        With `steps`, it may go through their files as often as it must, whatever their sizes and the limits are.
+        """
+        effects = RICH if rich else PLAIN
+        quotas = self._quotas(steps)
+        build = Build(exchanges=True, open_files=_OPEN_FILES, packages=_PARSERS if rich else ())
+
+        def on_progress(done: int, total: int) -> None:
+            self.hooks.on_progress(done, total)
+            if plan_id:
+                self.tell(envelope_id, plan_id, "RUNNING", done, total)
+
+        return Runner(
+            self.fleet.host_for(effects, build, quotas),
+            effects,
+            envelope_id,
+            self.rules.clock,
+            is_cancelled=lambda: self.is_cancelled(envelope_id),
+            on_progress=on_progress,
+        )
+
+    def workshop(self, envelope_id: str, plan_id: str) -> Workshop:
+        """For SQL and pipelines. Costs nothing unless one is run."""
+        quotas = self._quotas()
+
+        def host() -> SandboxHost:
+            return self.fleet.host_for((EFFECT,), BUILD, quotas)
+
+        def host_of_programs() -> SandboxHost:
+            return self.fleet.host_for((pipeline_engine.EFFECT,), pipeline_engine.BUILD, quotas)
+
+        def is_cancelled() -> bool:
+            return self.is_cancelled(envelope_id)
+
+        def tell(done: int, total: int, what: str) -> None:
+            self.tell(envelope_id, plan_id, "CHECKING", done, total, what)
+
+        memory = quotas.memory_bytes * _ENGINES_SHARE // 100
+        engine = Engine(host, envelope_id, memory, is_cancelled)
+        programs = pipeline_engine.PipelineEngine(host_of_programs, envelope_id, is_cancelled)
+        return Workshop(engine, programs, self.work, self.servers(envelope_id, plan_id), tell)
+
+    def servers(self, envelope_id: str, plan_id: str = "") -> Servers:
+        """For databases on servers. Costs nothing unless one is asked."""
+        quotas = self._quotas()
+        locks = LockBudget()
+
+        def host() -> SandboxHost:
+            return self.fleet.host_for((postgres_engine.EFFECT,), postgres_engine.BUILD, quotas)
+
+        def find(name: str) -> Server:
+            connection = self.rules.config().connections.get(name)
+            if not isinstance(connection, PostgresqlConnection):
+                raise Refused(
+                    Reason.CAPABILITY_UNSUPPORTED,
+                    "remit.yaml has no PostgreSQL connection of this name any more",
+                    where=f"connection {name}",
+                    next_step="Add it to `connections` again.",
+                )
+            return find_server(name, connection, self.rules.environ)._replace(locks=locks)
+
+        def tell(done: int, total: int) -> None:
+            self.tell(envelope_id, plan_id, "CHECKING", done, total)
+
+        return Servers(
+            PostgresEngine(host, envelope_id, lambda: self.is_cancelled(envelope_id)),
+            PostgresEngine(host, envelope_id, lambda: False),
+            find,
+            self.work,
+            tell if plan_id else _tell_nobody,
+        )
+
+    def _quotas(self, steps: StepPlan | None = None) -> Quotas:
+        limits, timeouts = self.rules.config().limits, self.rules.config().timeouts
+        traffic = max(limits.max_io_bytes, 4 * limits.max_backup_bytes, _traffic_of(steps))
+        return Quotas(limits.max_memory_bytes, traffic, traffic, float(timeouts.task))
+
+    def tell(self, envelope_id: str, plan_id: str, phase: Phase, done: int, total: int, what: str = "") -> None:
+        """Whoever listens, how far it is."""
+        self.hooks.on_status(
+            StatusUpdate(
+                envelope_id=envelope_id,
+                plan_id=plan_id,
+                phase=phase,
+                done=done,
+                total=total,
+                what=what[:1_000],
+                at=self.now(),
+            )
+        )
+
+
+def _tell_nobody(_done: int, _total: int) -> None:
+    """Nobody waits for it."""
+
+
+def _traffic_of(steps: StepPlan | None) -> int:
+    """Bytes: each state is known, hashed, copied and hashed again. Rounded up, so that few sandboxes serve all."""
+    states = [state for step in steps.steps for state in (step.before, step.after)] if steps is not None else []
+    return 1 << (4 * sum(state.size for state in states if state is not None)).bit_length()

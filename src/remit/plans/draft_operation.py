@@ -1,0 +1,113 @@
+"""A plan that nobody has approved: it travels as far as the preview, and never further.
+
+Its type is not the approved plan's, so nothing that acts takes it; and its consent is always a no.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Never
+
+from remit.contracts.plans.plan import Plan
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.execution.decision import Decision
+from remit.execution.engine import Door, Note, Notes, Preview
+from remit.execution.journal import Trace
+from remit.plans.apply.environment import PlanSetting
+from remit.plans.policy.plan import decide_plan
+from remit.plans.preview.build import Means, preview_plan
+from remit.plans.preview.document import PlanPreview
+from remit.plans.runtime.steps import needs_parsers
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPlan:
+    """A plan as somebody wrote it."""
+
+    plan: Plan
+    digest: str
+
+
+@dataclass(frozen=True)
+class DraftDoor(Door[DraftPlan, DraftPlan, Never, Never, Never]):
+    """For `remit preview` and `remit approve`: the same road as an approved plan's, stopped after the preview."""
+
+    setting: PlanSetting
+    name: str = field(default="draft", init=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> DraftPlan:
+        (document,) = raw
+        plan = Plan.parse(document)
+        return DraftPlan(plan, plan.digest())
+
+    def trace(self, request: DraftPlan) -> Trace:
+        return Trace(DEFAULT_TENANT, request.digest, self.name, request.digest, request.digest)
+
+    def verify_authority(self, request: DraftPlan, now: datetime) -> DraftPlan:
+        """There is none to verify, and none is given."""
+        return request
+
+    def decide(self, request: DraftPlan) -> Decision:
+        rules = self.setting.rules
+        return decide_plan(request.plan, rules.config(), rules.root(), None)
+
+    def preview(self, granted: DraftPlan) -> PlanPreview:
+        rules = self.setting.rules
+        seen = preview_plan(
+            granted.plan,
+            rules.config(),
+            rules.root(),
+            Means(
+                self.setting.runner("draft", rich=needs_parsers(granted.plan, rules.config())),
+                replace(self.setting.workshop("draft", granted.plan.plan_id), tries_rules=True),
+            ),
+            plan_digest=granted.digest,
+            at=render_time(rules.clock()),
+            diffs="full",
+        )
+        seen.prepared.close()  # nothing will be made of it
+        return replace(seen, wanted=None)
+
+    def consent(self, granted: DraftPlan, preview: Preview, now: datetime) -> str:
+        raise _unapproved()
+
+    def checkpoint(self, granted: DraftPlan, preview: Preview) -> str:
+        raise _unapproved()
+
+    def require_alive(self, granted: DraftPlan, now: datetime) -> None:
+        raise _unapproved()
+
+    def recall(self, checkpoint: str) -> Never:
+        raise _unapproved()
+
+    def effect(self, granted: DraftPlan, begun: Never, note: Note) -> Never:
+        raise _unapproved()
+
+    def settle(self, begun: Never, notes: Notes, note: Note) -> Never:
+        raise _unapproved()
+
+    def undo(self, begun: Never, notes: Notes, note: Note) -> Never:
+        raise _unapproved()
+
+    def verify_effect(self, begun: Never, made: Never) -> Never:
+        raise _unapproved()
+
+    def succeed(self, request: DraftPlan, begun: Never, made: Never) -> Never:
+        raise _unapproved()
+
+    def fail(self, request: DraftPlan, problem: RemitError, begun: Any = None) -> Never:
+        raise problem
+
+    def store_outcome(self, outcome: Never) -> Never:
+        raise _unapproved()
+
+    def load_outcome(self, stored: str, recorded_at: str) -> Never:
+        raise _unapproved()
+
+
+def _unapproved() -> Refused:
+    return Refused(
+        Reason.SIGNATURE_INVALID,
+        "nobody has approved this plan",
+        next_step="Approve it: remit approve",
+    )

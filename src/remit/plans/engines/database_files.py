@@ -1,0 +1,262 @@
+"""Databases as files: whether somebody has one open, private copies of them, and the folders in which SQL is run.
+
+A work folder lies in the state directory, `work/<32 digits>`, mode 0700. Whoever made it holds a lock on it until he
+removes it; one that nobody holds was left by a process that died, and is swept away.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, Self
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.effects.file_copy import copy_content, sha256_of
+from remit.effects.plans.database_files import busy, require_no_log
+from remit.effects.plans.files import mismatch, require_ordinary
+from remit.effects.plans.steps import State
+from remit.fs import openat as beneath
+from remit.fs.atomic_write import disk_failure, make_private_directory
+from remit.fs.paths import Located
+from remit.plans.model.folders import opened
+from remit.plans.model.folders_cleanup import remove_all
+
+_NAME: Final = re.compile(r"[0-9a-f]{32}")
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FLOCK: Final = struct.Struct("hhqqi0q")
+"""Kind, whence, start, length, process: as `fcntl` has it on the 64-bit machines that Remit runs on."""
+_TRIES: Final = 5
+
+Look = Callable[[], None]
+"""Called now and then while something takes its time. Raises if it is not to go on."""
+
+
+class Kept(NamedTuple):
+    """A file that was made of another, open, and what it is."""
+
+    descriptor: int
+    state: State
+
+
+# --- somebody else's hands -------------------------------------------------------------------------------------------
+
+
+def require_idle(place: Located, *, writes: bool) -> None:
+    """DATABASE_BUSY if another program has the database open, or left changes of it in a file beside it.
+
+    One that only reads is in nobody's way but a writer's. Where there is no folder, nobody has anything open.
+    """
+    try:
+        with opened(place.base, place.parents, where=place.path) as folder:
+            require_idle_in(folder, place, writes=writes)
+    except Refused as problem:
+        if problem.reason is not Reason.FILE_MISSING:
+            raise
+
+
+def require_idle_in(folder: int, place: Located, *, writes: bool) -> None:
+    """The same, in a folder that is open."""
+    require_no_log(folder, place.name, where=place.path)
+    if beneath.exists(folder, place.name):
+        descriptor = beneath.open_file(folder, place.name, where=place.path)
+        try:
+            require_unlocked(descriptor, place.path, writes=writes)
+        finally:
+            os.close(descriptor)
+
+
+def require_unlocked(descriptor: int, where: str, *, writes: bool) -> None:
+    """The engine locks the whole file for as long as it has it open: shared by all who read, or for one who writes."""
+    wanted = fcntl.F_WRLCK if writes else fcntl.F_RDLCK
+    try:
+        # As somebody of his own (OFD), so that locks of this very process are seen as well.
+        answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(wanted, os.SEEK_SET, 0, 0, 0))
+    except OSError:  # a filesystem without locks has none
+        return
+    if _FLOCK.unpack(answer)[0] != fcntl.F_UNLCK:
+        raise busy("another program has it open", where)
+
+
+def require_none_busy(problems: Iterable[Mapping[str, str]]) -> None:
+    """Of an approved plan: an approval is not used up because somebody had a database open."""
+    for problem in problems:
+        if problem["reason"] == Reason.DATABASE_BUSY:
+            raise Refused(
+                Reason.DATABASE_BUSY,
+                problem["what"],
+                where=problem["where"],
+                next_step=f"{problem['next_step']} Then apply the plan again: the approval was not used.",
+            )
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def copy_database(place: Located, target: Path, most: int, look: Look) -> State | None:
+    """Copy it to a new file, as it is at one moment, and say what it is; None if there is none.
+
+    Refuses one that is in use, too large, or changed meanwhile. Memory does not grow with it.
+    """
+    with opened(place.base, place.parents, where=place.path) as folder:
+        require_idle_in(folder, place, writes=False)
+        if not beneath.exists(folder, place.name):
+            return None
+        with closing(beneath.open_file(folder, place.name, where=place.path)) as source:
+            seen = beneath.identify(source)
+            require_ordinary(seen, where=place.path)
+            if seen.size > most:
+                raise too_large_to_keep(seen.size, most, place.path)
+            with new_file(target) as copy:
+                _copy(source, copy, seen.size, target, look)
+                digest = sha256_of(copy)
+            require_idle_in(folder, place, writes=False)
+            if beneath.identify(source) != seen:
+                raise mismatch("somebody changed the database while it was being copied", place.path)
+    reach("sql.copied")
+    return State(digest, seen.size, seen.mode & 0o777)
+
+
+def clone(source: int, target: Path, look: Look) -> None:
+    """A new file with the bytes of one that has no name any more."""
+    with new_file(target) as copy:
+        _copy(source, copy, os.fstat(source).st_size, target, look)
+
+
+def keep(path: Path, mode: int, most: int, *, where: str, too_large: Callable[[int, int, str], RemitError]) -> Kept:
+    """Take a file that the engine has left out of the world: open, hashed by us, and without a name."""
+    try:
+        with closing(os.open(path.parent, _FOLDER)) as folder:
+            descriptor = beneath.open_file(folder, path.name, where=where)
+    except (OSError, RemitError) as problem:  # a process that does as it should leaves a plain file there
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "the process that ran the SQL did not leave the file that it spoke of",
+            where=where,
+            next_step="This is a bug in Remit; nothing was changed.",
+        ) from problem
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, descriptor)
+        size = os.fstat(descriptor).st_size
+        if size > most:
+            raise too_large(size, most, where)
+        try:
+            state = State(sha256_of(descriptor), size, mode)
+            path.unlink()
+        except OSError as problem:
+            raise disk_failure(problem, path) from problem
+        undo.pop_all()
+    reach("sql.prepared")
+    return Kept(descriptor, state)
+
+
+def too_large_to_keep(size: int, most: int, where: str) -> Refused:
+    return Refused(
+        Reason.LIMIT_EXCEEDED,
+        f"the database has {size:,} bytes, and a plan keeps at most {most:,} for the way back",
+        where=where,
+        next_step="The limit is limits.max_backup_bytes in remit.yaml.",
+    )
+
+
+def _copy(source: int, copy: int, size: int, target: Path, look: Look) -> None:
+    try:
+        copy_content(source, copy, size, lambda _done, _total: look())
+    except OSError as problem:
+        raise disk_failure(problem, target) from problem
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[int]:
+    """Private, and open for reading and writing."""
+    try:
+        descriptor = os.open(path, _NEW_FILE, 0o600)
+    except OSError as problem:
+        raise disk_failure(problem, path) from problem
+    with closing(descriptor):
+        yield descriptor
+
+
+@contextlib.contextmanager
+def closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+# --- work folders ----------------------------------------------------------------------------------------------------
+
+
+class WorkFolder:
+    """One that is ours until it is closed, with folders below it that a process can be given one by one."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def make(cls, work: Path) -> Self:
+        make_private_directory(work)
+        for _ in range(_TRIES):
+            path = work / secrets.token_hex(16)
+            try:
+                path.mkdir(mode=0o700)
+                lock = os.open(path, _FOLDER)
+            except FileNotFoundError:  # swept away before it was locked
+                continue
+            except OSError as problem:
+                raise disk_failure(problem, path) from problem
+            if _locked(lock) and path.exists():
+                return cls(path, lock)
+            os.close(lock)
+        raise EnvironmentFailed(
+            Reason.STATE_UNSAFE, "no folder to work in could be made", where=str(work), next_step="Try again."
+        )
+
+    def folder(self, name: str) -> Path:
+        """A folder in it, made if it is not there."""
+        path = self.path / name
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+        except OSError as problem:
+            raise disk_failure(problem, path) from problem
+        return path
+
+    def close(self) -> None:
+        """Removed, with all that is in it. What cannot be is swept away some other time."""
+        with contextlib.suppress(OSError):
+            remove_all(self.path)
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+
+def sweep(work: Path) -> int:
+    """Remove the work folders that nobody holds: their processes died. How many."""
+    swept = 0
+    for path in sorted(work.glob("*")) if work.is_dir() else ():
+        if _NAME.fullmatch(path.name) is None:
+            continue
+        with contextlib.suppress(OSError), closing(os.open(path, _FOLDER)) as lock:
+            if _locked(lock):
+                remove_all(path)
+                swept += 1
+    return swept
+
+
+def _locked(folder: int) -> bool:
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,366 @@
+"""A text of SQL, run in a sandboxed process on a file that is a copy; and what that process says of it, read with care.
+
+What it says is data: of the agreed shape, cut to a bound, masked and printable. Of the parameters it holds nothing; the
+text of the statements, and the rows that a SELECT gives, are for a preview only.
+"""
+
+import importlib.util
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.plans.sql_report import (
+    MAX_COLUMNS_TOLD,
+    MAX_ROWS_SHOWN,
+    MAX_SQL_SHOWN,
+    MAX_STATEMENTS_TOLD,
+    MAX_TABLES_TOLD,
+    ToldColumn,
+    ToldStatement,
+)
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, show_line
+from remit.core.text_printable import printable
+from remit.effects.plans.handlers import NEW_FILE
+from remit.effects.registry import PathUse
+from remit.fs.paths import Located
+from remit.masking import mask_field
+from remit.plans.model.simulation_result import FoundIn, not_as_agreed, read_findings, read_remarks, show_sql
+from remit.sandbox.host import Cancelled, CutShort, SandboxHost
+from remit.sandbox.memfd import sealed
+from remit.sandbox.orders import Build, Order, Place
+
+EFFECT: Final = "remit.effects.duckdb.engine:RUN"
+BUILD: Final = Build(engine=True, open_files=512, packages=("duckdb",))
+"""It opens few files. But descriptors that wait in sockets, of all sandboxes of a user, are held against this number
+when a new process is handed over, so with a small one many sandboxes at once keep each other from starting.
+"""
+
+_PULSE_SECONDS: Final = 0.5
+_LONGEST_NAME: Final = 200
+_LONGEST_WORDS: Final = 2_000
+_LONGEST_CELL: Final = 4_200
+_OF_THE_TEXT: Final = "the SQL text"
+# A column without a name of its own is called by its expression, and that may hold what was written into the text.
+_NAME: Final = re.compile(r"[^\W\d]\w*(\(([^\W\d][\w.]*|\*)?\))?")
+# The engine's own words may quote a piece of the text: a string, or a long number.
+_ENGINES_WORDS: Final = re.compile(r"\b[A-Z][A-Za-z ]{1,40} Error: .*", re.DOTALL)
+_QUOTED: Final = re.compile(r"'[^']*'?|\"(?![A-Za-z_]\w{0,62}\")[^\"]*\"|\$(\w*)\$.*?(\$\1\$|$)|\d{5,}", re.DOTALL)
+
+
+class Question(NamedTuple):
+    """What is to be run, on what."""
+
+    text: bytes
+    parameters: Mapping[str, Any]
+    database: Path | Located
+    """A copy in a folder that the process is given; or a file of the project, which is read where it is."""
+    alias: str
+    reads_only: bool
+    expect_results: bool
+    results: Path | None
+    """A new file, in a folder of its own."""
+    form: str | None
+    seconds: float
+    results_mode: int = NEW_FILE
+    """Of the file that the results will be in."""
+    expected: bytes | None = None
+    """JSON: the rows that its one SELECT must give. Then none is handed out."""
+    shared_parameters: bool = False
+    """They are for several texts, and this one need not use all of them."""
+
+
+class Answer(NamedTuple):
+    """What came of it."""
+
+    changed: bool
+    statements: tuple[ToldStatement, ...]
+    left_out: int
+    columns: tuple[ToldColumn, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    result_rows: int
+    texts: tuple[str, ...] = ()
+    """Of the first statements: of all, unless they do not fit."""
+    unseen: tuple[tuple[int, str], ...] = ()
+    """Statements, by their numbers, and what keeps a reader from seeing them whole."""
+    findings: tuple[FoundIn, ...] = ()
+    """In the rows that were saved: what a person has to approve."""
+    remarks: tuple[str, ...] = ()
+
+
+class Engine:
+    """Runs one text after the other, for one request. The sandbox is asked for when the first one is run."""
+
+    def __init__(
+        self, host: Callable[[], SandboxHost], task_id: str, memory_bytes: int, is_cancelled: Callable[[], bool]
+    ) -> None:
+        self._host = host
+        self._task_id = task_id
+        self._memory_bytes = memory_bytes
+        self._is_cancelled = is_cancelled
+
+    def run(self, question: Question, meanwhile: Callable[[], None] = lambda: None) -> Answer:
+        """Raises what the process says went wrong, or how it ended; `where` is of its own words then.
+
+        `meanwhile` is called now and then, for people who wait.
+        """
+        require_duckdb()
+        waiting = _Now(meanwhile)
+
+        def is_cancelled() -> bool:
+            waiting.and_then()
+            return self._is_cancelled()
+
+        with ExitStack() as stack:
+            given = {"query": stack.enter_context(sealed("query", question.text))}
+            if question.expected is not None:
+                given["expected"] = stack.enter_context(sealed("expected", question.expected))
+            try:
+                finished = self._host().run(self._order(question), given=given, is_cancelled=is_cancelled)
+            except Cancelled:
+                raise
+            except CutShort as cut:
+                raise _cut_short(cut, question.seconds) from None
+            except RemitError as problem:
+                told = without_text(problem.what, has_values=bool(question.parameters))
+                raise problem.retold(what=told) from None
+        return read_answer(finished.output)
+
+    def require_wanted(self) -> None:
+        """CANCELLED if somebody does not want it any more."""
+        if self._is_cancelled():
+            raise EnvironmentFailed(Reason.CANCELLED, "it was cancelled before anything was changed")
+
+    def _order(self, question: Question) -> Order:
+        places = {"database": _place(question.database, PathUse.READ if question.reads_only else PathUse.MAKE)}
+        if question.results is not None:
+            places["results"] = _place(question.results, PathUse.MAKE)
+        return Order(
+            effect=EFFECT,
+            call="run",
+            task_id=self._task_id,
+            capability_id="SQL_EXECUTE",
+            inputs={
+                "mode": "read" if question.reads_only else "write",
+                "parameters": dict(question.parameters),
+                "shared_parameters": question.shared_parameters,
+                "alias": question.alias,
+                "expect_results": question.expect_results,
+                "results": None if question.form is None else {"format": question.form, "mode": question.results_mode},
+                "memory_bytes": self._memory_bytes,
+                "preview_rows": MAX_ROWS_SHOWN if question.expected is None else 0,
+            },
+            reversible=True,
+            part_name="",
+            places=places,
+            seconds=question.seconds,
+        )
+
+
+class _Now:
+    """Calls something twice a second at most."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._next = time.monotonic() + _PULSE_SECONDS
+
+    def and_then(self) -> None:
+        if (now := time.monotonic()) >= self._next:
+            self._next = now + _PULSE_SECONDS
+            self._call()
+
+
+def require_duckdb() -> None:
+    """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
+    if importlib.util.find_spec("duckdb") is None:
+        raise Refused(
+            Reason.CAPABILITY_UNSUPPORTED,
+            "a plan that runs SQL needs DuckDB, and that is not installed",
+            next_step="Install it with: pip install 'remit[sql]'",
+        )
+
+
+def without_text(words: str, *, has_values: bool = False) -> str:
+    """Without what the engine quotes of the text; of a text with values bound to it, only what kind of error it is."""
+
+    def told(found: re.Match[str]) -> str:
+        if has_values or "ENUM(" in found[0]:  # whose members may come from rows, in quotes within quotes
+            return found[0].partition(":")[0]
+        return _QUOTED.sub("...", found[0])
+
+    return _ENGINES_WORDS.sub(told, words)
+
+
+def is_of_the_text(where: str) -> bool:
+    """Whether a problem of the process is about what was to be run."""
+    return where in {"", _OF_THE_TEXT}
+
+
+def _place(path: Path | Located, use: PathUse) -> Place:
+    if isinstance(path, Located):
+        return Place(*path, use=use)
+    return Place(str(path.parents[1]), (path.parent.name,), path.name, use)
+
+
+def _cut_short(cut: CutShort, seconds: float) -> RemitError:
+    if cut.reason is Reason.TIMED_OUT:
+        return EnvironmentFailed(
+            Reason.TIMED_OUT,
+            f"its SQL took longer than {seconds:g} seconds",
+            next_step="Give it less to do, or more time: `timeout_seconds` of the action, or timeouts.sql.",
+        )
+    return cut
+
+
+# --- reading the answer ----------------------------------------------------------------------------------------------
+
+
+def read_answer(output: Mapping[str, Any] | None) -> Answer:
+    try:
+        return _read(output or {})
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise not_as_agreed("what it says of the SQL cannot be read") from None
+    except Refused:  # by a contract
+        raise not_as_agreed("what it says of the SQL breaks its contract") from None
+
+
+def _read(output: Mapping[str, Any]) -> Answer:
+    statements = [_statement(one) for one in _list(output["statements"])]
+    told = within_list(statements)
+    columns = [(str(column["name"]), str(column["type"])) for column in _list(output["schema"])[:MAX_COLUMNS_TOLD]]
+    changed, anonymous = output["changed"], output.get("names_are_values", False)
+    if not isinstance(changed, bool) or not isinstance(anonymous, bool):
+        raise TypeError("no flag")
+    texts, unseen = _shown_texts(_list(output.get("texts", []))[:MAX_STATEMENTS_TOLD])
+    return Answer(
+        changed=changed,
+        statements=told,
+        left_out=len(statements) - len(told),
+        columns=tuple(
+            _column(number, "" if anonymous else name, kind) for number, (name, kind) in enumerate(columns, start=1)
+        ),
+        rows=tuple(
+            tuple(_cell(name, cell) for (name, _), cell in zip(columns, _list(row), strict=False))
+            for row in _list(output["rows"])[:MAX_ROWS_SHOWN]
+        ),
+        result_rows=int(output["result_rows"]),
+        texts=tuple(texts),
+        unseen=tuple(unseen),
+        findings=read_findings(_list(output.get("findings", []))),
+        remarks=read_remarks(_list(output.get("remarks", []))),
+    )
+
+
+def within_list(statements: Sequence[ToldStatement]) -> tuple[ToldStatement, ...]:
+    """As many as are told. Of those that only read some may be left out; of those that change something, none."""
+    if len(statements) <= MAX_STATEMENTS_TOLD:
+        return tuple(statements)
+    reading = [one.number for one in statements if one.rows_read is not None]
+    most_reading = MAX_STATEMENTS_TOLD - (len(statements) - len(reading))
+    if most_reading < 0:
+        raise EnvironmentFailed(
+            Reason.SQL_REFUSED,
+            f"more than {MAX_STATEMENTS_TOLD} statements of it change something, and so many cannot be shown",
+            where=_OF_THE_TEXT,
+            next_step="Split it into several actions.",
+        )
+    left_out = frozenset(reading[most_reading:])
+    return tuple(one for one in statements if one.number not in left_out)
+
+
+def _shown_texts(texts: Sequence[Any]) -> tuple[list[str], list[tuple[int, str]]]:
+    """Whole, as many as there is room for; and what of the last one is not shown."""
+    room, shown = MAX_SQL_SHOWN, list[str]()
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise TypeError("no text")
+        one = show_sql(text, room)
+        shown.append(one.text)
+        room -= len(one.text)
+        if one.is_cut or room <= 0:
+            return shown, [(number, "its end is not shown here: it is too long")] if one.is_cut else []
+    return shown, []
+
+
+def _statement(one: Mapping[str, Any]) -> ToldStatement:
+    return ToldStatement.from_tree(
+        {
+            "number": one["number"],
+            "kind": "UPSERT" if one.get("upserts") else one["kind"],
+            "words": show_line(str(one["words"])[:_LONGEST_WORDS]),
+            "reads": _names(one["reads"]),
+            "writes": _names(one["writes"]),
+            "rows_read": one.get("rows_read"),
+            "rows_changed": one.get("rows_changed"),
+            "destroys": bool(one.get("destroys", False)),
+        }
+    )
+
+
+def _names(names: Any) -> list[str] | None:
+    return None if names is None else [_name(str(name)) for name in _list(names)[:MAX_TABLES_TOLD]]
+
+
+def _name(name: str) -> str:
+    return show_line(name[:_LONGEST_NAME])[: 2 * _LONGEST_NAME]
+
+
+def _column(number: int, name: str, kind: str) -> ToldColumn:
+    told = name if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME else f"column {number}"
+    return ToldColumn(name=_name(told), type=_name(kind))
+
+
+def _cell(name: str, cell: Any) -> str | None:
+    """Masked by what it holds and by its column's name: a password looks like any other word."""
+    return None if cell is None else printable(mask_field(name, str(cell)[:_LONGEST_CELL]))
+
+
+def _list(value: Any) -> Sequence[Any]:
+    if not isinstance(value, list):
+        raise TypeError("no list")
+    return value
+
+
+# --- in a sentence ---------------------------------------------------------------------------------------------------
+
+_ROWS: Final = {
+    "INSERT": "inserted into",
+    "UPSERT": "inserted or updated in",
+    "UPDATE": "updated in",
+    "DELETE": "deleted from",
+    "TRUNCATE": "lost by TRUNCATE of",
+    "MERGE_INTO": "merged into",
+}
+_OBJECTS: Final = {"CREATE": "created", "ALTER": "altered", "DROP": "dropped"}
+_MOST_PARTS: Final = 6
+_MOST_NAMES: Final = 3
+
+
+def sentence(answer: Answer, saved_to: str | None) -> str:
+    """Counts and names of tables: `2 statements: 3 rows updated in orders; 1 row deleted from drafts`."""
+    total = len(answer.statements) + answer.left_out
+    parts = [words for one in answer.statements if (words := _part(one))]
+    if saved_to is not None:
+        parts.append(f"{_counted(answer.result_rows, 'row')} saved to {saved_to}")
+    shown = parts if len(parts) <= _MOST_PARTS else [*parts[: _MOST_PARTS - 2], "...", parts[-1]]
+    return f"{_counted(total, 'statement')}: {'; '.join(shown)}"
+
+
+def _part(one: ToldStatement) -> str:
+    names = ", ".join((one.writes or ())[:_MOST_NAMES]) + (", ..." if len(one.writes or ()) > _MOST_NAMES else "")
+    if one.kind in _OBJECTS:
+        made = f"{names or 'something'} {_OBJECTS[one.kind]}"
+        return f"{made} with {_counted(one.rows_changed, 'row')}" if one.rows_changed else made
+    if one.kind == "EXPLAIN":
+        return "a statement explained"
+    if one.rows_read is not None:
+        read = ", ".join((one.reads or ())[:_MOST_NAMES])
+        return f"{_counted(one.rows_read, 'row')} read" + (f" from {read}" if read else "")
+    count = "rows" if one.rows_changed is None else _counted(one.rows_changed, "row")
+    return f"{count} {_ROWS.get(one.kind, 'changed in')} {names or 'the database'}"
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,58 @@
+"""Files that SQL of a plan reads, or that its rows replace, as they are at one moment."""
+
+import os
+
+from remit.core.canonical import digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.effects.file_copy import sha256_of
+from remit.effects.plans.files import mismatch, require_ordinary, too_large
+from remit.effects.plans.steps import State
+from remit.fs import openat as beneath
+from remit.fs.paths import Located, locate_below
+from remit.plans.engines.database_files import closing
+from remit.plans.model.folders import opened
+
+
+def folder_is_missing(place: Located) -> bool:
+    try:
+        with opened(place.base, place.parents, where=place.path):
+            return False
+    except Refused as problem:
+        if problem.reason is not Reason.FILE_MISSING:
+            raise
+        return True
+
+
+def look_at_results(place: Located, most: int) -> State | None:
+    if folder_is_missing(place):
+        return None
+    with opened(place.base, place.parents, where=place.path) as folder:
+        if not beneath.exists(folder, place.name):
+            return None
+        with closing(beneath.open_file(folder, place.name, where=place.path)) as descriptor:
+            seen = beneath.identify(descriptor)
+            require_ordinary(seen, where=place.path)
+            if seen.size > most:
+                raise too_large(seen.size, most, place.path)
+            return State(sha256_of(descriptor), seen.size, seen.mode & 0o777)
+
+
+def read_all(descriptor: int, most: int, where: str) -> tuple[bytes, str]:
+    """The whole file, read at one moment, and its digest."""
+    seen = beneath.identify(descriptor)
+    if seen.size > most:
+        raise too_large(seen.size, most, where)
+    text = os.pread(descriptor, most + 1, 0)
+    if beneath.identify(descriptor) != seen or len(text) != seen.size:
+        raise mismatch("somebody changed the file while it was being read", where)
+    return text, digest_bytes(text)
+
+
+def read_below(root: str, path: str, most: int) -> tuple[bytes, str]:
+    """A file below the root, by its path there; all of it, and its digest."""
+    place = locate_below(root, path)
+    with (
+        opened(place.base, place.parents, where=place.path) as folder,
+        closing(beneath.open_file(folder, place.name, where=place.path)) as descriptor,
+    ):
+        return read_all(descriptor, most, place.path)

@@ -1,0 +1,305 @@
+"""A program of the project, run in a sandboxed process on copies in one folder; and what it says, read with care.
+
+Whatever comes from that process, the project's own code may have written: its steps, its rows, its log. All of it is
+data, of the agreed shape, cut to a bound, masked and printable. A success is what the program says of itself; what it
+did is what the host finds in the folder, when the process is dead.
+"""
+
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, render_line
+from remit.effects.registry import PathUse
+from remit.fs.atomic_write import disk_failure
+from remit.plans.engines.pipeline_log import new_log, read_log, without_parameters, without_values
+from remit.plans.model.folders_cleanup import remove_all
+from remit.sandbox.host import Cancelled, SandboxHost
+from remit.sandbox.orders import Build, Order, Place
+
+EFFECT: Final = "remit.effects.pipelines.engine:RUN"
+BUILD: Final = Build(program=True, open_files=512)
+
+MAX_NODES: Final = 500
+"""Steps that a run of dbt can tell of: how many it has is not known before."""
+MAX_FILES: Final = 200_000
+
+_LONGEST_NAME: Final = 200
+_LONGEST_WORDS: Final = 500
+_MOST_ROWS: Final = 1 << 53
+_ITS: Final = "the task's process"
+_LATER: Final = frozenset({Reason.SANDBOX_UNAVAILABLE, Reason.CANCELLED})
+
+State = Literal["done", "failed", "skipped"]
+OnStep = Callable[[int, int, str], None]
+
+
+class Told(NamedTuple):
+    """One step, masked and printable."""
+
+    name: str
+    state: State
+    rows: int | None
+    seconds: float
+    words: str
+
+
+class PipelineRan(NamedTuple):
+    """What came of it: the steps in their order, the end of the log, and why it failed if it did."""
+
+    steps: tuple[Told, ...]
+    log: tuple[str, ...]
+    problem: RemitError | None
+
+
+class DbtCall(NamedTuple):
+    """Paths are relative to the folder that it runs in."""
+
+    project: str
+    database: str
+    command: str
+    select: tuple[str, ...]
+
+
+class Program(NamedTuple):
+    """What is to be run."""
+
+    kind: Literal["python", "dbt"]
+    steps: tuple[str, ...]
+    """`package.module:function`, in their order. Of dbt there are none: its nodes are the steps."""
+    parameters: Mapping[str, Any]
+    dbt: DbtCall | None
+    seconds: float
+
+
+class PipelineEngine:
+    """Runs one program after the other, for one request. The sandbox is asked for when the first one is run."""
+
+    def __init__(self, host: Callable[[], SandboxHost], task_id: str, is_cancelled: Callable[[], bool]) -> None:
+        self._host = host
+        self._task_id = task_id
+        self._is_cancelled = is_cancelled
+
+    def run(self, program: Program, scratch: Path, *, on_step: OnStep) -> PipelineRan:
+        """In this folder, of which everything may be read, changed and removed. The process is dead when it returns.
+
+        A failure of the program's is in what is returned. Raises `Cancelled`, and what there is to say where there can
+        be no sandbox. `on_step` hears the number of a step, how many there are (0: nobody knows), and words.
+        """
+        if program.kind == "dbt":
+            require_dbt()
+        heard, files = _Heard(program, scratch, on_step), _Files(scratch)
+        with new_log(scratch) as log:
+            standing = self._host().stand_by(self._order(program, scratch), given={"log": log})
+            with standing:
+                problem: RemitError | None = None
+                try:
+                    standing.run(
+                        on_progress=heard.progress,
+                        on_step=heard.step,
+                        is_cancelled=lambda: files.are_too_many() or self._is_cancelled(),
+                    )
+                except Cancelled:
+                    if not files.are_too_many():
+                        raise
+                    problem = heard.failure(too_many_files())
+                except RemitError as ended:
+                    if ended.reason in _LATER:
+                        raise
+                    problem = heard.failure(ended)
+            if problem is None:
+                problem = heard.not_all_done()
+            return PipelineRan(heard.told(), read_log(log, scratch, program.parameters), problem)
+
+    def _order(self, program: Program, scratch: Path) -> Order:
+        # No step is given less time than the whole: the whole is what ends it, in words of ours.
+        count = len(program.steps) if program.kind == "python" else MAX_NODES
+        return Order(
+            effect=EFFECT,
+            call="run",
+            task_id=self._task_id,
+            capability_id="PIPELINE_RUN",
+            inputs={
+                "kind": program.kind,
+                "steps": list(program.steps),
+                "parameters": dict(program.parameters),
+                "dbt": None if program.dbt is None else program.dbt._asdict(),
+            },
+            reversible=True,
+            part_name="",
+            places={"scratch": Place(str(scratch), (), "", PathUse.WORK)},
+            seconds=program.seconds,
+            paces=(2 * program.seconds + 1,) * count,
+        )
+
+
+class _Files:
+    """Files without content are in no count of bytes, and a disk has only so many: how many fewer there can be now.
+
+    Limit: of all that is done on that disk meanwhile, by whomever. Some filesystems do not say.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._free = self._now()
+        self._are_too_many = False
+
+    def are_too_many(self) -> bool:
+        self._are_too_many = self._are_too_many or self._free - self._now() > MAX_FILES
+        return self._are_too_many
+
+    def _now(self) -> int:
+        return os.statvfs(self._folder).f_ffree
+
+
+def too_many_files() -> RemitError:
+    return EnvironmentFailed(
+        Reason.RESOURCE_EXHAUSTED,
+        f"more than {MAX_FILES:,} files were made on its disk while it ran",
+        next_step="Let it make fewer. If it does not, something else did: try again.",
+    )
+
+
+def require_dbt() -> None:
+    """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
+    for package in ("dbt.cli", "dbt.adapters.duckdb"):
+        if not _is_installed(package):
+            raise Refused(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "a plan that runs dbt needs dbt with its adapter for DuckDB, and that is not installed",
+                next_step="Install it with: pip install 'remit[dbt]'",
+            )
+
+
+def _is_installed(package: str) -> bool:
+    """Without loading it, nor what it lies in: only the folders are looked at."""
+    top, *below = package.split(".")
+    spec = importlib.util.find_spec(top)
+    places = list(spec.submodule_search_locations or ()) if spec is not None else []
+    return any(Path(place, *below).is_dir() for place in places)
+
+
+def clear_scratch(scratch: Path) -> None:
+    """All that a program left, and the folder itself."""
+    try:
+        remove_all(scratch)
+    except OSError as problem:
+        raise disk_failure(problem, scratch) from problem
+
+
+# --- what is heard of the steps --------------------------------------------------------------------------------------
+
+
+class _Heard:
+    """The steps of one run, as they were told."""
+
+    def __init__(self, program: Program, scratch: Path, on_step: OnStep) -> None:
+        self._program = program
+        self._scratch = scratch
+        self._on_step = on_step
+        self._names = {number: name(step) for number, step in enumerate(program.steps)}
+        self._total = len(program.steps)
+        self._since: dict[int, float] = {}
+        self._told: dict[int, Told] = {}
+        self._at_work: int | None = None
+        self._why: Mapping[str, str] | None = None
+
+    def step(self, said: Mapping[str, Any]) -> None:
+        """Its number and its phase were checked when it came in."""
+        number, phase = said["number"], said["phase"]
+        if self._program.kind == "dbt":
+            self._names.setdefault(number, name(said.get("name")))
+            self._total = _rows(said.get("total")) or self._total
+        if phase == "begun":
+            self._since[number] = time.monotonic()
+            self._at_work = number
+            self._on_step(number + 1, self._total, self._names[number])
+        elif phase in ("done", "failed", "skipped"):
+            self._end(number, phase, said)
+
+    def progress(self, done: int, total: int) -> None:
+        """In parts of the whole, each step being a hundred of them."""
+        if self._at_work is not None and total > 0:
+            part = min(max(done - 100 * self._at_work, 0), 100)
+            self._on_step(self._at_work + 1, self._total, f"{self._names[self._at_work]}, {part} %")
+
+    def _end(self, number: int, state: State, said: Mapping[str, Any]) -> None:
+        error = said.get("error") or {}
+        if state == "failed" and self._why is None:
+            self._why = {**error, "step": self._names[number]}
+        words = error.get("what", "") if state == "failed" else said.get("words", "")
+        spent = time.monotonic() - self._since.get(number, time.monotonic())
+        if self._program.kind == "dbt":
+            spent = _seconds(said.get("seconds"), spent)
+        self._told[number] = Told(self._names[number], state, _rows(said.get("rows")), spent, self._words(words))
+        if self._at_work == number:
+            self._at_work = None
+
+    def told(self) -> tuple[Told, ...]:
+        """All of them: one that was at work failed, and what was not begun was left out."""
+        for number, known in self._names.items():
+            if number not in self._told:
+                began = self._since.get(number)
+                spent = time.monotonic() - began if began is not None else 0.0
+                self._told[number] = Told(known, "failed" if began is not None else "skipped", None, spent, "")
+        return tuple(self._told[number] for number in sorted(self._told))
+
+    def failure(self, ended: RemitError) -> RemitError:
+        """Why it did not come to its end: what it said of itself, or how its process ended."""
+        step = self._names.get(self._at_work) if self._at_work is not None else None
+        if ended.reason is Reason.TIMED_OUT:
+            return EnvironmentFailed(
+                Reason.TIMED_OUT,
+                f"its pipeline took longer than {self._program.seconds:g} seconds",
+                where=f"step {step}" if step else "",
+                next_step="Give it less to do, or more time: `timeout_seconds` of the action, or of the pipeline.",
+            )
+        if self._why is None and ended.reason is Reason.RESOURCE_EXHAUSTED:
+            return EnvironmentFailed(
+                ended.reason,
+                self._words(ended.what),
+                where=f"step {step}" if step else "",
+                next_step=self._words(ended.next_step),
+            )
+        why = self._why or {**ended.as_json(), "what": ended.what.replace(_ITS, "its process"), "step": step or ""}
+        about = f"step {why['step']} failed" if why["step"] else "the pipeline failed"
+        return EnvironmentFailed(
+            Reason.PIPELINE_FAILED,
+            f"{about}: {self._words(why['what'])}",
+            where=self._words(why["where"]),
+            next_step=self._words(why["next_step"]) or "Mend it, and plan again: nothing was changed.",
+        )
+
+    def not_all_done(self) -> RemitError | None:
+        """It says that it came to its end: then none of its steps can have failed, or be missing."""
+        ends = {one.state for one in self._told.values()}
+        missing = self._names.keys() - self._told.keys()
+        if missing or "failed" in ends or (self._program.kind == "python" and ends - {"done"}):
+            return EnvironmentFailed(
+                Reason.PIPELINE_FAILED,
+                "the pipeline says that it is done, and not all of its steps are",
+                next_step="A step must not end or answer for the process that it runs in.",
+            )
+        return None
+
+    def _words(self, words: Any) -> str:
+        """On one line, without values. Of dbt, before a node was begun, no row was seen: names in quotes may stay."""
+        plain = " ".join(words.split()) if isinstance(words, str) else ""
+        plain = without_parameters(plain.replace(f"{self._scratch}/", ""), self._program.parameters)
+        has_seen_rows = self._program.kind == "python" or bool(self._since)
+        return render_line(without_values(plain) if has_seen_rows else plain)[:_LONGEST_WORDS]
+
+
+def name(value: Any) -> str:
+    return render_line(value[:_LONGEST_NAME])[:_LONGEST_NAME] if isinstance(value, str) and value else "a step"
+
+
+def _rows(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < _MOST_ROWS else None
+
+
+def _seconds(value: Any, otherwise: float) -> float:
+    return value if type(value) is float and 0.0 <= value < 1e9 else otherwise

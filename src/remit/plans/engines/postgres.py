@@ -1,0 +1,399 @@
+"""SQL of a plan on a PostgreSQL server: seen, begun and held open, committed, taken back; by a sandboxed process.
+
+One connection, one transaction. What the process says is data: of the agreed shape, cut to a bound, masked, printable.
+"""
+
+import importlib.util
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Any, Final, Literal, NamedTuple, Self
+
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.plans.engines.database_files import Kept, WorkFolder, keep
+from remit.plans.engines.postgres_messages_postgres_answers import (
+    ActionRan,
+    Drift,
+    TableChange,
+    Transaction,
+    bound_of,
+    read_action,
+    read_drifts,
+    read_tables,
+    read_transaction,
+    read_waited,
+)
+from remit.plans.engines.postgres_messages_postgres_calls import EFFECT, Call, Text, texts_call
+from remit.plans.engines.postgres_servers import Server, with_addresses
+from remit.plans.model.simulation_result import not_as_agreed
+from remit.sandbox.host import Cancelled, CutShort, Finished, SandboxHost
+from remit.sandbox.memfd import sealed
+from remit.sandbox.orders import Build
+
+__all__ = [
+    "BUILD",
+    "EFFECT",
+    "ActionRan",
+    "CommitFailed",
+    "CommitUnknown",
+    "Drift",
+    "PostgresEngine",
+    "Ran",
+    "Session",
+    "TableChange",
+    "Text",
+    "Transaction",
+]
+
+BUILD: Final = Build(network=True, open_files=512, packages=("psycopg", "psycopg_binary"))
+
+Fate = Literal["committed", "aborted", "unknown"]
+
+_FATES: Final[Mapping[str, Fate]] = {"committed": "committed", "aborted": "aborted"}
+_FATE_SECONDS: Final = 30.0
+_PAUSE_SECONDS: Final = 0.5
+_MOST_IMAGES: Final = 1 << 50
+"""How much a process may write is its quota; how much a plan may keep is not judged here."""
+_THE_SERVER: Final = "the server"
+_THE_TIME: Final = "the time"
+_THE_HOLD: Final = "the time of a preview"
+_OF_OUR_OWN: Final = frozenset({"make_lasting", "fate"})
+
+
+class CommitFailed(EnvironmentFailed):
+    """The transaction is surely not committed, and never will be."""
+
+
+class CommitUnknown(EnvironmentFailed):
+    """Nobody could be asked whether it is. `PostgresEngine.fate` tells, when the server can be asked again."""
+
+
+class Ran(NamedTuple):
+    """What was done, in a transaction that was rolled back or is open."""
+
+    actions: tuple[ActionRan, ...]
+    bound: str
+    """What an approval can be bound to: database, role, counts of rows by action, and rows that were there before."""
+    images: Kept | None
+    """The file of row images; the caller closes its descriptor. None: nothing of it can be taken back, or need be."""
+    tables: tuple[TableChange, ...]
+    transaction: Transaction
+
+
+class PostgresEngine:
+    """For one request. The sandbox is asked for when it is needed first."""
+
+    def __init__(self, host: Callable[[], SandboxHost], task_id: str, is_cancelled: Callable[[], bool]) -> None:
+        self._host = host
+        self._task_id = task_id
+        self._is_cancelled = is_cancelled
+
+    def preview(
+        self,
+        server: Server,
+        texts: Sequence[Text],
+        *,
+        reads_only: bool,
+        seconds: float,
+        stop_on_error: bool,
+        folder: WorkFolder,
+        in_earnest: bool = False,
+    ) -> Ran:
+        """All texts, and all rolled back. Without `stop_on_error`, what comes after a failure is seen as well.
+
+        `in_earnest`: it is about to be done. So DATABASE_BUSY too if somebody reads what will have to be locked.
+        """
+        call = texts_call("preview", texts, reads_only=reads_only, seconds=seconds, folder=folder)
+        call.inputs.update(stop_on_error=stop_on_error, in_earnest=in_earnest)
+        heard = _Heard()
+        finished = self.run(server, call, heard.on_ask, self._is_cancelled)
+        output = finished.output or {}
+        if server.locks is not None:
+            server.locks.spend(read_waited(output))
+        return heard.ran(output, call)
+
+    def begin(
+        self, server: Server, texts: Sequence[Text], *, reads_only: bool, seconds: float, folder: WorkFolder
+    ) -> "Session":
+        """All texts; the transaction is open until the session is committed or closed."""
+        call = texts_call("begin", texts, reads_only=reads_only, seconds=seconds, folder=folder)
+        return Session(self, server, call, self._is_cancelled)
+
+    def look_back(self, server: Server, images: int, *, seconds: float) -> tuple[Drift, ...]:
+        """What others have done, since, to the rows that a file of images is about. None: nothing."""
+        call = Call("look_back", {}, seconds, given={"images": images})
+        return read_drifts(self.run(server, call, _no_questions, self._is_cancelled).output)
+
+    def begin_undo(self, server: Server, images: int, *, force: bool, seconds: float) -> "Session":
+        """The rows as they were before; the transaction is open until the session is committed or closed.
+
+        Refused with DRIFTED if others have changed these rows since, unless `force`.
+        """
+        call = Call("undo", {"force": force}, seconds, given={"images": images})
+        return Session(self, server, call, self._is_cancelled)
+
+    def make_lasting(
+        self, server: Server, transaction: Transaction | None = None, *, seconds: float = _FATE_SECONDS
+    ) -> None:
+        """So that the number of a transaction that is open now will not be another's, even if the server dies. To be
+        called before it is noted for `fate`. Fails if the transaction is not open any more: then the server may have
+        given its number to another one already.
+        """
+        inputs = {"xid": "", "backend": 0} if transaction is None else transaction._asdict()
+        self.run(server, Call("make_lasting", inputs, seconds), _no_questions, lambda: False)
+
+    def fate(self, server: Server, transaction: Transaction, *, patience: float = 10.0) -> Fate:
+        """What became of a transaction. One that is open is ended first, so that the answer is the last one."""
+        if not transaction.xid:
+            return "aborted"  # it had changed nothing
+        until = time.monotonic() + patience
+        while True:
+            inputs = {**transaction._asdict(), "patience": max(until - time.monotonic(), 0.1)}
+            call = Call("fate", inputs, patience + _FATE_SECONDS)
+            with suppress(RemitError):
+                output = self.run(server, call, _no_questions, lambda: False).output or {}
+                return _FATES.get(str(output.get("fate")), "unknown")
+            if time.monotonic() + _PAUSE_SECONDS > until:
+                return "unknown"
+            time.sleep(_PAUSE_SECONDS)
+
+    def run(
+        self,
+        server: Server,
+        call: "Call",
+        on_ask: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        is_cancelled: Callable[[], bool],
+    ) -> Finished:
+        """One process, from its connection to its end."""
+        require_psycopg()
+        with ExitStack() as stack:
+            given = {**call.given, "server": stack.enter_context(sealed("server", with_addresses(server)))}
+            if call.texts is not None:
+                given["texts"] = stack.enter_context(sealed("texts", call.texts))
+            began = time.monotonic()
+            try:
+                return self._host().run(
+                    _limited(call, server).order(self._task_id), given=given, on_ask=on_ask, is_cancelled=is_cancelled
+                )
+            except Cancelled:
+                raise
+            except CutShort as cut:
+                raise _timed_out(server, call) if cut.reason is Reason.TIMED_OUT else cut from None
+            except RemitError as problem:
+                if server.locks is not None and problem.reason is Reason.DATABASE_BUSY:
+                    server.locks.spend(time.monotonic() - began)
+                raise _told(problem, server, call) from None
+
+
+class _Heard:
+    """What a process has said of its actions so far."""
+
+    def __init__(self) -> None:
+        self._actions: list[ActionRan] = []
+
+    def on_ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        if question.get("kind") != "action":
+            raise not_as_agreed("it asks for what nobody knows")
+        self._actions.append(read_action(question))
+        return {}
+
+    def ran(self, output: Mapping[str, Any], call: Call) -> Ran:
+        """At the end, or when the transaction is open. The file of images is taken out of the world."""
+        transaction = read_transaction(output)
+        bound = bound_of(output, transaction, self._actions)
+        tables = _together(self._actions) if call.texts is not None else read_tables(output.get("tables"))
+        images = None
+        if call.images is not None and output.get("images") is True:
+            images = keep(call.images, 0o600, _MOST_IMAGES, where="the row images", too_large=_too_large)
+        return Ran(tuple(self._actions), bound, images, tables, transaction)
+
+
+class Session:
+    """One open transaction. A thread of its own sits with the process, which waits for the verdict."""
+
+    ran: Ran
+
+    def __init__(self, engine: PostgresEngine, server: Server, call: Call, is_cancelled: Callable[[], bool]) -> None:
+        self._engine = engine
+        self._server = server
+        self._call = call
+        self._is_cancelled = is_cancelled
+        self._heard = _Heard()
+        self._opened: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        self._verdict: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._given_up = False
+        self._is_open = False
+        self._judged = ""
+        self._end: Finished | BaseException | None = None
+        self._thread = threading.Thread(target=self._sit, name="remit-postgres", daemon=True)
+        self._thread.start()
+        try:
+            self.ran = self._heard.ran(self._wait_until_open(), call)
+        except BaseException:
+            self.close()
+            raise
+
+    def commit(self) -> None:
+        """Returns when it is committed for sure. Raises CommitFailed if it surely is not, else CommitUnknown."""
+        if self._judged:
+            raise Misuse(Reason.MISUSE, "a session is committed or closed once")
+        self._judge("commit")
+        self._thread.join()
+        output = self._end.output or {} if isinstance(self._end, Finished) else {}
+        if output.get("committed") is True:
+            return
+        if output.get("committed") is False:
+            raise _not_committed(str(output.get("said", "")), self._server)
+        match self._engine.fate(self._server, self.ran.transaction):
+            case "committed":
+                return
+            case "aborted":
+                raise _not_committed("the connection was lost before the server had committed", self._server)
+            case _:
+                raise CommitUnknown(
+                    Reason.SQL_FAILED,
+                    "the connection was lost while the transaction was being committed",
+                    where=self._server.where,
+                    next_step="When the server can be reached again, recovery asks it what became of it.",
+                )
+
+    def close(self) -> None:
+        """Rolled back, if it was not committed. Can be called again, and after `commit`."""
+        self._given_up = True
+        if not self._judged:
+            self._judge("rollback")
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _wait_until_open(self) -> Mapping[str, Any]:
+        opened = self._opened.get()
+        if opened is not None:
+            return opened
+        self._thread.join()
+        end = self._end
+        raise end if isinstance(end, BaseException) else not_as_agreed("it ended before its transaction was open")
+
+    def _judge(self, verdict: str) -> None:
+        self._judged = verdict
+        self._verdict.put(verdict)
+
+    def _sit(self) -> None:
+        try:
+            self._end = self._engine.run(self._server, self._call, self._answer, self._is_to_stop)
+        except BaseException as problem:  # noqa: BLE001 - it is raised, or judged, by whoever waits
+            self._end = problem
+        finally:
+            self._opened.put(None)
+
+    def _answer(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
+        if question.get("kind") != "open":
+            return self._heard.on_ask(question)
+        self._is_open = True
+        self._opened.put(question)
+        return {"verdict": self._verdict.get()}
+
+    def _is_to_stop(self) -> bool:
+        """Once it is open, the verdict ends it: to kill it while it is committed would only hide what became of it."""
+        return not self._is_open and (self._given_up or self._is_cancelled())
+
+
+def require_psycopg() -> None:
+    """It is an extra. Not loaded here: nothing of it runs in the process that has the keys."""
+    if importlib.util.find_spec("psycopg") is None or importlib.util.find_spec("psycopg_binary") is None:
+        raise Refused(
+            Reason.CAPABILITY_UNSUPPORTED,
+            "a plan on a PostgreSQL database needs psycopg, and that is not installed",
+            next_step="Install it with: pip install 'remit[postgres]'",
+        )
+
+
+def _no_questions(_: Mapping[str, Any]) -> Mapping[str, Any]:
+    raise not_as_agreed("it asks, and nobody expected a question")
+
+
+def _together(actions: Sequence[ActionRan]) -> tuple[TableChange, ...]:
+    tables: dict[str, TableChange] = {}
+    for action in actions:
+        for one in action.tables:
+            known = tables.get(one.table, TableChange(one.table, 0, 0, 0))
+            counts = (mine + more for mine, more in zip(known[1:], one[1:], strict=True))
+            tables[one.table] = TableChange(one.table, *counts)
+    return tuple(tables.values())
+
+
+def _limited(call: Call, server: Server) -> Call:
+    """With what the configuration says of the connection, which no plan can change."""
+    inputs = {
+        **call.inputs,
+        "functions": list(server.functions),
+        "lock_seconds": server.lock_seconds,
+        "lock_left": server.lock_seconds_left,
+        "preview_seconds": server.preview_seconds,
+        "statement_seconds": _statement_seconds(server, call),
+    }
+    return call._replace(inputs=inputs)
+
+
+def _statement_seconds(server: Server, call: Call) -> float:
+    return call.seconds if server.statement_seconds is None else min(call.seconds, server.statement_seconds)
+
+
+def _told(problem: RemitError, server: Server, call: Call) -> RemitError:
+    """With the server by the name that people know it by. That time is over is for us to say."""
+    if problem.where == _THE_TIME:
+        return _timed_out(server, call)
+    if problem.where == _THE_HOLD:
+        return _held_too_long(server)
+    where = server.where if problem.where == _THE_SERVER else problem.where
+    return problem.retold(where=where)
+
+
+def _timed_out(server: Server, call: Call) -> EnvironmentFailed:
+    if call.mode in _OF_OUR_OWN:  # nobody gave it anything to do, nor a time
+        return EnvironmentFailed(
+            Reason.TIMED_OUT,
+            f"the server did not answer within {call.seconds:g} seconds",
+            where=server.where,
+            next_step="See what the server waits for: its disk, or its log.",
+        )
+    return EnvironmentFailed(
+        Reason.TIMED_OUT,
+        f"its SQL took longer than {_statement_seconds(server, call):g} seconds",
+        next_step="Give it less to do, or more time: `timeout_seconds` of the action, timeouts.sql, or "
+        "statement_timeout_seconds of the connection.",
+    )
+
+
+def _held_too_long(server: Server) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.TIMED_OUT,
+        f"the preview kept other sessions from its tables for {server.preview_seconds:g} seconds, and was ended",
+        where=server.where,
+        next_step="Nothing was changed. Give it less to do, or give previews more time: preview_timeout_seconds of the "
+        "connection, which only the configuration sets.",
+    )
+
+
+def _not_committed(said: str, server: Server) -> CommitFailed:
+    return CommitFailed(
+        Reason.SQL_FAILED,
+        "the transaction was not committed" + (f": {said}" if said else ""),
+        where=server.where,
+        next_step="Nothing of it was done in the database. Try again.",
+    )
+
+
+def _too_large(size: int, most: int, where: str) -> RemitError:
+    return Refused(
+        Reason.LIMIT_EXCEEDED, f"the row images have {size:,} bytes, and at most {most:,} are kept", where=where
+    )

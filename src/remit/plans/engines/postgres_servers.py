@@ -1,0 +1,201 @@
+"""Which server a connection means: the URL from where the configuration says it is, taken apart, and never told.
+
+Only what is known to be harmless may stand in it: no option that names a program, a service file or a second server.
+"""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from remit.contracts.config.config import PostgresqlConnection
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+
+MAX_URL: Final = 16 << 10
+_SCHEMES: Final = frozenset({"postgresql", "postgres"})
+_OPTIONS: Final = frozenset(
+    {"sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "channel_binding", "host", "port"}
+)
+_MODES: Final = frozenset({"disable", "allow", "prefer", "require", "verify-ca", "verify-full"})
+_PORT: Final = 5432
+_CONNECT_SECONDS: Final = 10
+_MOST_ADDRESSES: Final = 8
+_FIXED: Final = {"gssencmode": "disable", "passfile": "/dev/null", "client_encoding": "UTF8"}
+
+
+class LockBudget:
+    """How long one request has waited for locks of other sessions: a preview, or an apply, with all its attempts."""
+
+    def __init__(self) -> None:
+        self._waited = 0.0
+
+    def left(self, most: float) -> float:
+        return max(most - self._waited, 0.0)
+
+    def spend(self, seconds: float) -> None:
+        self._waited += max(seconds, 0.0)
+
+
+class Server(NamedTuple):
+    """One server, as it is named to people, and what it takes to connect."""
+
+    name: str
+    where: str
+    conninfo: bytes
+    """Secret: only ever written to a sealed descriptor."""
+    functions: tuple[str, ...] = ()
+    """Functions of the database that a person has named for this connection."""
+    lock_seconds: float = 5.0
+    statement_seconds: float | None = None
+    preview_seconds: float = 10.0
+    locks: LockBudget | None = None
+    """What the request has waited already. None: each process may wait for `lock_seconds`."""
+
+    @property
+    def lock_seconds_left(self) -> float:
+        """How much longer the request waits for locks of other sessions."""
+        return self.lock_seconds if self.locks is None else self.locks.left(self.lock_seconds)
+
+    def __repr__(self) -> str:
+        return f"Server({self.where})"
+
+
+def find_server(name: str, connection: PostgresqlConnection, environ: Mapping[str, str]) -> Server:
+    """Refused if there is no URL, or none that can be used. No message holds a part of it but host, port and names."""
+    source, url = _url(connection, environ)
+    options = _parse(url.strip(), source)
+    host = options["host"]
+    place = host if host.startswith("/") else f"{host}:{options['port']}"
+    where = f"{name} at {place}/{options['dbname']} as {options['user']}"
+    return Server(
+        name,
+        where,
+        json.dumps({**options, **_FIXED}).encode(),
+        connection.functions,
+        float(connection.lock_timeout_seconds),
+        connection.statement_timeout_seconds,
+        float(connection.preview_timeout_seconds),
+    )
+
+
+def with_addresses(server: Server) -> bytes:
+    """The conninfo with the numbers of the host: the sandboxed process asks nobody for names."""
+    options: dict[str, Any] = json.loads(server.conninfo)
+    host = str(options["host"])
+    if host.startswith("/"):
+        return server.conninfo
+    try:
+        found = socket.getaddrinfo(host, int(options["port"]), type=socket.SOCK_STREAM)
+    except OSError as problem:
+        raise EnvironmentFailed(
+            Reason.SQL_FAILED,
+            "there is no connection to the database server: the name of its host is not known",
+            where=server.where,
+            next_step="See what stands in the connection's URL, and whether names can be looked up here.",
+        ) from problem
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))[:_MOST_ADDRESSES]
+    hosts = ",".join([host] * len(addresses))
+    return json.dumps({**options, "host": hosts, "hostaddr": ",".join(addresses)}).encode()
+
+
+def _url(connection: PostgresqlConnection, environ: Mapping[str, str]) -> tuple[str, str]:
+    if connection.url_variable is not None:
+        source = f"the environment variable {connection.url_variable}"
+        if not (url := environ.get(connection.url_variable)):
+            raise Refused(
+                Reason.SQL_FAILED,
+                f"{source} is not set, and it is to hold the connection's URL",
+                where=source,
+                next_step="Set it: postgresql://user:password@host:5432/database",
+            )
+        return source, url
+    path = str(connection.url_file)
+    try:
+        return path, _read_private(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise Refused(
+            Reason.SQL_FAILED,
+            "the file that is to hold the connection's URL cannot be read",
+            where=path,
+            next_step="Make it, with one line: postgresql://user:password@host:5432/database",
+        ) from problem
+
+
+def _read_private(path: str) -> str:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in {os.geteuid(), 0} or found.st_mode & 0o077:
+            raise Refused(
+                Reason.STATE_UNSAFE,
+                "the file that holds the connection's URL may be read or changed by others",
+                where=path,
+                next_step=f"Make it yours alone: chown and `chmod 600 {path}`.",
+            )
+        return os.read(descriptor, MAX_URL + 1).decode()
+    finally:
+        os.close(descriptor)
+
+
+def _parse(url: str, source: str) -> dict[str, str]:
+    if not url or len(url) > MAX_URL or "\0" in url or "\n" in url:
+        raise _garbled(source, "it is empty, or too long, or has several lines")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=True) if parts.query else []
+    except ValueError:
+        raise _garbled(source, "it is not a URL") from None
+    if parts.scheme not in _SCHEMES or parts.fragment:
+        raise _garbled(source, "it does not begin with postgresql://")
+    # One in the password that is not escaped ends it early, and the rest of it would be told as a name.
+    if parts.netloc.count("@") > 1 or set(parts.path[1:]) & set("@:/"):
+        raise _garbled(source, "a name or the password in it has an @, : or / that is not escaped")
+    more = dict(given)
+    if len(more) != len(given) or not more.keys() <= _OPTIONS:
+        raise _garbled(source, f"of options it may have, each once: {', '.join(sorted(_OPTIONS))}")
+    options = {
+        "host": more.pop("host", "") or unquote(parts.hostname or ""),
+        "port": more.pop("port", "") or str(port or _PORT),
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "dbname": unquote(parts.path[1:]) or unquote(parts.username or ""),
+    }
+    _require_one_server(options, source)
+    return {**options, **_secured(more, source)}
+
+
+def _require_one_server(options: Mapping[str, str], source: str) -> None:
+    if not options["user"]:
+        raise _garbled(source, "it names no user")
+    if not options["host"] or "," in options["host"] or options["host"].startswith("@"):
+        raise _garbled(source, "it does not name one host, or the folder of a socket")
+    if not options["port"].isdecimal() or not 0 < int(options["port"]) < 1 << 16:
+        raise _garbled(source, "its port is no port")
+
+
+def _secured(more: dict[str, str], source: str) -> dict[str, str]:
+    seconds = more.pop("connect_timeout", "") or str(_CONNECT_SECONDS)
+    if not seconds.isdecimal():
+        raise _garbled(source, "connect_timeout is no number")
+    mode = more.get("sslmode", "prefer")
+    if mode not in _MODES:
+        raise _garbled(source, f"sslmode is one of {', '.join(sorted(_MODES))}")
+    secured = {**more, "sslmode": mode, "connect_timeout": str(min(max(int(seconds), 2), _CONNECT_SECONDS))}
+    if mode.startswith("verify") and "sslrootcert" not in more:
+        raise _garbled(source, f"sslmode={mode} needs sslrootcert: the file of the certificates to trust")
+    if "sslcert" not in more:
+        secured["sslcertmode"] = "disable"
+    return secured
+
+
+def _garbled(source: str, what: str) -> RemitError:
+    return Refused(
+        Reason.MALFORMED,
+        f"the connection's URL cannot be used: {what}",
+        where=source,
+        next_step="Write it as postgresql://user:password@host:5432/database; escape @ as %40, : as %3A, / as %2F.",
+    )

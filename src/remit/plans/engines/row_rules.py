@@ -1,0 +1,147 @@
+"""The rules of a plan about rows: their queries, run on the databases as the plan has left them, where they are.
+
+Only to read, in a sandboxed process, which compares the rows itself: no value of a row leaves it. What a rule says when
+it does not hold is which row and which column.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from remit.contracts.config.config import SystemConfig
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.effects.plans.files import mismatch, require_ordinary
+from remit.effects.plans.steps import StepPlan
+from remit.effects.plans.validate import ROWS
+from remit.fs import openat as beneath
+from remit.fs.paths import Located
+from remit.plans.engines.database_files import closing, require_idle_in
+from remit.plans.engines.duckdb import Engine, Question
+from remit.plans.model.folders import opened
+
+_MEND: Final = "Mend the plan or the rule, and have it approved anew."
+_NEXT_STEPS: Final = {
+    Reason.TIMED_OUT: "Give the query less to do, or more time: timeouts.sql, or timeouts.task for all rules together.",
+    Reason.CANCELLED: "Approve the plan again if it shall run after all.",
+    Reason.RULE_FAILED: _MEND,
+    Reason.SQL_FAILED: _MEND,
+    Reason.SQL_REFUSED: _MEND,
+    Reason.TOO_LARGE: "Put large values into the query itself.",
+}
+"""Instead of what is said of an action."""
+
+
+class RuleTimes(NamedTuple):
+    """Seconds for each query, and for all of them."""
+
+    each: float
+    together: float
+
+    @classmethod
+    def of(cls, config: SystemConfig) -> Self:
+        return cls(float(config.timeouts.sql), float(config.timeouts.task))
+
+
+def has_other_rules(steps: StepPlan) -> bool:
+    """Whether there are any that are not about rows."""
+    return any(rule["type"] != ROWS for rule in steps.rules)
+
+
+def without_queries(steps: StepPlan) -> StepPlan:
+    """For the process that judges the other rules: how many there are is all that it needs to know of these."""
+    rules = tuple(rule if rule["type"] != ROWS else {"type": ROWS, "path": rule["path"]} for rule in steps.rules)
+    return steps._replace(rules=rules)
+
+
+def check_rows(
+    steps: StepPlan,
+    places: Mapping[int, Located],
+    engine: Engine,
+    times: RuleTimes,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """Every rule about rows, in their order. Raises what the first that does not hold says, or cannot be checked."""
+    numbers = {path: number for number, path in enumerate(steps.paths)}
+    deadline = time.monotonic() + times.together
+    for number, rule in enumerate(steps.rules, start=1):
+        if rule["type"] != ROWS:
+            continue
+        try:
+            seconds = min(times.each, require_time(deadline))
+            ask_at_rest(rule, places.get(numbers[rule["path"]]), engine, seconds, meanwhile)
+        except RemitError as problem:
+            raise of_rule(problem, number, len(steps.rules), rule) from problem
+
+
+def require_time(deadline: float) -> float:
+    """Seconds that are left."""
+    if (left := deadline - time.monotonic()) <= 0:
+        raise EnvironmentFailed(Reason.TIMED_OUT, "the rules before it took all the time")
+    return left
+
+
+def ask_at_rest(
+    rule: Mapping[str, Any], place: Located | None, engine: Engine, seconds: float, meanwhile: Callable[[], None]
+) -> None:
+    """One rule, about a database where it is."""
+    with _at_rest(place, rule["path"]) as database:
+        ask(rule, database, database.name.partition(".")[0] or "database", engine, seconds, meanwhile)
+
+
+def ask(
+    rule: Mapping[str, Any],
+    database: Path | Located,
+    alias: str,
+    engine: Engine,
+    seconds: float,
+    meanwhile: Callable[[], None],
+) -> None:
+    """Raises what the rule says if it does not hold, or cannot be checked."""
+    engine.run(
+        Question(
+            text=rule["query"].encode("utf-8", "surrogatepass"),
+            parameters=rule["parameters"],
+            database=database,
+            alias=alias,
+            reads_only=True,
+            expect_results=False,
+            results=None,
+            form=None,
+            seconds=seconds,
+            expected=json.dumps(rule["expected"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
+        ),
+        meanwhile=meanwhile,
+    )
+
+
+@contextmanager
+def _at_rest(place: Located | None, path: str) -> Iterator[Located]:
+    """A database that is there, that nobody writes to, and that is the same before and after."""
+    if place is None:
+        raise no_database(path)
+    with opened(place.base, place.parents, where=path) as folder:
+        require_idle_in(folder, place, writes=False)
+        if not beneath.exists(folder, place.name):
+            raise no_database(path)
+        with closing(beneath.open_file(folder, place.name, where=path)) as descriptor:
+            seen = beneath.identify(descriptor)
+        require_ordinary(seen, where=path)
+        yield place
+        if beneath.peek(folder, place.name, where=path) != seen:
+            raise mismatch("somebody changed the database while the rule was checked", path)
+
+
+def no_database(path: str) -> RemitError:
+    return Refused(Reason.RULE_FAILED, "there is no such database", where=path)
+
+
+def of_rule(problem: RemitError, number: int, total: int, rule: Mapping[str, Any]) -> RemitError:
+    """With the number of the rule and its file, which the process that ran the query does not know."""
+    how = "does not hold" if problem.reason is Reason.RULE_FAILED else "could not be checked"
+    what = "its parameters are too large to be handed over" if problem.reason is Reason.TOO_LARGE else problem.what
+    next_step = _NEXT_STEPS.get(problem.reason, problem.next_step)
+    which = f"rule {number} of {total} ({ROWS})"
+    return EnvironmentFailed(problem.reason, f"{which} {how}: {what}", where=rule["path"], next_step=next_step)

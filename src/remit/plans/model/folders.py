@@ -1,0 +1,196 @@
+"""The host's own hands in a plan: folders that are made and removed, and old files that are cleared away.
+
+Each of these is of a fixed form, on descriptors opened beneath the root; no byte of a file is read for it. They are not
+left to the sandboxed process, because whoever may make a folder there may write everything below it.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.effects.plans.files import other_rights
+from remit.effects.plans.steps import Step, StepPlan, aside_name, part_name
+from remit.fs import openat as beneath
+from remit.fs.paths import Located
+
+Parents = tuple[str, ...]
+
+
+class FolderLook(NamedTuple):
+    """A folder of the plan's paths, as it is before the run."""
+
+    exists: bool
+    writable: bool
+    """For one that does not exist: whether it could be made."""
+    missing: tuple[Parents, ...] = ()
+    """The folders to be made before files can be in it, parents first."""
+    gives_rights: bool = False
+    """To what is made in it. One that does not exist would inherit that from the folder above."""
+
+
+@contextmanager
+def opened(root: str, parents: Parents, *, where: str = "") -> Iterator[int]:
+    """The folder beneath the root, open for reading and syncing."""
+    base = beneath.open_base(root)
+    try:
+        folder = beneath.open_folder(base, parents, where=where)
+    finally:
+        os.close(base)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def look_at_folders(places: Iterable[Located]) -> dict[Parents, FolderLook]:
+    """Each folder once. Refuses where a component is a link, a mount point, or no folder."""
+    looks: dict[Parents, FolderLook] = {}
+    for place in places:
+        if place.parents not in looks:
+            looks[place.parents] = _look(place)
+    return looks
+
+
+def _look(place: Located) -> FolderLook:
+    missing: list[Parents] = []
+    for depth in range(len(place.parents), -1, -1):
+        parents = place.parents[:depth]
+        try:
+            with opened(place.base, parents, where=place.path) as folder:
+                return FolderLook(
+                    not missing,
+                    beneath.may_write(folder),
+                    tuple(reversed(missing)),
+                    beneath.gives_rights_of_its_own(folder),
+                )
+        except Refused as problem:
+            if problem.reason is not Reason.FILE_MISSING or not parents:
+                raise
+            missing.append(parents)
+    raise AssertionError("the root itself was looked at last")
+
+
+def make_folders(root: str, folders: Sequence[str]) -> None:
+    """Parents come first in `folders`. One that is there already is as good. Durable when this returns."""
+    for parents, names in _by_parents(folders).items():
+        with opened(root, parents) as folder:
+            if beneath.gives_rights_of_its_own(folder):  # since somebody looked at it
+                raise other_rights("/".join((*parents, names[0])))
+            for name in names:
+                beneath.make_folder(folder, name, where="/".join((*parents, name)))
+            sync_folder(folder, "/".join(parents) or ".")
+    if folders:
+        reach("plan.folders_made")
+
+
+def remove_folders(root: str, folders: Sequence[str]) -> None:
+    """Those of them that are empty, the deepest first. What somebody put a file into stays."""
+    grouped = _by_parents(folders)
+    for parents in reversed(grouped):
+        try:
+            with opened(root, parents) as folder:
+                for name in grouped[parents]:
+                    beneath.remove_folder(folder, name, where="/".join((*parents, name)))
+                sync_folder(folder, "/".join(parents) or ".")
+        except Refused as problem:
+            if problem.reason is not Reason.FILE_MISSING:
+                raise
+    if folders:
+        reach("plan.folders_removed")
+
+
+def clear_aside(root: str, places: Mapping[int, Located], plan: StepPlan) -> None:
+    """Remove the old files that the way back needed, by their part names, and make that durable.
+
+    A folder that is gone has none: a rollback removes those that the plan had made, and may be cut short right then.
+    """
+    for parents, names in _set_aside(places, plan).items():
+        try:
+            with opened(root, parents) as folder:
+                for name in names:
+                    _unlink(folder, name)
+                sync_folder(folder, "/".join(parents) or ".")
+        except Refused as problem:
+            if problem.reason is not Reason.FILE_MISSING:
+                raise
+    reach("plan.cleared")
+
+
+def sync_folders(root: str, places: Iterable[Located]) -> None:
+    """Each folder once."""
+    for parents in dict.fromkeys(place.parents for place in places):
+        with opened(root, parents) as folder:
+            sync_folder(folder, "/".join(parents) or ".")
+
+
+def set_aside_name(plan: StepPlan, step: Step) -> str:
+    """Where the old file of a modification or a deletion is."""
+    return (part_name if step.move == "modify" else aside_name)(plan.prefix, step.number)
+
+
+def sets_aside(plan: StepPlan) -> bool:
+    """Whether anything is to be cleared away once it is done."""
+    return any(step.move in {"modify", "delete"} and not step.unchanged for step in plan.steps)
+
+
+def _set_aside(places: Mapping[int, Located], plan: StepPlan) -> dict[Parents, list[str]]:
+    by_folder: dict[Parents, list[str]] = {}
+    for step in plan.steps:
+        if step.move in {"modify", "delete"} and not step.unchanged and step.problem is None:
+            by_folder.setdefault(places[step.path].parents, []).append(set_aside_name(plan, step))
+    return by_folder
+
+
+def _unlink(folder: int, name: str) -> None:
+    found = beneath.peek(folder, name)
+    if found is None or not stat.S_ISREG(found.mode):
+        return
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise beneath.failure(problem, name, "could not be removed") from None
+    reach("plan.cleared_one")
+
+
+def sync_folder(folder: int, where: str) -> None:
+    try:
+        os.fsync(folder)
+    except OSError as problem:
+        raise beneath.failure(problem, where, "could not be made durable") from None
+
+
+def needed_folders(looks: Mapping[Parents, FolderLook], places: Iterable[Located]) -> tuple[str, ...]:
+    """Every folder that must be made for files to be in these places, parents first, each once."""
+    wanted = {parents: None for place in places for parents in looks[place.parents].missing}
+    return tuple("/".join(parents) for parents in sorted(wanted, key=lambda parents: (len(parents), parents)))
+
+
+def closed_folder(place: Located) -> RemitError:
+    return EnvironmentFailed(
+        Reason.PERMISSION_DENIED,
+        "names can be neither made nor removed in this folder",
+        where=place.path,
+        next_step="Check who owns the folder and what its mode allows; Remit acts as the user it runs as.",
+    )
+
+
+def given_rights(step: Step, looks: Mapping[Parents, FolderLook], places: Mapping[int, Located]) -> RemitError | None:
+    """Why the step would leave a file, or a folder, with access rights that nobody asked for; or None."""
+    place = places[step.path if step.new_path is None else step.new_path]
+    look = looks[place.parents]
+    makes = step.move in {"create", "modify"} or (step.move == "rename" and look.missing)
+    return other_rights(place.path) if makes and look.gives_rights else None
+
+
+def _by_parents(folders: Sequence[str]) -> dict[Parents, list[str]]:
+    grouped: dict[Parents, list[str]] = {}
+    for path in sorted(folders, key=lambda path: (path.count("/"), path)):
+        *parents, name = path.split("/")
+        grouped.setdefault(tuple(parents), []).append(name)
+    return grouped

@@ -1,0 +1,73 @@
+"""Which lines of a diff a reader does not see, for the masks in them: each needs an approval of its own.
+
+A line that would be gone counts as one that would come: what is taken away may be a check. And a mask may make two
+different values look the same; then a line that is changed reads as if it were not.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from remit.masking import is_hidden
+from remit.plans.reports.diff_lines import DiffLine, hunk_starts, parse_diff
+
+_WORD: Final = re.compile(r"[^\s\"'`<>,;=()\[\]{}]+")
+_CHANGED: Final = frozenset({"added", "removed"})
+
+
+class HiddenLines(NamedTuple):
+    """By their numbers, in the file as it would be, and in the file as it is."""
+
+    added: tuple[int, ...] = ()
+    removed: tuple[int, ...] = ()
+
+
+class _Placed(NamedTuple):
+    number: int
+    line: DiffLine
+    masked: str
+
+
+def hidden_lines(text: str, masked: str) -> HiddenLines:
+    placed = list(_placed(text, masked))
+    alike = _alike(placed)
+    hidden: dict[str, list[int]] = {"added": [], "removed": []}
+    for number, line, shown in placed:
+        if line.kind in _CHANGED and (is_hidden(line.text, shown) or _holds(line.text, shown, alike)):
+            hidden[line.kind].append(number)
+    return HiddenLines(tuple(hidden["added"]), tuple(hidden["removed"]))
+
+
+def _placed(text: str, masked: str) -> Iterator[_Placed]:
+    """The lines that hold something masked, with their numbers."""
+    before = after = 0
+    for line, shown in zip(parse_diff(text), masked.split("\n"), strict=True):
+        if line.kind == "hunk":
+            before, after = hunk_starts(line.text)
+            continue
+        if line.kind in {"added", "removed", "same"}:
+            if shown != line.text:
+                yield _Placed(before if line.kind == "removed" else after, line, shown)
+            before, after = before + (line.kind != "added"), after + (line.kind != "removed")
+
+
+def _alike(placed: Sequence[_Placed]) -> set[str]:
+    """Masked words that stand for something else in what would come than in what would go."""
+    stands_for: dict[str, dict[str, set[str]]] = {"added": defaultdict(set), "removed": defaultdict(set)}
+    for _, line, shown in placed:
+        for word, mask in _masked_words(line.text, shown) if line.kind in _CHANGED else ():
+            stands_for[line.kind][mask].add(word)
+    added, removed = stands_for["added"], stands_for["removed"]
+    return {mask for mask in added.keys() & removed.keys() if added[mask] != removed[mask]}
+
+
+def _holds(line: str, shown: str, alike: set[str]) -> bool:
+    return any(mask in alike for _, mask in _masked_words(line, shown))
+
+
+def _masked_words(line: str, shown: str) -> list[tuple[str, str]]:
+    words, masks = _WORD.findall(line[1:]), _WORD.findall(shown[1:])
+    if len(words) != len(masks):  # such as a number in groups: the line is one then
+        return [(line[1:], shown[1:])]
+    return [(word, mask) for word, mask in zip(words, masks, strict=True) if word != mask]

@@ -1,0 +1,67 @@
+"""Values that a plan binds to SQL, or gives to a pipeline, as whoever approves it sees them. In no report. Pure."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.plans.pipeline_report import PipelineTold
+from remit.contracts.plans.plan import PipelineAction, Plan
+from remit.contracts.plans.sql_report import MAX_PARAMETERS_TOLD, MAX_SQL_SHOWN, ShownParameter, UnseenSql
+from remit.core.text_printable import printable
+from remit.masking import mask_json, mask_shown
+from remit.plans.policy.required_approvals import PathFinding
+from remit.plans.reports.truncate_pipelines import pipelines_within
+
+_LONGEST_VALUE: Final = 8_000
+_LONGEST_NAME: Final = 200
+
+
+class Shown(NamedTuple):
+    parameters: tuple[ShownParameter, ...]
+    unseen: tuple[UnseenSql, ...]
+    """What is too long, or too much, to be shown whole."""
+
+
+def show_parameters(parameters: Mapping[str, Any]) -> Shown:
+    """As JSON: `"5"` is no number. Each is masked by its own name and looks, and before it is cut: half a secret no
+    longer looks like one.
+    """
+    shown: list[ShownParameter] = []
+    unseen: list[UnseenSql] = []
+    room = MAX_SQL_SHOWN
+    for name, value in list(parameters.items())[:MAX_PARAMETERS_TOLD]:
+        masked = mask_json(value, name=name, words=mask_shown, whole_labels=True)
+        text = printable(json.dumps(masked, ensure_ascii=False))
+        called = printable(mask_shown(name))[:_LONGEST_NAME]
+        if (room := room - min(len(text), _LONGEST_VALUE)) < 0:
+            break
+        if len(text) > _LONGEST_VALUE:
+            unseen.append(UnseenSql(where=f"parameter {called}", what="its end is not shown here: it is too long"))
+            text = text[:_LONGEST_VALUE] + "..."
+        shown.append(ShownParameter(name=called, value=text))
+    if more := len(parameters) - len(shown):
+        many = "1 more parameter is" if more == 1 else f"{more:,} more parameters are"
+        unseen.insert(0, UnseenSql(where="parameters", what=f"{many} not shown here"))
+    return Shown(tuple(shown), tuple(unseen))
+
+
+def previewed_pipelines(plan: Plan, told: Iterable[PipelineTold]) -> Iterator[dict[str, Any]]:
+    given = _given_to_pipelines(plan)
+    for one in pipelines_within([*told]):
+        shown = show_parameters(given.get(one.action_id, {})).parameters
+        yield {**one.tree(), "parameters": [each.tree() for each in shown]}
+
+
+def findings_of_pipelines(plan: Plan, told: Iterable[PipelineTold]) -> Iterator[PathFinding]:
+    """Values that are not shown whole. Those of query files are told of with their SQL."""
+    given = _given_to_pipelines(plan)
+    for one in told:
+        unseen = show_parameters(given.get(one.action_id, {})).unseen if one.kind != "sql" else ()
+        for each in unseen:
+            where = f"action {one.action_id}, {each.where}"
+            yield PathFinding(f"pipeline:{one.pipeline}", "not_shown", where, each.what)
+
+
+def _given_to_pipelines(plan: Plan) -> dict[str, Mapping[str, Any]]:
+    actions = (action for action in plan.action_plan if isinstance(action, PipelineAction))
+    return {action.action_id: action.operation.parameters for action in actions}

@@ -1,0 +1,220 @@
+"""What a sandboxed process saw in a simulation, read with care: of the agreed shape, bounded, masked and printable."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.plans.change_log import DiffSummary
+from remit.core.errors import EnvironmentFailed, Reason, show_line
+from remit.core.text_printable import printable
+from remit.effects.plans.steps import State
+from remit.masking import is_hidden, mask_diff, mask_shown, mask_sql
+from remit.plans.model.hidden_lines import HiddenLines, hidden_lines
+
+MAX_PREVIEW: Final = 500
+MAX_DIFF: Final = 512 << 10
+MAX_FINDINGS: Final = 50
+MAX_REMARKS: Final = 20
+MAX_LINES: Final = 10
+"""Named of those that are masked."""
+_LONGEST: Final = 2_000
+_HASH: Final = 71
+_CREDENTIAL: Final = "credential"
+_LONE_RETURN: Final = re.compile(r"\r(?!\n|\Z)")
+"""It ends a comment, and is not seen to."""
+_LAYOUT: Final = {ord("\n"): None, ord("\t"): None}
+
+
+class FoundIn(NamedTuple):
+    """Something in the new content of a step that needs an approval of its own."""
+
+    rule: str
+    where: str
+    what: str
+
+
+class ShownDiff(NamedTuple):
+    """A diff as people see it."""
+
+    text: str
+    hidden: HiddenLines
+    """Lines that would come or go, and hold something masked."""
+
+
+class ShownSql(NamedTuple):
+    """A statement as people see it."""
+
+    text: str
+    is_cut: bool
+
+
+class Seen(NamedTuple):
+    """What one step would do."""
+
+    number: int
+    before: State | None
+    after: State | None
+    said: str
+    unchanged: bool
+    diff: DiffSummary
+    left_out: int
+    text: str
+    """The whole diff, if it was asked for."""
+    findings: tuple[FoundIn, ...]
+    remarks: tuple[str, ...]
+    """What a reader should know, and what needs no approval."""
+    problem: Mapping[str, str] | None
+
+
+def read_seen(frame: Mapping[str, Any], text: str) -> Seen:
+    """A `seen` frame; its number and its problem were checked when it came in."""
+    try:
+        return _read(frame, text)
+    except (KeyError, TypeError, ValueError):
+        raise not_as_agreed("what it saw of a step cannot be read") from None
+
+
+def _read(frame: Mapping[str, Any], text: str) -> Seen:
+    diff = frame["diff"] or {}
+    added, removed = (_count(diff.get(name, 0)) for name in ("added", "removed"))
+    preview = _whole_lines(show_text(_text(diff.get("preview", ""))))
+    problem = frame.get("problem")
+    shown = show_diff(text[: 2 * MAX_DIFF])
+    found = read_findings(frame.get("findings") or [])
+    return Seen(
+        number=frame["number"],
+        before=_state(frame["before"]),
+        after=_state(frame["after"]),
+        said=show_line(_text(frame["said"])[:_LONGEST]),
+        unchanged=_flag(frame["unchanged"]),
+        diff=DiffSummary(lines_added=added, lines_removed=removed, preview=preview),
+        left_out=_count(diff.get("left_out", 0)),
+        text=shown.text,
+        findings=(*found, *_hidden(shown.hidden, found)),
+        remarks=read_remarks(frame.get("remarks") or []),
+        problem=None if problem is None else error_of(problem),
+    )
+
+
+def _whole_lines(preview: str) -> str:
+    """As many lines as fit: half a line looks like a line of the file. A first line that is too long is cut."""
+    if len(preview) <= MAX_PREVIEW:
+        return preview
+    return preview[: preview.rfind("\n", 0, MAX_PREVIEW) + 1 or MAX_PREVIEW]
+
+
+def read_findings(findings: Sequence[Any]) -> tuple[FoundIn, ...]:
+    return tuple(_finding(finding) for finding in findings[:MAX_FINDINGS])
+
+
+def read_remarks(remarks: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(show_line(_text(remark))[:_LONGEST] for remark in remarks[:MAX_REMARKS])
+
+
+def error_of(error: Mapping[str, str]) -> dict[str, str]:
+    """What a process says of a failure, masked and printable. Its reason was checked when it came in."""
+    words = {name: error.get(name, "") for name in ("what", "where", "next_step")}
+    return EnvironmentFailed(Reason(error["reason"]), **words).as_json()
+
+
+def show_text(text: str) -> str:
+    """Masked, and made printable line by line. Tabs stay, and no line is lost."""
+    return _printable_lines(mask_shown(text))
+
+
+def show_sql(text: str, most: int) -> ShownSql:
+    """A statement: masked, then cut where it is long. Where something is hidden, a last line says in which lines."""
+    masked = _in_lines(mask_sql(text, most))
+    lines = zip(_in_lines(text).split("\n"), masked.split("\n"), strict=False)  # no more is masked than is shown
+    hidden = [f"{at}" for at, (line, shown) in enumerate(lines, start=1) if not _is_seen(line, shown)]
+    shown = _printable_lines(_LONE_RETURN.sub("\r\n", masked))
+    is_cut = len(shown) > most or len(text) > most  # a mask may be far shorter than what it hides
+    shown = shown[:most] + "..." if is_cut else shown
+    return ShownSql(f"{shown}\n-- masked in this statement: {_listed(hidden)}" if hidden else shown, is_cut)
+
+
+def _in_lines(text: str) -> str:
+    """A carriage return ends a line, and with it a comment, for the engine: so it does for whoever reads it."""
+    return text.replace("\r\n", "\n").replace("\r", "\r\n") if "\r" in text else text
+
+
+def _is_seen(line: str, shown: str) -> bool:
+    """The last one that was masked may end before its line does."""
+    return line.startswith(shown) or not is_hidden(line, shown)
+
+
+def show_diff(text: str) -> ShownDiff:
+    """Masked so that whoever judges it is not kept from seeing code, and knows of each line that he does not see."""
+    masked = mask_diff(text)
+    if masked == text:
+        return ShownDiff(_printable_lines(text), HiddenLines())
+    return ShownDiff(_printable_lines(masked), hidden_lines(text, masked))
+
+
+def _hidden(lines: HiddenLines, found: Sequence[FoundIn]) -> Iterator[FoundIn]:
+    """One finding for all lines of a file that are masked and not told of yet. A credential is named by its line."""
+    told = {one.where for one in found if one.rule == _CREDENTIAL}
+    added = [f"{line}" for line in lines.added if f"line {line}" not in told]
+    if added:
+        yield FoundIn(_CREDENTIAL, _listed(added), _hold_something(len(added), ""))
+    if lines.removed:
+        where = f"{_listed([f'{line}' for line in lines.removed])} as it is now"
+        yield FoundIn(_CREDENTIAL, where, _hold_something(len(lines.removed), ", to be removed,"))
+
+
+def _hold_something(count: int, which: str) -> str:
+    hold = f"this line{which} holds" if count == 1 else f"these {count:,} lines{which} hold"
+    return f"{hold} something that is masked: what it says is not shown here"
+
+
+def _listed(lines: Sequence[str]) -> str:
+    more = f" and {len(lines) - MAX_LINES:,} more" if len(lines) > MAX_LINES else ""
+    return f"line{'' if len(lines) == 1 else 's'} {', '.join(lines[:MAX_LINES])}{more}"
+
+
+def _printable_lines(masked: str) -> str:
+    if masked.isascii() and masked.translate(_LAYOUT).isprintable():
+        return masked
+    lines = masked.split("\n")
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+
+
+def _state(values: Any) -> State | None:
+    if values is None:
+        return None
+    digest, size, mode = values
+    if not isinstance(digest, str) or len(digest) != _HASH or not digest.startswith("sha256:"):
+        raise ValueError("no digest")
+    return State(digest, _count(size), _count(mode) & 0o777)
+
+
+def _finding(finding: Any) -> FoundIn:
+    rule, where, what = (show_line(_text(finding[name])) for name in ("rule", "where", "what"))
+    return FoundIn(rule[:64], where[:500], what)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 53:
+        raise ValueError("no count")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("no flag")
+    return value
+
+
+def not_as_agreed(what: str, where: Sequence[str] = ()) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        f"the plan's process did not answer as agreed: {what}",
+        where=", ".join(where),
+        next_step="This is a bug in Remit; nothing that it said is believed.",
+    )

@@ -1,0 +1,369 @@
+"""The plan door: an approved plan, carried out in a sandbox, verified and reported; or taken back, all of it."""
+
+import logging
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from remit.authority.envelope import ApprovedPlan, digest_of_envelope, verify_envelope
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
+from remit.core.errors import Misuse, Reason, Refused, RemitError, as_remit_error
+from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.crypto.signing import Keyring, Signer
+from remit.effects.plans.database_files import is_marked
+from remit.effects.plans.steps import Ids
+from remit.execution.decision import Decision, Denial
+from remit.execution.engine import Door, Note, Notes, Preview, Unpublished
+from remit.execution.journal import Trace
+from remit.execution.protected_paths import is_forbidden
+from remit.fs import openat as beneath
+from remit.fs.paths import locate_below
+from remit.plans.apply.checkpoint import BegunPlan, dressed, parse_begun, render_begun, without_rows
+from remit.plans.apply.environment import PlanSetting
+from remit.plans.apply.executor import PlanLives
+from remit.plans.apply.outcome import STANDS, action_rows, build_outcome, load_plan_outcome, manifest_of, server_rows
+from remit.plans.apply.verify_and_undo import Ran
+from remit.plans.approval_checks import require_same_inputs
+from remit.plans.engines.database_files import require_idle, require_none_busy
+from remit.plans.model.folders import opened
+from remit.plans.policy.plan import decide_plan
+from remit.plans.policy.required_approvals import uncovered
+from remit.plans.preparation.prepared import PreparedAll, Ready
+from remit.plans.preparation.remote_sql import Wanted
+from remit.plans.preview.build import Means, preview_plan
+from remit.plans.preview.document import PlanPreview
+from remit.plans.reports.execution_report import refusal_of
+from remit.plans.reports.publish import publish, restore_papers
+from remit.plans.reports.truncate_pipelines import kept_of, pipelines_within
+from remit.plans.runtime.runner import paths_of
+from remit.plans.runtime.steps import needs_parsers
+from remit.plans.storage.backups import take_all
+from remit.plans.storage.manifest import write_way_back
+from remit.plans.storage.run_folder import REPORTS, ReportFolder, folder_name
+
+_LOG: Final = logging.getLogger("remit.plans")
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """Nobody has vouched for any of it. One that was read back from a checkpoint has no envelope any more."""
+
+    envelope_id: str
+    digest: str
+    envelope: Envelope | None = None
+    begun: BegunPlan | None = None
+
+
+@dataclass(frozen=True)
+class PlanDoor(Door[PlanRequest, ApprovedPlan, BegunPlan, Ran, PlanOutcome | PlanRefusal]):
+    """Holds the protocol layer's public key and the executor's private one; never the protocol layer's private key."""
+
+    keyring: Callable[[], Keyring]
+    signer: Callable[[], Signer]
+    setting: PlanSetting
+    _prepared: dict[str, PreparedAll] = field(default_factory=dict, init=False, repr=False)
+    """By envelope: what SQL left, from the preview until the request has ended."""
+    _wanted: dict[str, Wanted] = field(default_factory=dict, init=False, repr=False)
+    """Likewise: what is to be run on a server."""
+    name: str = field(default="plan", init=False)
+    try_again: str = field(default="If the plan is still wanted, approve it again: remit approve", init=False)
+
+    @cached_property
+    def _lives(self) -> PlanLives:
+        return PlanLives(self.setting, self.keyring)
+
+    # --- 1 to 5 -------------------------------------------------------------------------------------------------------
+
+    def parse(self, raw: tuple[bytes, ...]) -> PlanRequest:
+        (document,) = raw
+        envelope = Envelope.parse(document)
+        return PlanRequest(envelope.envelope_id, digest_of_envelope(envelope), envelope)
+
+    def trace(self, request: PlanRequest) -> Trace:
+        return Trace(
+            tenant_id=DEFAULT_TENANT,
+            correlation_id=request.envelope_id,
+            door=self.name,
+            key=request.envelope_id,
+            request_digest=request.digest,
+            task_id=request.envelope_id,
+        )
+
+    def verify_authority(self, request: PlanRequest, now: datetime) -> ApprovedPlan:
+        self.setting.tell(request.envelope_id, _plan_id(request), "CHECKING", 0, 0)
+        if request.envelope is None:
+            raise Misuse(Reason.MISUSE, "what was read back from a checkpoint has no authority")
+        envelope = request.envelope
+        digest = self.setting.rules.config().digest()
+        return verify_envelope(envelope, digest, self.keyring(), now, plan_digest=envelope.plan.digest())
+
+    def decide(self, request: PlanRequest) -> Decision:
+        if request.envelope is not None:
+            envelope, rules = request.envelope, self.setting.rules
+            return decide_plan(envelope.plan, rules.config(), rules.root(), envelope.approvals)
+        return self._decide_begun(request.begun)
+
+    def preview(self, granted: ApprovedPlan) -> PlanPreview:
+        envelope, rules = granted.envelope, self.setting.rules
+        self._require_not_void(envelope.envelope_id)
+        runner = self.setting.runner(envelope.envelope_id, rich=needs_parsers(envelope.plan, rules.config()))
+        workshop = self.setting.workshop(envelope.envelope_id, envelope.plan.plan_id)
+        digest, now = envelope.plan_digest, self.setting.now()
+        self._forget_prepared(envelope.envelope_id)  # of an earlier look, before somebody else was faster
+        try:
+            means = Means(runner, workshop, in_earnest=True)
+            seen = preview_plan(envelope.plan, rules.config(), rules.root(), means, plan_digest=digest, at=now)
+        except RemitError as problem:
+            if problem.reason is Reason.CANCELLED:
+                raise self._cancelled_in_time(envelope.envelope_id) from problem
+            raise
+        self._prepared[envelope.envelope_id] = seen.prepared
+        if seen.wanted is not None:
+            self._wanted[envelope.envelope_id] = seen.wanted
+        return seen
+
+    def stand_down(self, granted: ApprovedPlan) -> None:
+        self._lives.held.close(granted.envelope.envelope_id)
+        self._forget_prepared(granted.envelope.envelope_id)
+
+    def consent(self, granted: ApprovedPlan, preview: Preview, now: datetime) -> str:
+        """The envelope is the yes; this sees that it was to this very effect."""
+        envelope, seen = granted.envelope, _plan_preview(preview)
+        self._require_not_cancelled(envelope.envelope_id)
+        require_none_busy(seen.problems)
+        require_same_inputs(envelope, seen)
+        denials = uncovered(seen.findings, seen.needs, envelope.approvals)
+        Decision(() if denials else ("the approval names all that it must",), denials).require()
+        return f"envelope {envelope.envelope_id}"
+
+    # --- 6, 7 ---------------------------------------------------------------------------------------------------------
+
+    def checkpoint(self, granted: ApprovedPlan, preview: Preview) -> str:
+        seen, envelope, config = _plan_preview(preview), granted.envelope, self.setting.rules.config()
+        self.setting.tell(envelope.envelope_id, envelope.plan.plan_id, "CHECKPOINT", 0, len(seen.steps.steps))
+        _require_idle_databases(seen, self.setting.rules.root())
+        now = self.setting.rules.clock()
+        begun = BegunPlan(
+            request_digest=granted.digest,
+            plan_id=envelope.plan.plan_id,
+            ids=Ids(envelope.envelope_id, *(str(uuid.uuid4()) for _ in range(3))),
+            root=self.setting.rules.root(),
+            folder=folder_name(now, envelope.envelope_id),
+            started_at=render_time(now),
+            instructions=envelope.plan.execution_instructions,
+            rollback_days=config.retention.rollback_days,
+            rich=needs_parsers(envelope.plan, config),
+            doomed=seen.doomed,
+            steps=seen.steps,
+            first=seen.first,
+            originals={},
+            folders=() if seen.doomed else seen.folders,
+            diffs={one.number: one.diff for one in seen.seen},
+            told=without_rows(seen.prepared.told),
+            elsewhere=seen.elsewhere,
+            pipelines=pipelines_within([kept_of(told) for told in seen.prepared.pipelines.values()]),
+        )
+        with ReportFolder.make(begun.root, begun.folder) as folder:
+            try:
+                if seen.doomed:
+                    folder.write({})  # so that it is durable
+                else:
+                    begun = self._backed_up(begun, seen, config, folder)
+                self._require_not_cancelled(envelope.envelope_id)
+            except BaseException:
+                folder.discard()
+                raise
+        return render_begun(begun)
+
+    def _backed_up(self, begun: BegunPlan, seen: PlanPreview, config: SystemConfig, folder: ReportFolder) -> BegunPlan:
+        places = begun.places()
+        new_bytes = sum(step.after.size for step in begun.steps.steps if step.after and step.move != "rename")
+        new_bytes += begun.elsewhere.image_bytes if begun.elsewhere is not None else 0
+        databases = {step.path for step in begun.steps.steps if is_marked(step)}
+        listed = [places[path] for path in range(len(places))]
+        originals = take_all(listed, seen.kept, folder, config.limits, new_bytes, databases=databases)
+        begun = dressed(begun, originals)
+        planned = [step.number for step in begun.steps.steps if step.problem is None]
+        write_way_back(folder, manifest_of(begun, planned, begun.started_at))
+        return begun
+
+    def require_alive(self, granted: ApprovedPlan, now: datetime) -> None:
+        envelope = granted.envelope
+        config_digest = self.setting.rules.config().digest()
+        verify_envelope(envelope, config_digest, self.keyring(), now, plan_digest=envelope.plan_digest)
+
+    def discard(self, checkpoint: str) -> None:
+        begun = parse_begun(checkpoint)
+        try:
+            with ReportFolder.open(begun.root, begun.folder) as folder:
+                folder.discard()
+            with opened(begun.root, REPORTS) as reports:
+                beneath.remove_folder(reports, begun.folder)
+        except RemitError as problem:  # `remit prune` will find it
+            _LOG.warning("a report folder could not be removed", extra={"why": str(problem)})
+
+    def recall(self, checkpoint: str) -> tuple[PlanRequest, BegunPlan]:
+        begun = parse_begun(checkpoint)
+        return PlanRequest(begun.envelope_id, begun.request_digest, None, begun), begun
+
+    # --- 8, 9: its life -----------------------------------------------------------------------------------------------
+
+    def effect(self, granted: ApprovedPlan, begun: BegunPlan, note: Note) -> Ran:
+        def require_alive() -> None:
+            self.require_alive(granted, self.setting.rules.clock())
+
+        prepared = self._prepared.get(begun.envelope_id)
+        descriptors = prepared.descriptors if prepared is not None else {}
+        ready = Ready(descriptors, self._wanted.get(begun.envelope_id))
+        return self._lives.carry_out(granted.envelope.plan, begun, ready, require_alive, note)
+
+    def settle(self, begun: BegunPlan, notes: Notes, note: Note) -> Ran | None:
+        return self._lives.settle(begun, notes, note)
+
+    def undo(self, begun: BegunPlan, notes: Notes, note: Note) -> None:
+        self._lives.undo(begun, notes, note)
+
+    def verify_effect(self, begun: BegunPlan, made: Ran) -> None:
+        self._lives.verify(begun, made)
+
+    def succeed(self, request: PlanRequest, begun: BegunPlan, made: Ran) -> PlanOutcome:
+        return self._outcome(begun, made)
+
+    def fail(
+        self, request: PlanRequest, problem: RemitError, begun: BegunPlan | None = None
+    ) -> PlanOutcome | PlanRefusal:
+        if begun is None:
+            error = refusal_of(problem, request.envelope_id, self.setting.rules.clock)
+            status: Literal["REFUSED", "CANCELLED"] = "CANCELLED" if problem.reason is Reason.CANCELLED else "REFUSED"
+            return PlanRefusal(status=status, envelope_id=request.envelope_id, errors=(error,))
+        return self._outcome(begun, self._lives.failure(begun, problem))
+
+    def publish(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal) -> None:
+        if isinstance(outcome, PlanRefusal):
+            return
+        self.setting.tell(begun.envelope_id, begun.plan_id, "REPORTING", len(begun.steps.steps), len(begun.steps.steps))
+        try:
+            with ReportFolder.open(begun.root, begun.folder) as folder:
+                publish(folder, outcome)
+        except (RemitError, OSError) as problem:
+            told = as_remit_error(problem)
+            if outcome.status.status in STANDS:
+                raise Unpublished(told.reason, told.what, where=told.where, next_step=told.next_step) from problem
+            _LOG.warning("the papers of a plan could not be written", extra={"why": str(told)})
+        if outcome.status.status in STANDS:
+            self._lives.require_untouched(begun)  # once more: writing papers takes its time
+
+    def commit(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+        if isinstance(outcome, PlanOutcome) and outcome.status.status in STANDS:
+            self._lives.commit(begun, note)
+
+    def clear_up(self, begun: BegunPlan, outcome: PlanOutcome | PlanRefusal, note: Note) -> None:
+        if isinstance(outcome, PlanRefusal) or outcome.status.status not in STANDS:
+            return
+        self._lives.clear_up(begun, note)
+
+    # --- 10 -----------------------------------------------------------------------------------------------------------
+
+    def store_outcome(self, outcome: PlanOutcome | PlanRefusal) -> str:
+        return outcome.canonical().decode()
+
+    def show_outcome(self, outcome: PlanOutcome | PlanRefusal, stored: str) -> Mapping[str, Any]:
+        """The signed status, and a row for each action; the papers themselves stand with the claim."""
+        if isinstance(outcome, PlanRefusal):
+            raise Misuse(Reason.MISUSE, "a refusal is recorded as such")
+        shown: dict[str, Any] = {"status": outcome.status.tree(), "actions": action_rows(outcome)}
+        return {**shown, "rows": server_rows(outcome)} if server_rows(outcome) else shown
+
+    def load_outcome(self, stored: str, recorded_at: str) -> PlanOutcome:
+        outcome = load_plan_outcome(stored, self.keyring())
+        try:
+            with ReportFolder.open(self.setting.rules.root(), outcome.status.folder.rpartition("/")[2]) as folder:
+                if folder.read("status.json") is None:
+                    restore_papers(folder, outcome)
+        except RemitError as problem:  # for people only: what counts is in the ledger
+            _LOG.warning("the papers of a plan could not be written again", extra={"why": str(problem)})
+        return outcome
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _forget_prepared(self, envelope_id: str) -> None:
+        if (prepared := self._prepared.pop(envelope_id, None)) is not None:
+            prepared.close()
+        self._wanted.pop(envelope_id, None)
+
+    def _decide_begun(self, begun: BegunPlan | None) -> Decision:
+        """What was begun is finished or taken back where it was begun, and nowhere else."""
+        if begun is None or begun.root != self.setting.rules.root():
+            denial = Denial(
+                Reason.PATH_REFUSED,
+                "this plan was begun in another folder",
+                where=begun.root if begun else "",
+                next_step="Set `root` in remit.yaml as it was, and run: remit recover",
+            )
+            return Decision(denials=(denial,))
+        config = self.setting.rules.config()
+        changed = paths_of(begun.steps.steps)
+        why = {place.path: is_forbidden(place.below, config) for n, place in begun.places().items() if n in changed}
+        denials = tuple(Denial(Reason.PATH_REFUSED, reason, where=path) for path, reason in why.items() if reason)
+        return Decision((f"begun under envelope {begun.envelope_id}",), denials)
+
+    def _require_not_void(self, envelope_id: str) -> None:
+        """Whoever comes with an approval that was cancelled before is refused like with any other that is void."""
+        if self.setting.cancellations.is_recorded(envelope_id):
+            raise Refused(
+                Reason.REVOKED,
+                "this approval was cancelled",
+                where=f"envelope {envelope_id}",
+                next_step="Approve the plan again if it shall run after all.",
+            )
+
+    def _require_not_cancelled(self, envelope_id: str) -> None:
+        if self.setting.hooks.is_cancelled() or self.setting.cancellations.is_recorded(envelope_id):
+            raise self._cancelled_in_time(envelope_id)
+
+    def _cancelled_in_time(self, envelope_id: str) -> Refused:
+        """Nothing was begun yet."""
+        is_void = self.setting.cancellations.is_recorded(envelope_id)
+        what = "it was cancelled before anything was changed"
+        return Refused(
+            Reason.CANCELLED,
+            f"{what}, and its approval with it" if is_void else what,
+            where=f"envelope {envelope_id}",
+            next_step="Approve the plan again if it shall run after all."
+            if is_void
+            else "The approval was not used: apply it again, if the plan shall run after all.",
+        )
+
+    def _outcome(self, begun: BegunPlan, ran: Ran) -> PlanOutcome:
+        return build_outcome(
+            begun,
+            ran,
+            self.signer(),
+            self.setting.rules.clock,
+            confined=self.setting.rules.config().sandbox == "required",
+            looks=self._lives.looks(begun),
+        )
+
+
+def _plan_id(request: PlanRequest) -> str:
+    if request.envelope is not None:
+        return request.envelope.plan.plan_id
+    return request.begun.plan_id if request.begun is not None else request.envelope_id
+
+
+def _plan_preview(preview: Preview) -> PlanPreview:
+    if not isinstance(preview, PlanPreview):
+        raise Misuse(Reason.MISUSE, "a plan's preview was made by another door")
+    return preview
+
+
+def _require_idle_databases(seen: PlanPreview, root: str) -> None:
+    """Once more, right before the old bytes are kept: whoever opened one since would go on with a file that is gone."""
+    for step in seen.steps.steps:
+        if is_marked(step) and step.problem is None and not step.unchanged:
+            require_idle(locate_below(root, seen.steps.paths[step.path]), writes=True)

@@ -1,0 +1,156 @@
+"""In which order the actions of a plan run. Pure.
+
+An action needs those that it names, and the actions before it on the same file, named or not. The order is the same for
+every way to run a plan: always the action that stands first in the plan, of those that need nothing more.
+"""
+
+import heapq
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
+
+from remit.contracts.plans.plan import Action, FileRename
+from remit.core.errors import Reason, Refused
+from remit.fs.paths import plain_spelling
+
+
+def paths_of_action(action: Action) -> tuple[str, ...]:
+    """The files that an action on files changes, each in its one spelling."""
+    named = [action.target] if action.target is not None else []
+    if isinstance(action, FileRename):
+        named.append(action.operation.new_path)
+    return tuple(map(plain_spelling, named))
+
+
+Touched = Callable[[Action], Sequence[str]]
+"""The files by which one action can depend on another. Those of SQL are known to the configuration only."""
+
+
+def order_actions(actions: Sequence[Action], touched: Touched = paths_of_action) -> tuple[int, ...]:
+    """Indices into the plan, in the order of execution. Refuses unknown ids and cycles."""
+    order, _ = _sort(needs_of(actions, touched))
+    return order
+
+
+def needs_of(actions: Sequence[Action], touched: Touched = paths_of_action) -> dict[int, tuple[int, ...]]:
+    """Which actions each one needs, explicit and implied, by index in the plan. Refuses unknown ids and cycles.
+
+    Of two actions on one file the later in the plan needs the earlier, unless `depends_on` says the opposite.
+    """
+    needs = _explicit_needs(actions)
+    order, left = _sort(needs)
+    if left:
+        raise _cycle(actions, needs, left)
+    _add_implied(needs, order, _touching(actions, touched))
+    return {index: tuple(sorted(needed)) for index, needed in needs.items()}
+
+
+def levels(order: Sequence[int], needs: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    """Groups that may run at once: a group needs nothing but what stands in the groups before it."""
+    level_of: dict[int, int] = {}
+    grouped: defaultdict[int, list[int]] = defaultdict(list)
+    for index in order:
+        level_of[index] = 1 + max((level_of[needed] for needed in needs.get(index, ())), default=-1)
+        grouped[level_of[index]].append(index)
+    return [grouped[level] for level in sorted(grouped)]
+
+
+def _explicit_needs(actions: Sequence[Action]) -> dict[int, set[int]]:
+    index_of = {action.action_id: index for index, action in enumerate(actions)}
+    needs: dict[int, set[int]] = {}
+    for index, action in enumerate(actions):
+        for needed in action.depends_on:
+            if needed not in index_of:
+                raise Refused(
+                    Reason.DEPENDENCY_INVALID,
+                    f"the action {action.action_id!r} depends on {needed!r}, which the plan does not have",
+                    where=f"action {action.action_id}, depends_on",
+                    next_step="Name an action of this plan.",
+                )
+        needs[index] = {index_of[needed] for needed in action.depends_on}
+    return needs
+
+
+def _sort(needs: Mapping[int, Sequence[int] | set[int]]) -> tuple[tuple[int, ...], list[int]]:
+    """Kahn's algorithm; and what is left over, because it lies on a cycle or behind one."""
+    waiting = {index: len(set(needed)) for index, needed in needs.items()}
+    dependants: defaultdict[int, list[int]] = defaultdict(list)
+    for index, needed in needs.items():
+        for one in set(needed):
+            dependants[one].append(index)
+    ready = [index for index, count in waiting.items() if count == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for dependant in dependants[index]:
+            waiting[dependant] -= 1
+            if waiting[dependant] == 0:
+                heapq.heappush(ready, dependant)
+    return tuple(order), sorted(index for index, count in waiting.items() if count)
+
+
+def _touching(actions: Sequence[Action], touched: Touched) -> list[list[int]]:
+    """For each file, the actions that touch it, in the order of the plan."""
+    by_path: defaultdict[str, list[int]] = defaultdict(list)
+    for index, action in enumerate(actions):
+        for path in dict.fromkeys(touched(action)):
+            by_path[path].append(index)
+    return list(by_path.values())
+
+
+def _add_implied(needs: dict[int, set[int]], order: Sequence[int], groups: Sequence[Sequence[int]]) -> None:
+    """Bring each group into one order, against no need that is there already: so no cycle can come of it."""
+    # All that comes before each action, one bit for each; a plan may have a thousand of them, all on one file.
+    before = dict.fromkeys(order, 0)
+    for index in order:
+        for needed in needs[index]:
+            before[index] |= before[needed] | 1 << needed
+    for group in groups:
+        for place, later in enumerate(group):
+            for earlier in reversed(group[:place]):  # the nearest first: the others most often come before that one
+                if not (before[later] >> earlier | before[earlier] >> later) & 1:
+                    needs[later].add(earlier)
+                    _spread(before, later, before[earlier] | 1 << earlier)
+
+
+def _spread(before: dict[int, int], index: int, gained: int) -> None:
+    """Whatever comes before this action now comes before its dependants too."""
+    for other, known in before.items():
+        if other == index or known >> index & 1:
+            before[other] = known | gained
+
+
+def _cycle(actions: Sequence[Action], needs: Mapping[int, set[int]], left: Sequence[int]) -> Refused:
+    """Names the shortest cycle through its first action, `a -> b -> a`: each depends on the next."""
+    remaining = set(left)
+    walked: dict[int, None] = {}
+    here = left[0]
+    while here not in walked:  # whatever is left needs something that is left too, so the walk comes back
+        walked[here] = None
+        here = min(needs[here] & remaining)
+    steps = list(walked)
+    first = min(steps[steps.index(here) :])
+    names = " -> ".join(actions[index].action_id for index in _way_back(first, needs, remaining))
+    return Refused(
+        Reason.DEPENDENCY_INVALID,
+        f"the actions depend on each other in a circle: {names}",
+        where=f"action {actions[first].action_id}, depends_on",
+        next_step="Take one of these dependencies out.",
+    )
+
+
+def _way_back(first: int, needs: Mapping[int, set[int]], among: set[int]) -> list[int]:
+    """The shortest way from an action along its needs to itself, both ends included."""
+    came_from: dict[int, int] = {}
+    pending = deque([first])
+    while first not in came_from:
+        here = pending.popleft()
+        for needed in sorted(needs[here] & among):
+            if needed not in came_from:
+                came_from[needed] = here
+                pending.append(needed)
+    way = [first, came_from[first]]
+    while way[-1] != first:
+        way.append(came_from[way[-1]])
+    return way[::-1]

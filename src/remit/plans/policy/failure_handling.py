@@ -1,0 +1,77 @@
+"""What becomes of a plan of which something failed: kept, or taken back; and what the report says of it. Pure."""
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from remit.contracts.plans.plan import ExecutionInstructions
+from remit.contracts.plans.status import PlanStatus
+from remit.core.errors import Reason
+from remit.effects.plans.steps import ABOUT_ONE_ACTION
+
+RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
+
+
+class StepFate(Enum):
+    """Who decides about the plan when a step has failed."""
+
+    FLAGS_DECIDE = "flags decide"
+    """`stop_on_error` and `rollback_on_failure`: the failure is about this action alone."""
+    ALWAYS_BACK = "always back"
+    """Nobody: the plan stops and is taken back."""
+
+
+class Judged(NamedTuple):
+    """How a step ended."""
+
+    number: int
+    state: Literal["done", "failed", "skipped"]
+    reason: Reason | None = None
+    """Why it failed, or was skipped."""
+    action_id: str = ""
+    """Whose step it is: an action may have several. Empty: nobody's but its own."""
+
+
+class PlanFate(NamedTuple):
+    verdict: Literal["GOOD", "KEEP", "BACK"]
+    """All done; a part done, and it stays; what was done is taken back."""
+    status: PlanStatus
+
+
+def fate_of(reason: Reason) -> StepFate:
+    return StepFate.FLAGS_DECIDE if reason in ABOUT_ONE_ACTION else StepFate.ALWAYS_BACK
+
+
+def decide_fate(results: Sequence[Judged], instructions: ExecutionInstructions) -> PlanFate:
+    """From how every step ended. A plan of which nothing was done has failed, and nothing is to be taken back."""
+    if results and all(result.state == "done" for result in results):
+        return PlanFate("GOOD", "SUCCESS")
+    if any(result.reason is Reason.CANCELLED for result in results):
+        return PlanFate("BACK", "CANCELLED")
+    if not any(result.state == "done" for result in results):
+        return PlanFate("BACK", "FAILED")
+    if instructions.rollback_on_failure or any(map(_is_grave, results)) or _is_any_in_half(results):
+        return PlanFate("BACK", "ROLLED_BACK")
+    return PlanFate("KEEP", "PARTIAL")
+
+
+def _is_any_in_half(results: Sequence[Judged]) -> bool:
+    """Whether an action changed some of its files and not others: of what belongs together, no part stays."""
+    done = {result.action_id for result in results if result.state == "done"}
+    return any(result.action_id in done for result in results if result.action_id and result.state != "done")
+
+
+def _is_grave(result: Judged) -> bool:
+    """A failure without a reason is one that nobody knows, and so as grave as any."""
+    if result.state != "failed":
+        return False
+    return result.reason is None or fate_of(result.reason) is StepFate.ALWAYS_BACK
+
+
+def recovery_action(reason: Reason, status: PlanStatus | None) -> RecoveryAction:
+    """What was done about an error. `status` is what the plan ended with; None: it was refused, or has not ended."""
+    if reason is Reason.ROLLBACK_FAILED:
+        return "MANUAL_REQUIRED"
+    if reason is not Reason.DEPENDENCY_FAILED and status in {"ROLLED_BACK", "CANCELLED"}:
+        return "ROLLED_BACK"
+    return "SKIPPED"

@@ -1,0 +1,318 @@
+"""The files of actions that run a pipeline, and what a plan may not do with pipelines. Pure.
+
+A pipeline changes the files that the configuration names for it, and no others. What it does to them is learned later,
+when it runs on copies of them; here it is what the plan and the configuration say.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from remit.contracts.config.config import (
+    Connection,
+    DbtPipeline,
+    DuckdbConnection,
+    Pipeline,
+    PostgresqlConnection,
+    PythonPipeline,
+    SqlPipeline,
+    SystemConfig,
+)
+from remit.contracts.plans.plan import Action, PipelineAction, Plan, SqlAction
+from remit.core.errors import Reason
+from remit.effects.plans.database_files import LOG
+from remit.execution.decision import Denial
+from remit.fs.paths import plain_spelling
+from remit.plans.policy.dependencies import paths_of_action
+
+MAX_PIPELINE_ACTIONS: Final = 20
+"""Of one plan: each may leave twenty files, which are open until the plan has ended."""
+
+_TWO_PLANS: Final = "Make two plans of it."
+
+
+class PipelineFiles(NamedTuple):
+    """What one action names by way of its pipeline, as the configuration spells it."""
+
+    writes: tuple[str, ...] = ()
+    """Files that it may make or change, and nothing else. None of a pipeline that is refused."""
+    reads: tuple[str, ...] = ()
+    """Files and folders that it reads: code, texts and data."""
+    code: tuple[str, ...] = ()
+    """Those of `reads` that are run."""
+
+
+def pipeline_of(action: PipelineAction, config: SystemConfig) -> Pipeline | None:
+    return config.pipelines.get(action.operation.pipeline)
+
+
+def pipeline_files(action: PipelineAction, config: SystemConfig) -> PipelineFiles:
+    """Empty for a pipeline that the configuration does not have."""
+    return files_of(action.operation.pipeline, config)
+
+
+def files_of(name: str, config: SystemConfig) -> PipelineFiles:
+    match config.pipelines.get(name):
+        case SqlPipeline() as pipeline:
+            return PipelineFiles(_database(pipeline.connection, config), _once(pipeline.steps), _once(pipeline.steps))
+        case PythonPipeline() as pipeline:
+            code = packages_of(config)
+            return PipelineFiles(_once(pipeline.writes), _once((*code, *_folders(pipeline.reads))), code)
+        case DbtPipeline() as pipeline:
+            code = _folders((pipeline.project,))
+            return PipelineFiles(_database(pipeline.connection, config), code, code)
+    return PipelineFiles()
+
+
+def packages_of(config: SystemConfig) -> tuple[str, ...]:
+    """All of them: code in one may import another, and nobody can tell beforehand."""
+    return config.pipeline_packages
+
+
+def package_of(function: str) -> str:
+    return function.partition(":")[0].partition(".")[0]
+
+
+def database_files(config: SystemConfig) -> dict[str, str]:
+    """The DuckDB files of all connections, each in its one spelling, with the name of the first that has it."""
+    found: dict[str, str] = {}
+    for name, connection in config.connections.items():
+        if isinstance(connection, DuckdbConnection) and connection.path is not None:
+            found.setdefault(plain_spelling(connection.path), name)
+    return found
+
+
+def touched_files(action: PipelineAction, config: SystemConfig) -> list[str]:
+    """For the order of actions, each in its one spelling; and what other pipelines write into the folders it reads.
+
+    Not code: no action of the plan changes that, so nothing depends on it.
+    """
+    files = pipeline_files(action, config)
+    own = [plain_spelling(path) for path in (*files.writes, *files.reads) if path not in files.code]
+    others = (plain_spelling(path) for one in config.pipelines.values() for path in getattr(one, "writes", ()))
+    return [*own, *(path for path in others if any(path.startswith(f"{folder}/") for folder in own))]
+
+
+def uses_duckdb(action: Action, config: SystemConfig) -> bool:
+    """Whether the engine must be installed for it."""
+    if isinstance(action, SqlAction):
+        return True
+    pipeline = pipeline_of(action, config) if isinstance(action, PipelineAction) else None
+    return isinstance(pipeline, SqlPipeline | DbtPipeline) and isinstance(
+        config.connections.get(pipeline.connection), DuckdbConnection
+    )
+
+
+def is_reversible(action: PipelineAction, config: SystemConfig) -> bool:
+    """Whether all that it does can be taken back, as far as its kind tells: SQL can, and code may cause anything.
+
+    Of SQL on a server, the preview finds out which statements cannot.
+    """
+    return isinstance(pipeline_of(action, config), SqlPipeline)
+
+
+def expected_hashes(action: PipelineAction, path: str, config: SystemConfig) -> tuple[str | None, str | None]:
+    """Those that the plan gives belong to its target, or to the one file that there is."""
+    files = pipeline_files(action, config).writes
+    target = action.target if action.target is not None else files[0] if len(files) == 1 else None
+    if target is None or plain_spelling(target) != plain_spelling(path):
+        return None, None
+    return action.expected_hash_before, action.expected_hash_after
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+
+def wrong_pipelines(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+    """Every rule for actions that run a pipeline, but for those about paths in general."""
+    actions = [action for action in plan.action_plan if isinstance(action, PipelineAction)]
+    if len(actions) > MAX_PIPELINE_ACTIONS:
+        yield Denial(
+            Reason.LIMIT_EXCEEDED,
+            f"{len(actions):,} actions run a pipeline, and {MAX_PIPELINE_ACTIONS} are allowed",
+            where="action_plan",
+            next_step="Make several plans of it.",
+        )
+    for action in actions:
+        pipeline = pipeline_of(action, config)
+        if pipeline is None:
+            yield _unknown(action, config)
+            continue
+        if config.sandbox == "unsafe-none" and not isinstance(pipeline, SqlPipeline):
+            yield Denial(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "code of a project runs in the sandbox of the kernel only, and `sandbox` is unsafe-none",
+                where=_place(action, "pipeline"),
+                next_step="Run it on a machine where `remit doctor` finds the sandbox, with `sandbox: required`.",
+            )
+        yield from _wrong_parameters(action, pipeline)
+        yield from wrong_definition(action.operation.pipeline, config, where=f"action {action.action_id}, ")
+        yield from _wrong_target(action, config)
+        yield from _wrong_word(action, pipeline, config)
+    yield from _in_the_way(plan, actions, config)
+
+
+def _unknown(action: PipelineAction, config: SystemConfig) -> Denial:
+    known = ", ".join(sorted(config.pipelines)[:20])
+    return Denial(
+        Reason.CAPABILITY_UNSUPPORTED,
+        f"remit.yaml has no pipeline called {action.operation.pipeline!r}",
+        where=_place(action, "pipeline"),
+        next_step=f"Name one of these: {known}." if known else "Add it to `pipelines` in remit.yaml.",
+    )
+
+
+def _wrong_parameters(action: PipelineAction, pipeline: Pipeline) -> Iterator[Denial]:
+    for name in action.operation.parameters:
+        if name not in pipeline.parameters:
+            known = ", ".join(pipeline.parameters)
+            yield Denial(
+                Reason.MALFORMED,
+                f"the pipeline has no parameter {name!r}",
+                where=_place(action, "parameters"),
+                next_step=f"It has these: {known}." if known else "Leave it out: it has none.",
+            )
+
+
+def wrong_definition(name: str, config: SystemConfig, *, where: str = "") -> Iterator[Denial]:
+    """What the pipeline of this name runs, and what it runs on, as the configuration has it."""
+    pipeline, inside = config.pipelines[name], f"{where}pipeline {name}"
+    if isinstance(pipeline, PythonPipeline):
+        for function in pipeline.steps:
+            if package_of(function) not in config.pipeline_packages:
+                yield Denial(
+                    Reason.CAPABILITY_UNSUPPORTED,
+                    f"{function} is in no package that pipelines may call",
+                    where=f"{inside}, steps",
+                    next_step="List its package, a folder in the root, in `pipeline_packages` in remit.yaml.",
+                )
+        return
+    connection = config.connections.get(pipeline.connection)
+    if connection is None:
+        yield Denial(
+            Reason.CAPABILITY_UNSUPPORTED,
+            f"remit.yaml has no connection called {pipeline.connection!r}",
+            where=f"{inside}, connection",
+            next_step="Add it to `connections` in remit.yaml, or name another one.",
+        )
+        return
+    yield from _wrong_connection(pipeline, connection, f"{inside}, connection")
+
+
+def _wrong_connection(pipeline: SqlPipeline | DbtPipeline, connection: Connection, where: str) -> Iterator[Denial]:
+    if isinstance(connection, PostgresqlConnection):
+        if isinstance(pipeline, DbtPipeline):
+            yield Denial(
+                Reason.CAPABILITY_UNSUPPORTED,
+                "a dbt pipeline cannot use a PostgreSQL database",
+                where=where,
+                next_step="Name a connection that has a DuckDB file.",
+            )
+    elif connection.path is None:
+        yield Denial(
+            Reason.MALFORMED,
+            "this connection is in memory: nothing would come of the pipeline",
+            where=where,
+            next_step="Name a connection that has a file.",
+        )
+    elif connection.read_only:
+        yield Denial(
+            Reason.CAPABILITY_UNSUPPORTED,
+            f"the connection {pipeline.connection} is read_only, and a pipeline is to change its database",
+            where=where,
+            next_step="Name a connection that may be changed.",
+        )
+
+
+def _wrong_target(action: PipelineAction, config: SystemConfig) -> Iterator[Denial]:
+    files = pipeline_files(action, config).writes
+    changed = {plain_spelling(path) for path in files}
+    if action.target is not None and plain_spelling(action.target) not in changed:
+        yield Denial(
+            Reason.MALFORMED,
+            "the target is no file that the pipeline changes",
+            where=_place(action, "target"),
+            next_step=f"Leave it out, or name one of these: {', '.join(files)}.",
+        )
+    has_hash = action.expected_hash_before is not None or action.expected_hash_after is not None
+    if has_hash and action.target is None and len(files) > 1:
+        yield Denial(
+            Reason.MALFORMED,
+            f"a hash is given, and the pipeline changes {len(files)} files",
+            where=_place(action, "target"),
+            next_step="Say by `target` which of them the hash is of.",
+        )
+
+
+def _wrong_word(action: PipelineAction, pipeline: Pipeline, config: SystemConfig) -> Iterator[Denial]:
+    """The plan says itself whether it can be undone, so that whoever wrote it knows."""
+    if action.reversible and not is_reversible(action, config):
+        yield Denial(
+            Reason.MALFORMED,
+            f"the plan calls it reversible, and a {pipeline.type} pipeline is not: code may cause what nobody sees",
+            where=_place(action, "reversible"),
+            next_step=f"Write `reversible: false`, and approve it with --allow-irreversible {action.action_id!r}.",
+        )
+
+
+def _in_the_way(plan: Plan, actions: Sequence[PipelineAction], config: SystemConfig) -> Iterator[Denial]:
+    """What a pipeline reads and changes is copied before the first action runs: no action on files may touch it.
+
+    Other pipelines, and SQL on the same database, may: they work on what the one before left. But code is nobody's.
+    """
+    reads, writes, code = dict[str, str](), dict[str, str](), dict[str, str]()
+    for action in actions:
+        files = pipeline_files(action, config)
+        whose = f"the pipeline {action.operation.pipeline}"
+        for path in map(plain_spelling, files.writes):
+            writes[path] = writes[path + LOG] = whose
+        reads.update((plain_spelling(path), whose) for path in files.reads)
+        code.update((plain_spelling(path), whose) for path in files.code)
+    for other in plan.action_plan:
+        if isinstance(other, PipelineAction):
+            named, taken = [plain_spelling(path) for path in pipeline_files(other, config).writes], code
+        elif isinstance(other, SqlAction):
+            saved = other.operation.save_results_to
+            named, taken = [] if saved is None else [plain_spelling(saved)], writes | code
+        else:
+            named, taken = list(paths_of_action(other)), reads | writes
+        for path in named:
+            if (owner := _taken_by(path, taken)) is not None:
+                yield Denial(
+                    Reason.PATH_REFUSED,
+                    f"{path} belongs to {owner}, so this action may not change it",
+                    where=f"action {other.action_id}, {path!r}",
+                    next_step=_TWO_PLANS,
+                )
+
+
+def _taken_by(path: str, taken: Mapping[str, str]) -> str | None:
+    """Whose it is, or the folder that it lies in."""
+    parts = path.split("/")
+    above = ("/".join(parts[:depth]) for depth in range(1, len(parts) + 1))
+    return next((taken[folder] for folder in above if folder in taken), None)
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _once(paths: Sequence[str]) -> tuple[str, ...]:
+    """Each file by its first spelling."""
+    spelled: dict[str, str] = {}
+    for path in paths:
+        spelled.setdefault(plain_spelling(path), path)
+    return tuple(spelled.values())
+
+
+def _folders(paths: Sequence[str]) -> tuple[str, ...]:
+    """A slash at the end says that it is a folder, and is no part of its name."""
+    return tuple(path.rstrip("/") or path for path in paths)
+
+
+def _database(name: str, config: SystemConfig) -> tuple[str, ...]:
+    connection = config.connections.get(name)
+    path = connection.path if isinstance(connection, DuckdbConnection) else None
+    return () if path is None else (path,)
+
+
+def _place(action: PipelineAction, field: str) -> str:
+    return f"action {action.action_id}, {field}"

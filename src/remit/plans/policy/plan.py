@@ -1,0 +1,220 @@
+"""May this plan run, as far as that can be said without looking at the disk? Pure."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.envelope import Approvals
+from remit.contracts.plans.operations import ReplaceContent
+from remit.contracts.plans.plan import Action, FileRename, PipelineAction, Plan, SqlAction
+from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect
+from remit.core.errors import Reason, Refused
+from remit.execution.decision import Decision, Denial
+from remit.execution.protected_paths import is_forbidden, protecting_group
+from remit.fs.paths import Located, locate_below, plain_spelling
+from remit.plans.policy.dependencies import order_actions
+from remit.plans.policy.pipelines import is_reversible, wrong_pipelines
+from remit.plans.policy.required_approvals import Needed, uncovered
+from remit.plans.policy.sql import (
+    changed_paths,
+    named_paths,
+    read_paths,
+    rule_database,
+    touched_by,
+    written_paths,
+    wrong_rules,
+    wrong_sql,
+)
+from remit.plans.policy.timeouts import wrong_timeouts
+
+MAX_PLAN_PATH_BYTES: Final = 256 << 10
+"""All paths together, each time one is named: they stand in the ledger's entry of the plan."""
+MAX_PROTECTED: Final = 1_000
+"""As many as an approval can name."""
+
+
+def decide_plan(plan: Plan, config: SystemConfig, root: str, approvals: Approvals | None) -> Decision:
+    """Every rule, so that a refusal names all that is wrong. Without approvals, protected files are not denied yet."""
+    if too_much := tuple(_too_much(plan, config)):
+        return Decision(denials=too_much)  # and no more work for one who asks for too much
+    denials = [*_unclear(plan), *wrong_sql(plan, config), *wrong_pipelines(plan, config), *wrong_rules(plan, config)]
+    denials += [*_wrong_paths(plan, config, root), *_wrong_order(plan, config), *wrong_timeouts(plan, config)]
+    needed = needed_approvals(plan, config)
+    if len(needed.protected) > MAX_PROTECTED:
+        denials.append(
+            Denial(
+                Reason.LIMIT_EXCEEDED,
+                f"the plan names {len(needed.protected):,} protected files, and an approval at most {MAX_PROTECTED:,}",
+                where="validation_rules",
+                next_step="Make several plans of it.",
+            )
+        )
+    elif approvals is not None:
+        denials += uncovered((), needed, approvals)
+    if denials:
+        return Decision(denials=tuple(denials))
+    return Decision((f"each of {len(plan.action_plan)} actions is known here, and every path lies below the root",))
+
+
+def needed_approvals(plan: Plan, config: SystemConfig) -> Needed:
+    """What the approval must name, in the order of the plan."""
+    changed = (path for action in plan.action_plan for path in named_paths(action, config))
+    # A rule only reads; but whether it holds tells something of what is in the file. So do the rows of a query.
+    read = (plain_spelling(path) for _, path in _rule_paths(plan, config))
+    named = dict.fromkeys(itertools.chain(changed, read))
+    return Needed(
+        protected=tuple(path for path in named if protecting_group(path, config)),
+        irreversible=tuple(
+            action.action_id
+            for action in plan.action_plan
+            if isinstance(action, PipelineAction) and not is_reversible(action, config)
+        ),
+    )
+
+
+def paths_of(plan: Plan, config: SystemConfig, root: str) -> tuple[Located, ...]:
+    """Every file that the plan changes, once, in the order in which they are named. Refuses a path that leads out."""
+    named = (path for action in plan.action_plan for path in _written_paths(action, config))
+    return tuple(dict.fromkeys(locate_below(root, path) for path in named))
+
+
+def _unclear(plan: Plan) -> Iterator[Denial]:
+    for action in plan.action_plan:
+        if isinstance(action.operation, ReplaceContent) and action.expected_hash_before is None:
+            yield Denial(
+                Reason.MALFORMED,
+                "a file is replaced as a whole only if the plan says what it replaces",
+                where=_place(action, "expected_hash_before"),
+                next_step="Give the hash of the file as it is, `sha256:` and 64 digits.",
+            )
+
+
+def _wrong_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
+    located: dict[tuple[str, ...], str] = {}
+    for action in plan.action_plan:
+        places = []
+        for path in _written_paths(action, config):
+            try:
+                place = locate_below(root, path)
+            except Refused as problem:
+                yield _denial_of(problem, action)
+                continue
+            places.append(place)
+            located.setdefault((*place.parents, place.name), action.action_id)
+            if why := is_forbidden(place.below, config):
+                yield Denial(Reason.PATH_REFUSED, why, where=path, next_step="Leave this action out.")
+        if len(places) > len(set(places)):
+            yield Denial(
+                Reason.PATH_REFUSED,
+                "a file cannot be renamed to itself",
+                where=_place(action, "new_path"),
+                next_step="Name another path.",
+            )
+        if isinstance(action, SqlAction | PipelineAction):
+            yield from _wrong_read_paths(action, config, root)
+    yield from _wrong_rule_paths(plan, config, root)
+    yield from _files_as_folders(located)
+
+
+def _wrong_read_paths(action: SqlAction | PipelineAction, config: SystemConfig, root: str) -> Iterator[Denial]:
+    """What an action only reads is below the root all the same, and none of what Remit keeps."""
+    for path in read_paths(action, config):
+        try:
+            place = locate_below(root, path)
+        except Refused as problem:
+            yield _denial_of(problem, action)
+            continue
+        if why := is_forbidden(place.below, config):
+            yield Denial(Reason.PATH_REFUSED, why, where=path, next_step="Leave this action out.")
+
+
+def _wrong_rule_paths(plan: Plan, config: SystemConfig, root: str) -> Iterator[Denial]:
+    """Rules only read; but they too name nothing outside of the root, nor the copies that Remit keeps of files."""
+    for number, path in _rule_paths(plan, config):
+        try:
+            place = locate_below(root, path)
+        except Refused as problem:
+            where = f"validation_rules, {number}: {problem.where}"
+            yield Denial(problem.reason, problem.what, where, problem.next_step)
+            continue
+        if why := is_forbidden(place.below, config):
+            where = f"validation_rules, {number}: {path}"
+            yield Denial(Reason.PATH_REFUSED, why, where=where, next_step="Leave this rule out.")
+
+
+def _rule_paths(plan: Plan, config: SystemConfig) -> Iterator[tuple[int, str]]:
+    """The files that the rules read, as the plan or the configuration spells them, each with the number of its rule."""
+    for number, rule in enumerate(plan.validation_rules):
+        if isinstance(rule, SqlExpect):
+            if (database := rule_database(rule, config)) is not None:
+                yield number, database
+            continue
+        yield number, rule.path
+        if isinstance(rule, MatchesJsonSchema) and rule.schema_file is not None:
+            yield number, rule.schema_file
+
+
+def _files_as_folders(located: Mapping[tuple[str, ...], str]) -> Iterator[Denial]:
+    # Sorted, all that lies below a path follows right behind it.
+    for above, below in itertools.pairwise(sorted(located)):
+        if below[: len(above)] == above:
+            yield Denial(
+                Reason.PATH_REFUSED,
+                f"{'/'.join(above)} is a file in this plan and a folder too",
+                where=f"action {located[below]}, {'/'.join(below)}",
+                next_step="Make two plans of it.",
+            )
+
+
+def _too_much(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+    # Only the action itself is counted, not its new name: a renamed file is one file.
+    counted = ((action, changed_paths(action, config)) for action in plan.action_plan)
+    files = {path for action, paths in counted for path in (paths[:1] if isinstance(action, FileRename) else paths)}
+    if len(files) > config.limits.max_files:
+        yield Denial(
+            Reason.LIMIT_EXCEEDED,
+            f"the plan changes {len(files)} files, and {config.limits.max_files} are allowed",
+            where="action_plan",
+            next_step="Make several plans of it.",
+        )
+    written = (path for action in plan.action_plan for path in _all_paths(action, config))
+    read = (path for _, path in _rule_paths(plan, config))
+    size = sum(len(path.encode("utf-8", "replace")) for path in itertools.chain(written, read))
+    if size > MAX_PLAN_PATH_BYTES:
+        yield Denial(
+            Reason.LIMIT_EXCEEDED,
+            f"the paths of the plan have {size:,} bytes together, and {MAX_PLAN_PATH_BYTES:,} are allowed",
+            where="action_plan",
+            next_step="Make several plans of it.",
+        )
+
+
+def _wrong_order(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+    try:
+        order_actions(plan.action_plan, touched_by(config))
+    except Refused as problem:
+        yield Denial(problem.reason, problem.what, problem.where, problem.next_step)
+
+
+def _all_paths(action: Action, config: SystemConfig) -> Sequence[str]:
+    reads_too = isinstance(action, SqlAction | PipelineAction)
+    return named_paths(action, config) if reads_too else _written_paths(action, config)
+
+
+def _written_paths(action: Action, config: SystemConfig) -> Sequence[str]:
+    """As the plan spells them, or the configuration."""
+    if isinstance(action, SqlAction | PipelineAction):
+        return written_paths(action, config)
+    named = [action.target]
+    if isinstance(action, FileRename):
+        named.append(action.operation.new_path)
+    return named
+
+
+def _denial_of(problem: Refused, action: Action) -> Denial:
+    return Denial(problem.reason, problem.what, f"action {action.action_id}, {problem.where!r}", problem.next_step)
+
+
+def _place(action: Action, field: str) -> str:
+    return f"action {action.action_id}, {field}"

@@ -1,0 +1,108 @@
+"""Actions of a plan on a PostgreSQL server, and what such a plan may not do. Pure.
+
+What changes rows there changes no file, so it has no step: the actions together are the plan's part *elsewhere*, one
+transaction, which is committed when all the rest is done. So the plan has one such server, and is done whole or not at
+all. Rows that are saved to a file are a change of that file, like those of any other query.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from remit.contracts.config.config import PostgresqlConnection, SqlPipeline, SystemConfig
+from remit.contracts.plans.plan import Action, PipelineAction, Plan, SqlAction
+from remit.core.errors import Reason
+from remit.execution.decision import Denial
+from remit.fs.paths import plain_spelling
+
+FORMATS: Final = ("csv", "json")
+"""Of the rows of a server that are saved to a file."""
+
+_ALL_OR_NOTHING: Final = ("stop_on_error", "rollback_on_failure")
+
+
+class TextOf(NamedTuple):
+    """One text that an action runs: what it is called, and where it stands."""
+
+    name: str
+    query: str | None
+    query_file: str | None
+    """In its one spelling."""
+
+
+def server_of(action: Action, config: SystemConfig) -> str | None:
+    """The connection of an action that runs on a server; None for any other."""
+    name = _connection(action, config)
+    return name if isinstance(config.connections.get(name or ""), PostgresqlConnection) else None
+
+
+def is_elsewhere(action: Action, config: SystemConfig) -> bool:
+    """Whether what it changes is on a server: then it has no step."""
+    if server_of(action, config) is None:
+        return False
+    return not isinstance(action, SqlAction) or action.operation.save_results_to is None
+
+
+def order_mark(action: Action, config: SystemConfig) -> Sequence[str]:
+    """What stands for its server among the files by which one action depends on another. No file is called so."""
+    name = server_of(action, config)
+    return [] if name is None else [f"connection:{name}/"]
+
+
+def texts_of(action: Action, config: SystemConfig) -> tuple[TextOf, ...]:
+    """What it runs there, in order."""
+    if isinstance(action, SqlAction):
+        operation = action.operation
+        file = None if operation.query_file is None else plain_spelling(operation.query_file)
+        return (TextOf(file or "the query", operation.query, file),)
+    pipeline = config.pipelines.get(action.operation.pipeline) if isinstance(action, PipelineAction) else None
+    if not isinstance(pipeline, SqlPipeline):
+        return ()
+    return tuple(TextOf(file, None, file) for file in map(plain_spelling, pipeline.steps))
+
+
+def wrong_elsewhere(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+    """Every rule for actions on a server, but for those about paths."""
+    named = dict.fromkeys(name for action in plan.action_plan if (name := server_of(action, config)) is not None)
+    if len(named) > 1:
+        yield Denial(
+            Reason.CAPABILITY_UNSUPPORTED,
+            f"the plan uses {len(named)} PostgreSQL connections ({', '.join(named)}), and one is allowed",
+            where="action_plan",
+            next_step="Make a plan for each: two servers cannot be committed as one.",
+        )
+    actions = [action for action in plan.action_plan if is_elsewhere(action, config)]
+    for action in actions:
+        yield from _wrong_fields(action)
+    for flag in _ALL_OR_NOTHING if actions else ():
+        if not getattr(plan.execution_instructions, flag):
+            yield Denial(
+                Reason.CAPABILITY_UNSUPPORTED,
+                f"a plan that changes a PostgreSQL database is done whole or not at all, and {flag} is false",
+                where=f"execution_instructions, {flag}",
+                next_step=f"Leave {flag} out, or make a plan of its own for action {actions[0].action_id}.",
+            )
+
+
+def _wrong_fields(action: Action) -> Iterator[Denial]:
+    if action.target is not None:
+        yield Denial(
+            Reason.MALFORMED,
+            "a target is a file, and an action on a PostgreSQL database changes none",
+            where=f"action {action.action_id}, target",
+            next_step="Leave the target out.",
+        )
+    for field in ("expected_hash_before", "expected_hash_after"):
+        if getattr(action, field) is not None:
+            yield Denial(
+                Reason.MALFORMED,
+                "a hash is of a file, and an action on a PostgreSQL database changes none",
+                where=f"action {action.action_id}, {field}",
+                next_step="Leave it out: the approval binds the rows that are there.",
+            )
+
+
+def _connection(action: Action, config: SystemConfig) -> str | None:
+    if isinstance(action, SqlAction):
+        return action.operation.connection
+    pipeline = config.pipelines.get(action.operation.pipeline) if isinstance(action, PipelineAction) else None
+    return pipeline.connection if isinstance(pipeline, SqlPipeline) else None

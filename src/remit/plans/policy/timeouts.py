@@ -1,0 +1,72 @@
+"""How long the parts of a plan may take. Pure.
+
+The config says how long a kind of work may take. A plan may ask for less time, and never for more: a plan that asks for
+more is refused, and whatever computes a deadline takes the smaller of the two all the same.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.plan import Action, PipelineAction, Plan, SchemaUpdate, SqlAction
+from remit.core.errors import Reason
+from remit.execution.decision import Denial
+
+
+class Allowed(NamedTuple):
+    """What the config allows, and the setting that says so."""
+
+    seconds: int
+    setting: str
+
+
+def allowed_seconds(action: Action, config: SystemConfig) -> Allowed:
+    timeouts = config.timeouts
+    match action:
+        case SqlAction():
+            return Allowed(timeouts.sql, "timeouts.sql")
+        case PipelineAction():
+            name = action.operation.pipeline
+            pipeline = config.pipelines.get(name)
+            if pipeline is not None and pipeline.timeout_seconds is not None:
+                return Allowed(pipeline.timeout_seconds, f"pipelines.{name}.timeout_seconds")
+            return Allowed(timeouts.pipeline, "timeouts.pipeline")
+        case SchemaUpdate():
+            return Allowed(timeouts.schema_update, "timeouts.schema_update")
+        case _:
+            return Allowed(timeouts.file_operation, "timeouts.file_operation")
+
+
+def seconds_for(action: Action, config: SystemConfig) -> int:
+    """For one action: what the plan asks for, at most what the config allows."""
+    return _least(action.timeout_seconds, allowed_seconds(action, config).seconds)
+
+
+def plan_seconds(plan: Plan, config: SystemConfig) -> int:
+    """The same for the whole plan."""
+    return _least(plan.execution_instructions.timeout_seconds, config.timeouts.task)
+
+
+def wrong_timeouts(plan: Plan, config: SystemConfig) -> Iterator[Denial]:
+    """A request for more time than the config allows is refused before anything runs, and not cut short later."""
+    for action in plan.action_plan:
+        allowed = allowed_seconds(action, config)
+        if action.timeout_seconds is not None and action.timeout_seconds > allowed.seconds:
+            yield _too_long(action.timeout_seconds, allowed, f"action {action.action_id}, timeout_seconds")
+    whole = plan.execution_instructions.timeout_seconds
+    if whole is not None and whole > config.timeouts.task:
+        allowed = Allowed(config.timeouts.task, "timeouts.task")
+        yield _too_long(whole, allowed, "execution_instructions, timeout_seconds")
+
+
+def _least(asked: int | None, allowed: int) -> int:
+    return allowed if asked is None else min(asked, allowed)
+
+
+def _too_long(asked: int, allowed: Allowed, where: str) -> Denial:
+    return Denial(
+        Reason.LIMIT_EXCEEDED,
+        f"the plan asks for {asked:,} seconds, and {allowed.setting} in remit.yaml allows {allowed.seconds:,}",
+        where=where,
+        next_step=f"Ask for at most {allowed.seconds:,} seconds, or have a person raise {allowed.setting}.",
+    )

@@ -1,0 +1,312 @@
+"""The folder that a pipeline works in: a small project root, with copies of what it reads and of what it may change.
+
+The host fills it before the process is started, beneath the root and without following a link, and the approval binds
+what was copied: a file by its hash, a folder by one hash over the names and hashes of its files. When the process is
+dead, the host takes from it the files that the pipeline may write, and nothing else.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.preview import PreviewedRemark
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.effects.file_copy import copy_content, sha256_of
+from remit.effects.plans.database_files import looks_like_one, require_no_log
+from remit.effects.plans.files import mismatch, missing, require_ordinary, too_large
+from remit.effects.plans.steps import State
+from remit.execution.protected_paths import is_forbidden, protecting_group
+from remit.fs import openat as beneath
+from remit.fs.atomic_write import disk_failure
+from remit.fs.paths import Located, locate_below, plain_spelling
+from remit.plans.engines.database_files import (
+    Kept,
+    clone,
+    closing,
+    new_file,
+    require_idle_in,
+    require_unlocked,
+    too_large_to_keep,
+)
+from remit.plans.engines.input_files import folder_is_missing
+from remit.plans.engines.pipeline import clear_scratch
+from remit.plans.model.folders import opened
+from remit.plans.policy.pipelines import database_files
+from remit.plans.preparation.database_versions import Bench
+
+MAX_FILES: Final = 2_000
+MAX_DEPTH: Final = 32
+_LEFT_OUT: Final = frozenset({"__pycache__"})
+"""Never copied: what lies in them is made of the code, and others make it anew at any time."""
+
+
+def folder_digest(
+    root: str, path: str, config: SystemConfig, without: frozenset[str], digest_of: Callable[[int], str]
+) -> str:
+    """What an approval binds of a folder that a pipeline reads, as the folder is now. Opens and hashes files only.
+
+    Of a folder in which the plan itself leaves files, the approval binds less: those are left out there.
+    """
+    parts = tuple(path.split("/"))
+    databases = database_files(config)
+    hashes: list[list[str]] = []
+    with opened(root, parts, where=path) as folder:
+        for name, inside in _files_below(folder, parts, without, lambda each: bool(_why_left_out(each, config))):
+            if len(hashes) >= MAX_FILES:
+                raise _refused(f"the folder has more than {MAX_FILES:,} files", path)
+            if name not in databases:  # bound by itself
+                place = locate_below(root, name)
+                with closing(beneath.open_file(inside, place.name, where=name)) as file:
+                    hashes.append([name, digest_of(file)])
+    return digest_bytes(canonical_bytes(sorted(hashes)))
+
+
+def _files_below(
+    folder: int, parts: tuple[str, ...], without: frozenset[str], is_left_out: Callable[[str], bool]
+) -> Iterator[tuple[str, int]]:
+    """Every file: its path, and the folder that it lies in, open as long as it is asked for. Refuses links."""
+    path = "/".join(parts)
+    for name in sorted(os.listdir(folder)):
+        where = f"{path}/{name}"
+        if name in without or name in _LEFT_OUT or is_left_out(where):
+            continue
+        if not where.isprintable():
+            raise _refused(f"a name in the folder {path} is not printable", path)
+        found = beneath.peek(folder, name, where=where)
+        if found is None:
+            raise mismatch("somebody changed the folder while it was being copied", path)
+        if stat.S_ISLNK(found.mode):
+            raise _refused("a pipeline is given no symbolic link", where)
+        if not stat.S_ISDIR(found.mode):
+            yield where, folder
+            continue
+        if len(parts) >= MAX_DEPTH:
+            raise _refused(f"folders lie deeper than {MAX_DEPTH} in each other", where)
+        with closing(beneath.open_folder(folder, (name,), where=where)) as below:
+            yield from _files_below(below, (*parts, name), frozenset(), is_left_out)
+
+
+def _why_left_out(path: str, config: SystemConfig) -> str:
+    """What needs an approval by its own name is not copied with the folder that it lies in."""
+    if why := is_forbidden(path, config):
+        return why
+    return "it is protected, and only its folder is named" if protecting_group(path, config) else ""
+
+
+class Left(NamedTuple):
+    """What a pipeline left in the place of a file, open."""
+
+    kept: Kept
+    is_database: bool
+
+
+class Scratch:
+    """One such folder. Files are named by their paths below the root, in their one spelling."""
+
+    def __init__(self, bench: Bench, path: Path) -> None:
+        self.path = path
+        self._bench, self._config, self._root = bench, bench.config, bench.root
+        self._databases = database_files(bench.config)
+        self._there: set[str] = set()
+        self._bytes = 0
+
+    # --- filling it
+
+    def add(self, path: str, *, without: frozenset[str] = frozenset()) -> None:
+        """A file or a folder that the pipeline reads. `without` are names right below a folder."""
+        place = locate_below(self._root, path)
+        if path in self._databases or path in self._bench.left:
+            self._add_file(path)
+            return
+        with opened(place.base, place.parents, where=path) as folder:
+            found = beneath.peek(folder, place.name, where=path)
+        if found is None:
+            raise missing(path, "there is no such file or folder, and a pipeline reads it")
+        if stat.S_ISDIR(found.mode):
+            self._add_folder(path, without)
+        else:
+            self._bench.bind(path, self._copy(place).sha256)
+
+    def add_written(self, path: str) -> State | None:
+        """One that it may change, as it is at this point of the plan; None if there is none."""
+        if path in self._bench.left:
+            return self._add_file(path)
+        if self._is_lineage(path):
+            return self._add_database(path)
+        place = locate_below(self._root, path)
+        if folder_is_missing(place):
+            self._make_room(path)
+            return None
+        with opened(place.base, place.parents, where=path) as folder:
+            if not beneath.exists(folder, place.name):
+                self._make_room(path)
+                return None
+        return self._copy(place, writes=True)
+
+    def _is_lineage(self, path: str) -> bool:
+        return path in self._databases
+
+    def _add_file(self, path: str) -> State | None:
+        if self._is_lineage(path):
+            return self._add_database(path)
+        kept = self._bench.left[path]
+        if path not in self._there:
+            clone(kept.descriptor, self._make_room(path), self._look)
+        return kept.state
+
+    def _add_database(self, path: str) -> State | None:
+        lineage = self._bench.lineage(path)
+        if path not in self._there:
+            target = self._make_room(path)
+            lineage.ensure_file(self._look)
+            if lineage.state is not None:
+                with closing(os.open(lineage.path, os.O_RDONLY | os.O_CLOEXEC)) as source:
+                    clone(source, target, self._look)
+        return lineage.state
+
+    def _add_folder(self, path: str, without: frozenset[str]) -> None:
+        parts = tuple(path.split("/"))
+        hashes: list[list[str]] = []
+        with opened(self._root, parts, where=path) as folder:
+            for name, inside in _files_below(folder, parts, without, self._is_left_out):
+                if name in self._databases:
+                    self._add_database(name)  # bound by itself
+                elif name not in self._bench.left:  # what the plan makes is bound by what makes it
+                    hashes.append([name, self._copy_in(inside, locate_below(self._root, name)).sha256])
+        for name in self._bench.left:
+            if name.startswith(f"{path}/"):
+                self._add_file(name)
+        self._bench.bind(path, digest_bytes(canonical_bytes(sorted(hashes))))
+
+    def _is_left_out(self, path: str) -> bool:
+        """A file or a whole folder; it is remarked upon."""
+        why = _why_left_out(path, self._config)
+        if why:
+            remark = PreviewedRemark(path=path, what=f"left out of what the pipeline sees: {why}")
+            self._bench.prepared.remarks.append(remark)
+        return bool(why)
+
+    def _copy(self, place: Located, *, writes: bool = False) -> State:
+        with opened(place.base, place.parents, where=place.below) as folder:
+            return self._copy_in(folder, place, writes=writes)
+
+    def _copy_in(self, folder: int, place: Located, *, writes: bool = False) -> State:
+        """At one moment; a database only if nobody is at work on it."""
+        where = place.below
+        with closing(beneath.open_file(folder, place.name, where=where)) as source:
+            seen = beneath.identify(source)
+            is_database = looks_like_one(source)
+            self._require_room(seen.size, where, is_database=is_database)
+            if is_database:
+                require_idle_in(folder, place, writes=False)
+            if writes:
+                require_ordinary(seen, where=where)
+            self._count(seen.size, where)
+            digest = self._write(where, source, seen.size)
+            if is_database:
+                require_no_log(folder, place.name, where=where)
+                require_unlocked(source, where, writes=False)
+            if beneath.identify(source) != seen:
+                raise mismatch("somebody changed the file while it was being copied", where)
+        return State(digest, seen.size, seen.mode & 0o777)
+
+    def _write(self, path: str, source: int, size: int) -> str:
+        if path in self._there:  # read and written, or by two folders
+            return sha256_of(source)
+        target = self._make_room(path)
+        with new_file(target) as copy:
+            try:
+                copy_content(source, copy, size, lambda _done, _total: self._look())
+                return sha256_of(copy)
+            except OSError as problem:
+                raise disk_failure(problem, target) from problem
+
+    def _make_room(self, path: str) -> Path:
+        """Where it is, or is to be; the folders above it are there."""
+        self._there.add(path)
+        target = self.path / path
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as problem:
+            raise disk_failure(problem, target) from problem
+        return target
+
+    def _require_room(self, size: int, where: str, *, is_database: bool) -> None:
+        limits = self._config.limits
+        if is_database and size > limits.max_backup_bytes:
+            raise too_large_to_keep(size, limits.max_backup_bytes, where)
+        if not is_database and size > limits.max_file_bytes:
+            raise too_large(size, limits.max_file_bytes, where)
+
+    def _count(self, size: int, where: str) -> None:
+        self._look()
+        self._bytes += size
+        most = self._config.limits.max_backup_bytes
+        if len(self._there) >= MAX_FILES or self._bytes > most:
+            raise Refused(
+                Reason.LIMIT_EXCEEDED,
+                f"a pipeline is given at most {MAX_FILES:,} files, of {most:,} bytes together",
+                where=where,
+                next_step="Name fewer files in its `reads`; the bytes are limits.max_backup_bytes in remit.yaml.",
+            )
+
+    def _look(self) -> None:
+        self._bench.engine.require_wanted()
+
+    # --- taking from it
+
+    def take(self, path: str, mode: int) -> Left:
+        """What the pipeline left under this name: a plain file, open, hashed by us. PIPELINE_FAILED for all else."""
+        place = Located(str(self.path), *_split(path))
+        try:
+            with opened(place.base, place.parents, where=path) as folder, ExitStack() as undo:
+                descriptor = beneath.open_file(folder, place.name, where=path)
+                undo.callback(os.close, descriptor)
+                is_database = looks_like_one(descriptor)
+                if is_database:
+                    require_no_log(folder, place.name, where=path)
+                size = os.fstat(descriptor).st_size
+                self._require_room(size, path, is_database=is_database)
+                left = Left(Kept(descriptor, State(sha256_of(descriptor), size, mode)), is_database)
+                undo.pop_all()
+                return left
+        except RemitError as problem:
+            raise _not_left(problem, path) from None
+        except OSError as problem:
+            raise _not_left(beneath.failure(problem, path, "could not be read"), path) from None
+
+    def clear(self) -> None:
+        """All of it, whatever was made there. What was taken from it stays open, and can be read."""
+        clear_scratch(self.path)
+
+
+def _split(path: str) -> tuple[tuple[str, ...], str]:
+    *parents, name = plain_spelling(path).split("/")
+    return tuple(parents), name
+
+
+def _refused(what: str, where: str) -> Refused:
+    return Refused(Reason.PATH_REFUSED, what, where=where, next_step="Move it elsewhere, or name other `reads`.")
+
+
+def _not_left(problem: RemitError, path: str) -> RemitError:
+    """The pipeline is to leave a plain file there."""
+    if problem.reason is Reason.LIMIT_EXCEEDED or problem.reason is Reason.DISK_FULL:
+        return problem
+    if problem.reason is Reason.FILE_MISSING:
+        what = "the pipeline ended well, and did not leave this file, which it is to write"
+    elif problem.reason is Reason.DATABASE_BUSY:
+        what = "the pipeline did not close this database: some of its changes are still in a log beside it"
+    else:
+        what = f"what the pipeline left under this name cannot be taken: {problem.what}"
+    return EnvironmentFailed(
+        Reason.PIPELINE_FAILED,
+        what,
+        where=path,
+        next_step="Let its last step leave a plain, closed file there; or take it out of `writes`.",
+    )

@@ -1,0 +1,300 @@
+"""What a plan would do on its database server: run there, in one transaction, which is rolled back.
+
+So what is told was seen, not guessed: tables and rows as the server counted them. What an approval binds is a digest of
+what the actions found. While it runs, the rows that it changes are locked, as they will be when it is in earnest.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.config.config import PostgresqlConnection, SystemConfig
+from remit.contracts.plans.envelope import ApprovedInput
+from remit.contracts.plans.plan import Action, PipelineAction, Plan, SqlAction
+from remit.contracts.plans.sql_report import MAX_TABLES_TOLD, SqlPreviewed
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.plans.engines.database_files import WorkFolder
+from remit.plans.engines.duckdb import Answer, is_of_the_text, sentence
+from remit.plans.engines.input_files import read_below
+from remit.plans.engines.postgres import ActionRan, PostgresEngine, Ran, Text
+from remit.plans.engines.postgres_servers import Server
+from remit.plans.model.remote_part import Elsewhere, changed_table
+from remit.plans.policy.dependencies import order_actions
+from remit.plans.policy.remote_sql import is_elsewhere, server_of, texts_of
+from remit.plans.policy.sql import touched_by
+from remit.plans.policy.timeouts import seconds_for
+from remit.plans.preparation.sql_preview import told_of_text
+from remit.plans.reports.run_data import ActedElsewhere
+
+MAX_QUERY_BYTES: Final = 4 << 20
+_NAMED: Final = 5
+
+
+class Servers(NamedTuple):
+    """What servers are reached with."""
+
+    engine: PostgresEngine
+    steady: PostgresEngine
+    """One that nobody can cancel: to ask what became of a transaction."""
+    find: Callable[[str], Server]
+    """By the name of a connection. Refuses one that is not there, or whose address is not known."""
+    work: Path
+    """Where work folders are made."""
+    tell: Callable[[int, int], None] = lambda _done, _total: None
+
+
+class Scene(NamedTuple):
+    """A plan, and what it is looked at with."""
+
+    plan: Plan
+    config: SystemConfig
+    root: str
+
+
+class Wanted(NamedTuple):
+    """What is to be run in earnest: the very texts that were tried out. It lives in memory only."""
+
+    server: Server
+    texts: tuple[Text, ...]
+    reads_only: bool
+    seconds: float
+
+
+class SeenElsewhere(NamedTuple):
+    part: Elsewhere
+    wanted: Wanted
+    inputs: tuple[ApprovedInput, ...]
+    """The texts, and what was found on the server."""
+
+
+class Saved(NamedTuple):
+    """Rows of a server, saved to a file."""
+
+    answer: Answer
+    read: Mapping[str, str]
+    """The files that the texts stand in, with their digests."""
+    server: str
+
+
+def preview_elsewhere(
+    scene: Scene, servers: Servers, first_number: int, seconds: float, *, in_earnest: bool
+) -> SeenElsewhere | None:
+    """None for a plan without such a part. What an action cannot be done for is its problem, not raised; only a lock
+    that somebody holds is: nothing can be said of the plan then. `in_earnest`: it is about to be carried out.
+    """
+    plan, config, root = scene
+    actions = _in_order(plan, config)
+    if not actions:
+        return None
+    bound: dict[str, str] = {}
+    texts = [
+        text
+        for number, action in enumerate(actions, start=first_number)
+        for text in _texts(number, action, config, root, bound)
+    ]
+    name = server_of(actions[0], config) or ""
+    server, connection = servers.find(name), config.connections.get(name)
+    reads_only = isinstance(connection, PostgresqlConnection) and connection.read_only
+    wanted = Wanted(
+        server, tuple(texts), reads_only, min(seconds, float(sum(seconds_for(each, config) for each in actions)))
+    )
+    servers.tell(0, len(actions))
+    try:
+        ran = _tried(servers, wanted, in_earnest=in_earnest)
+    except EnvironmentFailed as problem:
+        if problem.reason is not Reason.DATABASE_BUSY or not server.lock_seconds_left:
+            raise
+        # Of two that wait for each other's locks, the server stops one: after the other it has its turn.
+        ran = _tried(servers, wanted, in_earnest=in_earnest)
+    servers.tell(len(actions), len(actions))
+    told = {one.number: one for one in ran.actions}
+    acted = tuple(
+        _acted(number, action, told.get(number), name, server, config)
+        for number, action in enumerate(actions, start=first_number)
+    )
+    size = _forget(ran)
+    acted = _together(acted)
+    part = Elsewhere(name, server.where, acted, ran.bound, 0 if any(one.irreversible for one in acted) else size)
+    _require_honest(actions, part)
+    bound[bound_as(name)] = ran.bound
+    inputs = [ApprovedInput.from_tree({"path": path, "digest": digest}) for path, digest in sorted(bound.items())]
+    return SeenElsewhere(part, wanted, tuple(inputs))
+
+
+def bound_as(connection: str) -> str:
+    """Under which name an approval binds what was found on a server. No file is called so: it ends with a slash."""
+    return f"connection:{connection}/"
+
+
+def is_bound_server(path: str) -> bool:
+    return path.startswith("connection:") and path.endswith("/")
+
+
+def save_rows(
+    scene: Scene, action: SqlAction, servers: Servers, folder: WorkFolder, made: Path, seconds: float
+) -> Saved:
+    """Run an action that saves rows of a server to a new file, and reads only.
+
+    The rows are as the actions before it would leave them: those are run first, and rolled back.
+    """
+    plan, config, root = scene
+    bound: dict[str, str] = {}
+    earlier = _in_order(plan, config, before=action)
+    texts = [text for number, each in enumerate(earlier) for text in _texts(number, each, config, root, bound)]
+    (mine,) = _texts(len(earlier), action, config, root, bound)
+    texts.append(mine._replace(results=made, form=made.suffix[1:]))
+    server = servers.find(action.operation.connection)
+    ran = servers.engine.preview(
+        server, texts, reads_only=not earlier, seconds=seconds, stop_on_error=True, folder=folder
+    )
+    _forget(ran)
+    for one in ran.actions:
+        if one.problem is not None:
+            raise _error_of(one.problem)
+    last = ran.actions[-1]
+    if last.answer is None or last.number != len(earlier):
+        raise EnvironmentFailed(Reason.EFFECT_FAILED, "the server's rows were not saved, and nobody said why")
+    if last.tables or last.irreversible:
+        raise EnvironmentFailed(
+            Reason.SQL_REFUSED,
+            "this text is to read only, and changes something",
+            next_step="Make two actions of it: one that changes the database, and one that saves rows of it.",
+        )
+    return Saved(last.answer, bound, server.where)
+
+
+# --- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _in_order(plan: Plan, config: SystemConfig, before: Action | None = None) -> list[Action]:
+    """The actions of the part elsewhere, in the order in which they run; with `before`, those that run before it."""
+    if not any(is_elsewhere(action, config) for action in plan.action_plan):
+        return []
+    ordered = [plan.action_plan[index] for index in order_actions(plan.action_plan, touched_by(config))]
+    end = len(ordered) if before is None else ordered.index(before)
+    return [action for action in ordered[:end] if is_elsewhere(action, config)]
+
+
+def _texts(number: int, action: Action, config: SystemConfig, root: str, bound: dict[str, str]) -> list[Text]:
+    """Read by us, so that what runs is what the approval binds."""
+    operation: Any = action.operation
+    most = min(config.limits.max_file_bytes, MAX_QUERY_BYTES)
+    texts = []
+    for one in texts_of(action, config):
+        text = (one.query or "").encode("utf-8", "surrogatepass")
+        if one.query_file is not None:
+            text, bound[one.query_file] = read_below(root, one.query_file, most)
+        parameters = dict(operation.parameters)
+        if isinstance(action, PipelineAction):  # each of its files takes what it names
+            parameters = {name: value for name, value in parameters.items() if _names(text, name)}
+        expects = isinstance(action, SqlAction) and action.operation.expect_results
+        texts.append(Text(number, one.name, text, parameters, expects, None, None))
+    return texts
+
+
+def _names(text: bytes, name: str) -> bool:
+    return re.search(rb"\$" + re.escape(name.encode()) + rb"(?!\w)", text) is not None
+
+
+def _tried(servers: Servers, wanted: Wanted, *, in_earnest: bool) -> Ran:
+    """What fails is told of each action, not only of the first one."""
+    try:
+        with WorkFolder.make(servers.work) as folder:
+            return servers.engine.preview(
+                wanted.server,
+                wanted.texts,
+                reads_only=wanted.reads_only,
+                seconds=wanted.seconds,
+                stop_on_error=False,
+                folder=folder,
+                in_earnest=in_earnest,
+            )
+    except RemitError as problem:  # of all of them together
+        where = wanted.server.where if is_of_the_text(problem.where) else problem.where
+        raise problem.retold(where=where) from None
+
+
+def _forget(ran: Ran) -> int:
+    """The rows of a transaction that was rolled back are kept for nobody; how many bytes they were."""
+    if ran.images is None:
+        return 0
+    os.close(ran.images.descriptor)
+    return ran.images.state.size
+
+
+def _acted(
+    number: int, action: Action, ran: ActionRan | None, connection: str, server: Server, config: SystemConfig
+) -> ActedElsewhere:
+    if ran is None or ran.answer is None:
+        problem = None if ran is None or ran.problem is None else _placed(ran.problem, action, config)
+        return ActedElsewhere(number, action.action_id, action.action_type, "", None, problem)
+    operation: Any = action.operation
+    answer = ran.answer
+    files = {one.query_file for one in texts_of(action, config)}
+    told = SqlPreviewed(
+        action_id=action.action_id,
+        connection=connection,
+        database=None,
+        changes_database=bool(answer.changed or ran.tables or ran.irreversible),
+        statements=answer.statements,
+        left_out=answer.left_out,
+        result_rows=answer.result_rows,
+        columns=answer.columns,
+        query_file=next(iter(files)) if len(files) == 1 else None,  # of a pipeline with several, none alone
+        rows=answer.rows,
+        **told_of_text(answer, operation.parameters),
+        server=server.where[:1_000],
+        tables=tuple(changed_table(*table) for table in ran.tables[:MAX_TABLES_TOLD]),
+        irreversible=ran.irreversible[:10_000] or None,
+    )
+    problem = None if ran.problem is None else _placed(ran.problem, action, config)
+    return ActedElsewhere(number, action.action_id, action.action_type, sentence(answer, None), told, problem)
+
+
+def _together(acted: tuple[ActedElsewhere, ...]) -> tuple[ActedElsewhere, ...]:
+    """Rows are taken back all together, or not at all: half of them may be what nobody has thought of."""
+    lasting = [one.action_id for one in acted if one.irreversible]
+    if not lasting:
+        return acted
+    why = f"rows are taken back together with those of {', '.join(lasting[:_NAMED])}, which cannot be"
+    return tuple(
+        one._replace(told=one.told.model_copy(update={"irreversible": why}))
+        if one.told is not None and one.told.changes_database and not one.irreversible
+        else one
+        for one in acted
+    )
+
+
+def _placed(problem: Mapping[str, str], action: Action, config: SystemConfig) -> dict[str, str]:
+    """With the place in the plan, where the process that ran the text could not know it."""
+    files = {one.query_file for one in texts_of(action, config)}
+    where = problem.get("where", "")
+    if where not in files:
+        inside = f"action {action.action_id}, query"
+        where = next(iter(file for file in files if file), inside) if len(files) == 1 else inside
+    if isinstance(action, PipelineAction) and _is(problem, Reason.SQL_FAILED):
+        problem = {**problem, "reason": Reason.PIPELINE_FAILED.value}
+    return {**problem, "where": where}
+
+
+def _require_honest(actions: Sequence[Action], part: Elsewhere) -> None:
+    """A pipeline must be called what it is."""
+    for action, acted in zip(actions, part.actions, strict=True):
+        if isinstance(action, PipelineAction) and action.reversible and acted.irreversible:
+            raise Refused(
+                Reason.MALFORMED,
+                f"the plan says that this pipeline can be taken back, and it cannot: {acted.irreversible}",
+                where=f"action {action.action_id}, reversible",
+                next_step="Say `reversible: false`, and approve it with --allow-irreversible.",
+            )
+
+
+def _is(problem: Mapping[str, str], reason: Reason) -> bool:
+    return problem.get("reason") == reason.value
+
+
+def _error_of(problem: Mapping[str, str]) -> RemitError:
+    words = {name: problem.get(name, "") for name in ("where", "next_step")}
+    return EnvironmentFailed(Reason(problem["reason"]), problem.get("what", ""), **words)

@@ -1,0 +1,87 @@
+"""What a preview tells of the actions that run SQL, what of them it does not show, and how risky they are. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from remit.contracts.base import RiskLevel
+from remit.contracts.plans.sql_report import MAX_UNSEEN_TOLD, SqlPreviewed, SqlTold, ToldStatement, UnseenSql
+from remit.plans.engines.duckdb import Answer
+from remit.plans.model.parameters import show_parameters
+from remit.plans.policy.required_approvals import PathFinding
+
+MAX_SHOWN_CHARACTERS: Final = 1 << 20
+"""Of the rows of a whole preview, and of the texts: past it, those of further actions are left out."""
+_DESTROYING: Final = frozenset({"DELETE", "DROP"})
+
+
+def told_of_text(answer: Answer, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The statements and what is bound to them, for a preview; and what of both it does not show."""
+    shown = show_parameters(parameters)
+    unseen = [UnseenSql(where=f"statement {number}", what=what) for number, what in answer.unseen]
+    return {"texts": answer.texts, "parameters": shown.parameters, "unseen": (*shown.unseen, *unseen)}
+
+
+def findings_of_sql(told: Mapping[int, SqlPreviewed]) -> Iterator[PathFinding]:
+    """What would be run and is not shown whole is approved by name, as a line of a file that is not shown is."""
+    for one in previewed_sql(told):
+        path = one.saved_to or one.database or f"connection:{one.connection}"
+        for unseen in one.unseen:
+            yield PathFinding(path, "not_shown", f"action {one.action_id}, {unseen.where}", unseen.what)
+
+
+def previewed_sql(told: Mapping[int, SqlPreviewed]) -> list[SqlPreviewed]:
+    """In the order of the steps, with as many rows and texts as there is room for. They were masked when they were
+    read.
+    """
+    rows, texts, shown = _Room(), _Room(), []
+    for _, one in sorted(told.items()):
+        left_out: dict[str, tuple[()]] = {}
+        if not rows.has(sum(len(cell or "") for line in one.rows for cell in line)):
+            left_out["rows"] = ()
+        if not texts.has(sum(map(len, one.texts)) + sum(len(each.value) for each in one.parameters)):
+            left_out |= {"texts": (), "parameters": ()}
+        shown.append(_with_unseen(one, one.model_copy(update=left_out) if left_out else one))
+    return shown
+
+
+def _with_unseen(whole: SqlPreviewed, shown: SqlPreviewed) -> SqlPreviewed:
+    """What is not there at all is not seen either."""
+    counts = {
+        "statement": len(whole.statements) + whole.left_out - len(shown.texts),
+        "parameter": len(whole.parameters) - len(shown.parameters),
+    }
+    more = [
+        UnseenSql(where=f"{name}s", what=f"{count:,} more {name}{' is' if count == 1 else 's are'} not shown here")
+        for name, count in counts.items()
+        if count > 0
+    ]
+    return shown.model_copy(update={"unseen": (*more, *shown.unseen)[:MAX_UNSEEN_TOLD]}) if more else shown
+
+
+class _Room:
+    def __init__(self) -> None:
+        self._left = MAX_SHOWN_CHARACTERS
+
+    def has(self, size: int) -> bool:
+        """Taken, if it has."""
+        fits = size <= self._left
+        self._left -= size if fits else 0
+        return fits
+
+
+def risks_of_sql(told: Iterable[SqlTold]) -> list[RiskLevel]:
+    """What destroys is HIGH, and so is what cannot be undone, and what nobody was told of; another change of a database
+    MEDIUM, and so are rows that take the place of a file.
+    """
+    return [_risk(one) for one in told]
+
+
+def _risk(told: SqlTold) -> RiskLevel:
+    if not told.changes_database:
+        return "MEDIUM" if isinstance(told, SqlPreviewed) and told.replaces else "LOW"
+    grave = told.left_out or told.irreversible or any(map(_destroys, told.statements))
+    return "HIGH" if grave else "MEDIUM"
+
+
+def _destroys(one: ToldStatement) -> bool:
+    return one.destroys or one.kind in _DESTROYING

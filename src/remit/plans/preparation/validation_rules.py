@@ -1,0 +1,68 @@
+"""The rules of a plan about rows, tried while it is previewed: on the databases as its actions would leave them.
+
+So a rule that is written wrongly, or would not hold, is known before anybody approves the plan. All the same they are
+checked when it has run.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from remit.core.errors import RemitError
+from remit.effects.plans.steps import Step, StepPlan
+from remit.effects.plans.validate import ROWS
+from remit.fs.paths import Located, plain_spelling
+from remit.plans.engines.duckdb import Engine
+from remit.plans.engines.input_files import folder_is_missing
+from remit.plans.engines.row_rules import RuleTimes, ask, ask_at_rest, no_database, of_rule, require_time
+from remit.plans.preparation.database_versions import NOT_THE_ACTIONS, Lineage
+from remit.plans.runtime.runner import paths_of
+
+
+class Trial(NamedTuple):
+    """What rules are tried on, and with."""
+
+    places: Mapping[int, Located]
+    known: Callable[[str], Lineage | None]
+    """The database of this path, if an action of the plan worked on a copy of it."""
+    engine: Engine
+    times: RuleTimes
+    meanwhile: Callable[[], None] = lambda: None
+
+
+def try_rules(drafted: StepPlan, steps: Sequence[Step], trial: Trial) -> RemitError | None:
+    """What the first rule says that would not hold, or cannot be checked.
+
+    Nothing is tried of a plan that would fail anyway, and no rule about a file that another action changes: its bytes
+    are not there yet.
+    """
+    if any(step.problem is not None for step in steps):
+        return None
+    deadline = time.monotonic() + trial.times.together
+    for number, rule in enumerate(drafted.rules, start=1):
+        if rule["type"] != ROWS or rule.get("path") is None:  # no file, but a server
+            continue
+        try:
+            _try_one(rule, drafted, steps, trial, deadline)
+        except RemitError as problem:
+            if problem.reason in NOT_THE_ACTIONS:
+                raise
+            return of_rule(problem, number, len(drafted.rules), rule)
+    return None
+
+
+def _try_one(rule: Mapping[str, Any], drafted: StepPlan, steps: Sequence[Step], trial: Trial, deadline: float) -> None:
+    seconds = min(trial.times.each, require_time(deadline))
+    lineage = trial.known(plain_spelling(rule["path"]))
+    if lineage is not None:
+        if lineage.state is None:
+            raise no_database(rule["path"])
+        lineage.ensure_file(trial.engine.require_wanted)
+        ask(rule, lineage.path, lineage.alias, trial.engine, seconds, trial.meanwhile)
+        return
+    number = drafted.paths.index(rule["path"])
+    if number in paths_of(steps):
+        return
+    place = trial.places.get(number)
+    there = place if place is not None and not folder_is_missing(place) else None
+    ask_at_rest(rule, there, trial.engine, seconds, trial.meanwhile)

@@ -1,0 +1,307 @@
+"""What a plan would do to the files as they are: its actions as steps, simulated, with all that an approval must name.
+
+The host opens the folders and reads no file but to hash it; the edits are made in a sandboxed process that may only
+read. The same code will carry them out, and must arrive at the hashes that were seen here.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, NamedTuple, get_args
+
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.envelope import ApprovedInput
+from remit.contracts.plans.plan import Plan
+from remit.contracts.plans.preview import FindingRule
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import Reason, Refused, RemitError, show_line
+from remit.effects.plans.database_files import is_marked
+from remit.effects.plans.diff import BINARY
+from remit.effects.plans.steps import State, Step, StepPlan, make_waves
+from remit.fs import openat as beneath
+from remit.fs.paths import Located
+from remit.plans.model.folders import (
+    FolderLook,
+    Parents,
+    closed_folder,
+    given_rights,
+    look_at_folders,
+    needed_folders,
+    opened,
+)
+from remit.plans.model.parameters import findings_of_pipelines
+from remit.plans.model.remote_part import Elsewhere
+from remit.plans.model.simulation_result import FoundIn, Seen
+from remit.plans.policy.plan import needed_approvals
+from remit.plans.policy.required_approvals import Needed, PathFinding
+from remit.plans.preparation.prepare import prepare_all
+from remit.plans.preparation.prepared import PreparedAll, Workshop
+from remit.plans.preparation.remote_pipelines import tell_pipelines
+from remit.plans.preparation.remote_sql import Scene, SeenElsewhere, preview_elsewhere
+from remit.plans.preparation.sql_preview import findings_of_sql
+from remit.plans.preview.document import PlanPreview, told_sql
+from remit.plans.preview.ownership import out_of_reach
+from remit.plans.runtime.runner import Runner, paths_of
+from remit.plans.runtime.steps import draft_steps, levels_of, times_of
+from remit.plans.storage.backups import state_of
+
+MAX_FOLDERS: Final = 200
+MAX_NEW_DEPTH: Final = 32
+
+
+class Means(NamedTuple):
+    """What a plan is tried out with."""
+
+    runner: Runner
+    workshop: Workshop
+    in_earnest: bool = False
+    """It is about to be carried out, if what is seen is what was approved."""
+
+
+def preview_plan(
+    plan: Plan,
+    config: SystemConfig,
+    root: str,
+    means: Means,
+    *,
+    plan_digest: str,
+    at: str,
+    diffs: str = "summary",
+) -> PlanPreview:
+    """Look at the folders, run SQL on copies, simulate all steps, and collect what an approval of it would bind and
+    must name. Whoever has the preview closes what was prepared for it.
+    """
+    drafted, places = draft_steps(plan, config, root, diffs=diffs)
+    looks = look_at_folders(places.values())
+    there = {path: place for path, place in places.items() if looks[place.parents].exists}
+    times = times_of(plan, config)
+    with ExitStack() as undo:
+        prepared = prepare_all(plan, drafted, places, config, root, means.workshop, times)
+        undo.callback(prepared.close)
+        drafted = drafted._replace(steps=prepared.steps)
+        seconds = times.seconds or float(config.timeouts.task)
+        scene = Scene(plan, config, root)
+        elsewhere = preview_elsewhere(
+            scene, means.workshop.servers, len(drafted.steps), seconds, in_earnest=means.in_earnest
+        )
+        prepared.pipelines.update(tell_pipelines(plan, config, elsewhere.part) if elsewhere is not None else {})
+        seen = means.runner.simulate(drafted, there, times, _to_look_through(prepared))
+        denied = out_of_reach(drafted.steps, there, keep=drafted.keep_permissions)
+        steps = tuple(
+            _simulated(step, one, looks, places, denied.get(step.number))
+            for step, one in zip(drafted.steps, seen, strict=True)
+        )
+        _require_own_paths(steps)
+        folders = needed_folders(looks, (places[path] for path in _made_paths(steps)))
+        _require_few_folders(folders, looks)
+        first = _first_states(steps, seen, places, there)
+        read = (*prepared.inputs, *(elsewhere.inputs if elsewhere is not None else ()))
+        inputs = _inputs(drafted, first, places, there, read)
+        undo.pop_all()
+    config_digest = config.digest()
+    sizes = {step.number: step.after.size for step in steps if step.after and step.move in {"create", "modify"}}
+    preview = PlanPreview(
+        summary=_summary(plan, steps, seen, elsewhere.part if elsewhere is not None else None),
+        digest=digest_of_preview(plan_digest, config_digest, inputs),
+        plan=plan,
+        plan_digest=plan_digest,
+        config_digest=config_digest,
+        steps=drafted._replace(steps=steps, waves=make_waves(steps, sizes, levels_of(plan, config)), diffs="none"),
+        seen=seen,
+        inputs=inputs,
+        needs=_with_irreversible(needed_approvals(plan, config), elsewhere),
+        findings=(
+            *_findings(steps, seen, drafted.paths),
+            *_findings_of_bytes(steps, seen, drafted.paths),
+            *_findings_of_prepared(prepared),
+            *findings_of_sql(told_sql(prepared, elsewhere.part if elsewhere is not None else None)),
+            *findings_of_pipelines(plan, prepared.pipelines.values()),
+        ),
+        folders=folders,
+        first=first,
+        at=at,
+        prepared=prepared,
+        elsewhere=elsewhere.part if elsewhere is not None else None,
+        wanted=elsewhere.wanted if elsewhere is not None else None,
+    )
+    return _require_room(preview, config)
+
+
+def digest_of_preview(plan_digest: str, config_digest: str, inputs: Iterable[ApprovedInput]) -> str:
+    """What an approval names. It holds nothing but digests of what goes in: the same inputs always give the same."""
+    bound = {
+        "plan_digest": plan_digest,
+        "config_digest": config_digest,
+        "inputs": [item.tree() for item in inputs],
+    }
+    return digest_bytes(canonical_bytes(bound))
+
+
+def _with_irreversible(needed: Needed, elsewhere: SeenElsewhere | None) -> Needed:
+    """What a plan does on a server is known only when it was tried out."""
+    more = elsewhere.part.irreversible if elsewhere is not None else ()
+    return needed._replace(irreversible=tuple(dict.fromkeys((*needed.irreversible, *more))))
+
+
+def _require_room(preview: PlanPreview, config: SystemConfig) -> PlanPreview:
+    """Rows count like files: both are kept for the way back. What is too much of files alone is found later."""
+    rows, most = preview.elsewhere.image_bytes if preview.elsewhere is not None else 0, config.limits.max_backup_bytes
+    if rows and preview.backup_bytes > most:
+        raise Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"the backups would have {preview.backup_bytes:,} bytes, {rows:,} of them for rows on a server, and may"
+            f" have {most:,}",
+            where=preview.elsewhere.server if preview.elsewhere is not None else "",
+            next_step="The limit is limits.max_backup_bytes in remit.yaml; or split the plan.",
+        )
+    return preview
+
+
+def _simulated(
+    step: Step,
+    seen: Seen,
+    looks: Mapping[Parents, FolderLook],
+    places: Mapping[int, Located],
+    denied: RemitError | None,
+) -> Step:
+    problem = seen.problem
+    if problem is not None and step.problem is not None and problem["reason"] != Reason.DEPENDENCY_FAILED:
+        problem = step.problem  # as we found it: not all of it is a process's to say
+    if problem is None and not seen.unchanged:
+        closed = [places[path] for path in paths_of([step]) if not looks[places[path].parents].writable]
+        found = closed_folder(closed[0]) if closed else denied or given_rights(step, looks, places)
+        problem = found.as_json() if found else None
+    return step._replace(
+        before=seen.before, after=seen.after, said=seen.said, unchanged=seen.unchanged, problem=problem
+    )
+
+
+def _require_own_paths(steps: Iterable[Step]) -> None:
+    """A link, a mount point or a file with a second name is no failure of one action: the plan is refused."""
+    for step in steps:
+        if step.problem is not None and step.problem["reason"] == Reason.PATH_REFUSED:
+            words = {name: step.problem[name] for name in ("where", "next_step")}
+            raise Refused(Reason.PATH_REFUSED, step.problem["what"], **words)
+
+
+def _made_paths(steps: Iterable[Step]) -> Iterable[int]:
+    for step in steps:
+        if step.problem is None and step.move == "create":
+            yield step.path
+        elif step.problem is None and step.new_path is not None:
+            yield step.new_path
+
+
+def _require_few_folders(folders: Sequence[str], looks: Mapping[Parents, FolderLook]) -> None:
+    deepest = max((len(look.missing) for look in looks.values()), default=0)
+    if len(folders) > MAX_FOLDERS or (folders and deepest > MAX_NEW_DEPTH):
+        raise Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"a plan makes at most {MAX_FOLDERS} folders, and {MAX_NEW_DEPTH} below one that exists",
+            where=folders[-1],
+            next_step="Split the plan, or make some of the folders first.",
+        )
+
+
+def _first_states(
+    steps: Sequence[Step], seen: Sequence[Seen], places: Mapping[int, Located], there: Mapping[int, Located]
+) -> tuple[State | None, ...]:
+    """Each path before the first step that touches it. What no step reads first is looked at by the host."""
+    first: dict[int, State | None] = {}
+    for step, one in zip(steps, seen, strict=True):
+        first.setdefault(step.path, one.before)
+        if step.new_path is not None and step.new_path not in first:
+            first[step.new_path] = look_at_state(there[step.new_path]) if step.new_path in there else None
+    return tuple(first.get(path) for path in range(len(places)))
+
+
+def look_at_state(place: Located) -> State | None:
+    """A file as it is, or None. Refuses what is no plain file."""
+    with opened(place.base, place.parents, where=place.path) as folder:
+        if not beneath.exists(folder, place.name):
+            return None
+        descriptor = beneath.open_file(folder, place.name, where=place.path)
+        try:
+            return state_of(descriptor)
+        except OSError as problem:
+            raise beneath.failure(problem, place.path, "could not be read") from None
+        finally:
+            os.close(descriptor)
+
+
+def _inputs(
+    plan: StepPlan,
+    first: Sequence[State | None],
+    places: Mapping[int, Located],
+    there: Mapping[int, Located],
+    read: Sequence[ApprovedInput],
+) -> tuple[ApprovedInput, ...]:
+    """The files that an approval binds: those of the plan that exist, with their permissions; and those that are only
+    read: texts of SQL, databases, and schemas that it is checked against.
+    """
+    bound: dict[str, dict[str, str]] = {item.path: {"digest": item.input_digest} for item in read}
+    bound |= {plan.paths[path]: _bound(state) for path, state in enumerate(first) if state is not None}
+    touched = {plan.paths[path] for path in paths_of(plan.steps)}
+    numbers = {path: number for number, path in enumerate(plan.paths)}
+    for rule in plan.rules:
+        schema = rule.get("schema_file")
+        if schema is not None and schema not in touched and numbers[schema] in there:
+            state = look_at_state(places[numbers[schema]])
+            if state is not None:
+                bound[schema] = {"digest": state.sha256}
+    return tuple(ApprovedInput.from_tree({"path": path, **known}) for path, known in sorted(bound.items()))
+
+
+def _bound(state: State) -> dict[str, str]:
+    return {"digest": state.sha256, "mode": f"{state.mode:04o}"}
+
+
+def _to_look_through(prepared: PreparedAll) -> dict[str, int]:
+    """What pipelines left, but for databases: it may hold anything. SQL looks through the rows that it saves itself."""
+    sources = (step for step in prepared.steps if step.action_type == "PIPELINE_RUN" and not is_marked(step))
+    return {step.source: prepared.descriptors[step.source] for step in sources if step.source}
+
+
+def _findings(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str]) -> tuple[PathFinding, ...]:
+    return tuple(
+        PathFinding(
+            paths[step.path if step.new_path is None else step.new_path], rule_of(found), found.where, found.what
+        )
+        for step, one in zip(steps, seen, strict=True)
+        for found in one.findings
+    )
+
+
+def _findings_of_bytes(steps: Sequence[Step], seen: Sequence[Seen], paths: Sequence[str]) -> Iterable[PathFinding]:
+    """What is no text is shown to nobody. Databases, and what SQL or a pipeline made, are told of by what was run."""
+    for step, one in zip(steps, seen, strict=True):
+        is_new = step.move in {"create", "modify"} and not step.source and not one.unchanged and step.problem is None
+        is_told = any(found.rule == "executable" for found in one.findings)  # a program is approved as one
+        if is_new and not is_told and one.diff.preview.startswith(BINARY):
+            yield PathFinding(
+                paths[step.path], "command", "", "this is no text: what the file would hold is not shown here"
+            )
+
+
+def _findings_of_prepared(prepared: PreparedAll) -> Iterable[PathFinding]:
+    return (PathFinding(path, rule_of(found), found.where, found.what) for path, found in prepared.findings)
+
+
+def rule_of(found: FoundIn) -> FindingRule:
+    """One that is known. What is not reads as the gravest, and needs its approval all the same."""
+    return next((rule for rule in get_args(FindingRule) if rule == found.rule), "executable")
+
+
+def _summary(plan: Plan, steps: Sequence[Step], seen: Sequence[Seen], elsewhere: Elsewhere | None) -> str:
+    added = sum(one.diff.lines_added for one in seen)
+    removed = sum(one.diff.lines_removed for one in seen)
+    files = len(paths_of(steps))
+    actions = len(plan.action_plan)
+    things = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
+    counts = f"{things}, +{added:,} -{removed:,} lines"
+    failing = len({step.action_id for step in steps if step.problem})
+    if elsewhere is not None:
+        counts += f", {len(elsewhere.actions):,} of them on {show_line(elsewhere.server)}"
+        failing += sum(1 for one in elsewhere.actions if one.problem)
+    # Each part by itself: a plan may be called after a password, and what is counted here is none.
+    return f"plan {show_line(plan.plan_id)}: {counts}" + (f"; {failing:,} would fail" if failing else "")

@@ -1,0 +1,314 @@
+"""A plan's preview: all that was looked at, and what of it people and programs are shown."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any, Final
+
+from remit.contracts.base import RiskLevel
+from remit.contracts.plans.change_log import FileOperation
+from remit.contracts.plans.envelope import ApprovedInput
+from remit.contracts.plans.error_response import ErrorResponse
+from remit.contracts.plans.plan import Action, Plan
+from remit.contracts.plans.preview import (
+    MAX_FINDINGS,
+    MAX_REMARKS,
+    NeededApprovals,
+    PlanPreviewDocument,
+    PreviewedFile,
+    PreviewedFinding,
+    PreviewedRemark,
+)
+from remit.contracts.plans.sql_report import SqlPreviewed
+from remit.core.errors import Reason
+from remit.core.ids import parse_time
+from remit.effects.plans.steps import Ids, Move, Result, State, Step, StepPlan
+from remit.effects.plans.validate import ROWS
+from remit.execution.engine import Preview
+from remit.plans.model.parameters import previewed_pipelines
+from remit.plans.model.remote_part import Elsewhere
+from remit.plans.model.simulation_result import Seen
+from remit.plans.policy.failure_handling import Judged, PlanFate, decide_fate
+from remit.plans.policy.required_approvals import Needed, PathFinding
+from remit.plans.preparation.prepared import PreparedAll
+from remit.plans.preparation.remote_sql import Wanted
+from remit.plans.preparation.sql_preview import previewed_sql, risks_of_sql
+from remit.plans.reports.execution_report import Acted, build_errors
+from remit.plans.reports.run_data import ActedElsewhere, Run
+from remit.plans.runtime.runner import paths_of
+
+MAX_DIFFS: Final = 8 << 20
+MANY_FILES: Final = 20
+
+_OPERATIONS: Final[dict[Move, FileOperation]] = {
+    "create": "CREATE",
+    "modify": "MODIFY",
+    "delete": "DELETE",
+    "rename": "RENAME",
+}
+_RISK_OF_ENDING: Final[dict[str, RiskLevel]] = {"PARTIAL": "HIGH", "ROLLED_BACK": "MEDIUM", "FAILED": "MEDIUM"}
+"""Half of a plan is what nobody has thought of; one that comes to nothing was meant to come to something."""
+_NOT_THE_OWNERS: Final = 0o077
+RISKS: Final[tuple[RiskLevel, ...]] = ("LOW", "MEDIUM", "HIGH", "CRITICAL")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPreview(Preview):
+    """With all that was looked at: what is previewed is what the effect must find, and what it must arrive at."""
+
+    plan: Plan
+    plan_digest: str
+    config_digest: str
+    steps: StepPlan
+    seen: tuple[Seen, ...]
+    inputs: tuple[ApprovedInput, ...]
+    needs: Needed
+    findings: tuple[PathFinding, ...]
+    folders: tuple[str, ...]
+    """To be made, parents first."""
+    first: tuple[State | None, ...]
+    """Each path of the plan before the run."""
+    at: str
+    prepared: PreparedAll
+    """What SQL left, in files that nobody else can reach. Closed by the door that made this."""
+    elsewhere: Elsewhere | None = None
+    """What it would do on a database server, if it has such a part."""
+    wanted: Wanted | None = field(default=None, repr=False)
+    """What would be run there."""
+
+    @property
+    def problems(self) -> list[Mapping[str, str]]:
+        """Why actions cannot be done; or which rule would not hold if they were."""
+        broken = self.prepared.broken_rule
+        failing = [one.problem for one in _acted(self) if one.problem is not None]
+        return failing if broken is None else [*failing, broken.as_json()]
+
+    @property
+    def doomed(self) -> bool:
+        """It would stop at its first error, and there is one: nothing of it is worth beginning."""
+        return self.steps.stop_on_error and any(one.problem is not None for one in _acted(self))
+
+    @property
+    def fate(self) -> PlanFate:
+        """What would become of it, as far as the files as they are now can tell."""
+        if self.doomed:
+            return PlanFate("BACK", "FAILED")
+        judged = [_judged(step) for step in self.steps.steps]
+        judged += [Judged(one.number, "done") for one in _acted_elsewhere(self)]  # one that fails dooms the plan
+        fate = decide_fate(judged, self.plan.execution_instructions)
+        is_taken_back = fate.verdict == "GOOD" and self.prepared.broken_rule is not None
+        return PlanFate("BACK", "ROLLED_BACK") if is_taken_back else fate
+
+    @property
+    def kept(self) -> dict[int, State | None]:
+        """The files that are to be backed up, by path."""
+        touched = paths_of(step for step in self.steps.steps if step.problem is None and not step.unchanged)
+        return {path: self.first[path] for path in sorted(touched) if self.first[path] is not None}
+
+    @property
+    def backup_bytes(self) -> int:
+        """All that would be kept for the way back."""
+        files = sum(state.size for state in self.kept.values() if state is not None)
+        return files + (self.elsewhere.image_bytes if self.elsewhere is not None else 0)
+
+    @property
+    def document(self) -> PlanPreviewDocument:
+        return _document(self)
+
+
+def _acted_elsewhere(preview: PlanPreview) -> tuple[ActedElsewhere, ...]:
+    return preview.elsewhere.actions if preview.elsewhere is not None else ()
+
+
+def _acted(preview: PlanPreview) -> list[Acted]:
+    """What runs on a server comes before all steps."""
+    elsewhere: list[Acted] = [*_acted_elsewhere(preview)]
+    return [*elsewhere, *preview.steps.steps]
+
+
+def _told(preview: PlanPreview) -> dict[int, SqlPreviewed]:
+    """Of every action that runs SQL, on a copy or on a server."""
+    return told_sql(preview.prepared, preview.elsewhere)
+
+
+def told_sql(prepared: PreparedAll, elsewhere: Elsewhere | None) -> dict[int, SqlPreviewed]:
+    acted = elsewhere.actions if elsewhere is not None else ()
+    return {**prepared.told, **{one.number: one.told for one in acted if isinstance(one.told, SqlPreviewed)}}
+
+
+def _judged(step: Step) -> Judged:
+    if step.problem is None:
+        return Judged(step.number, "done", action_id=step.action_id)
+    return Judged(step.number, "failed", Reason(step.problem["reason"]), step.action_id)
+
+
+def _document(preview: PlanPreview) -> PlanPreviewDocument:
+    needs = preview.needs
+    executable = sorted({found.path for found in preview.findings if found.rule == "executable"})
+    content = sorted({found.path for found in preview.findings if found.rule != "executable"})
+    needed = NeededApprovals(
+        protected=needs.protected,
+        executable=tuple(executable),
+        content=tuple(content),
+        irreversible=needs.irreversible,
+    )
+    problems = _problems(preview)
+    is_asking = any((needed.protected, needed.executable, needed.content, needed.irreversible))
+    return PlanPreviewDocument.from_tree(
+        {
+            "plan_id": preview.plan.plan_id,
+            "plan_digest": preview.plan_digest,
+            "config_digest": preview.config_digest,
+            "digest": preview.digest,
+            "status": "WOULD_FAIL" if problems else "NEEDS_APPROVAL" if is_asking else "READY",
+            "risk": _risk(preview, needed),
+            "inputs": [item.tree() for item in preview.inputs],
+            "files": _files(preview),
+            "sql": [told.tree() for told in previewed_sql(_told(preview))],
+            "pipelines": list(previewed_pipelines(preview.plan, preview.prepared.pipelines.values())),
+            "needs": needed.tree(),
+            "findings": [_finding(found).tree() for found in preview.findings[:MAX_FINDINGS]],
+            "remarks": [remark.tree() for remark in _remarks(preview)],
+            "problems": [problem.tree() for problem in problems],
+            "doomed": preview.doomed,
+            "would_end": preview.fate.status,
+            "consequence": _consequence(preview),
+            "rules": [_sentence(rule) for rule in preview.steps.rules],
+            "folders": [] if preview.doomed else list(preview.folders),
+            "backup_bytes": 0 if preview.doomed else preview.backup_bytes,
+        }
+    )
+
+
+def _consequence(preview: PlanPreview) -> str:
+    """What a person must know before a yes to a plan that would not succeed."""
+    acted = _acted(preview)
+    stopped = [one for one in acted if one.problem is not None]
+    if not stopped:
+        broken = preview.prepared.broken_rule is not None
+        return "A rule would not hold, and all would be taken back: nothing would stay changed." if broken else ""
+    # What depends on them is skipped, and no failure of its own.
+    failing = {one.action_id: None for one in stopped if (one.problem or {})["reason"] != Reason.DEPENDENCY_FAILED}
+    fails = f"{next(iter(failing))} would fail" if len(failing) == 1 else f"{len(failing):,} actions would fail"
+    others = len({one.action_id for one in acted} - {one.action_id for one in stopped})
+    match preview.fate.status:
+        case "PARTIAL":
+            rest = "the other one" if others == 1 else f"the other {others:,}"
+            return f"{fails}, and {rest} would be done and would stay: rollback_on_failure is false."
+        case "ROLLED_BACK":
+            return f"{fails}, and whatever had been done by then would be taken back: nothing would stay changed."
+    return f"{fails}, so nothing would be changed at all."
+
+
+def _remarks(preview: PlanPreview) -> list[PreviewedRemark]:
+    paths = preview.steps.paths
+    said = (
+        PreviewedRemark(path=paths[step.path if step.new_path is None else step.new_path], what=remark)
+        for step, one in zip(preview.steps.steps, preview.seen, strict=True)
+        for remark in one.remarks
+    )
+    return list(islice(chain(preview.prepared.remarks, said), MAX_REMARKS))
+
+
+def _problems(preview: PlanPreview) -> tuple[ErrorResponse, ...]:
+    """As the report of a run would have them that failed like this."""
+    draft, at = str(uuid.uuid4()), preview.at
+    run = Run(
+        plan_id=preview.plan.plan_id,
+        ids=Ids(draft, draft, draft, draft),
+        folder="",
+        started_at=at,
+        completed_at=at,
+        status="FAILED",
+        steps=preview.steps,
+        results=tuple(Result(one.number, "failed", at, at, one.problem) for one in _acted(preview) if one.problem),
+        elsewhere=_acted_elsewhere(preview),
+        diffs={},
+        modified={},
+        originals={},
+        rolled_back=False,
+        problem=preview.prepared.broken_rule,
+        has_manifest=False,
+    )
+    return build_errors(run, lambda: parse_time(at))
+
+
+def _finding(found: PathFinding) -> PreviewedFinding:
+    return PreviewedFinding.from_tree(
+        {"path": found.path, "rule": found.rule, "where": found.where, "what": found.what}
+    )
+
+
+def _sentence(rule: Mapping[str, Any]) -> str:
+    """What a rule reads. What it compares with stands in the plan, and may be long."""
+    told = f"{rule['type']} {rule['path']}"
+    if rule["type"] == ROWS:
+        rows = len(rule["expected"])
+        wanted = f"exactly the {rows:,} row{'' if rows == 1 else 's'} in the plan" if rows else "no row"
+        return f"{told}: its query gives {wanted}"
+    if rule["type"] == "json_schema":
+        return f"{told} against {rule.get('schema_file') or 'a schema in the plan'}"
+    return f"{told} at {rule['expression']}" if rule["type"] == "json_path" else told
+
+
+def _files(preview: PlanPreview) -> list[dict[str, Any]]:
+    """Every step that would change something. Past a bound, diffs are left out, and their lines counted."""
+    room, files = MAX_DIFFS, []
+    paths = preview.steps.paths
+    for step, one in zip(preview.steps.steps, preview.seen, strict=True):
+        if step.problem is not None or step.unchanged:
+            continue
+        text, left_out = one.text, one.left_out
+        if len(text) > room:
+            text, left_out = "", left_out + text.count("\n")
+        room -= len(text)
+        file = PreviewedFile(
+            action_id=step.action_id,
+            path=paths[step.path],
+            new_path=None if step.new_path is None else paths[step.new_path],
+            operation=_OPERATIONS[step.move],
+            before=step.before.sha256 if step.before else None,
+            after=step.after.sha256 if step.after else None,
+            mode_before=_mode(step.before),
+            mode_after=_mode(step.after),
+            size_before=step.before.size if step.before else None,
+            size_after=step.after.size if step.after else None,
+            lines_added=one.diff.lines_added,
+            lines_removed=one.diff.lines_removed,
+            diff=text,
+            diff_left_out=left_out,
+        )
+        files.append(file.tree())
+    return files
+
+
+def _risk(preview: PlanPreview, needed: NeededApprovals) -> RiskLevel:
+    """The highest of what the plan says of itself and what it does."""
+    named: list[RiskLevel] = [action.risk_level for action in preview.plan.action_plan]
+    named += [_RISK_OF_ENDING.get(preview.fate.status, "LOW")]
+    named += risks_of_sql(_told(preview).values())
+    named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in preview.findings]
+    if any(step.move == "delete" for step in preview.steps.steps) or needed.protected or needed.irreversible:
+        named.append("HIGH")
+    if any(replaces_document(action) for action in preview.plan.action_plan):
+        named.append("HIGH")
+    if len(paths_of(preview.steps.steps)) > MANY_FILES or any(map(_opens_up, preview.steps.steps)):
+        named.append("MEDIUM")
+    return max(named, key=RISKS.index)
+
+
+def _mode(state: State | None) -> str | None:
+    return None if state is None else f"{state.mode:04o}"
+
+
+def _opens_up(step: Step) -> bool:
+    """Whether group or others could do more with the file than they can now."""
+    if step.problem is not None or step.before is None or step.after is None:
+        return False
+    return bool(step.after.mode & ~step.before.mode & _NOT_THE_OWNERS)
+
+
+def replaces_document(action: Action) -> bool:
+    operation = action.operation
+    return operation.type == "json_update_value" and operation.path.strip() == "$"

@@ -1,0 +1,52 @@
+"""Files of other users, as the one who acts finds them: what he may not do to them, said before he tries."""
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.effects.plans.steps import Step
+from remit.fs import openat as beneath
+from remit.fs.paths import Located
+from remit.plans.model.folders import opened
+
+
+def out_of_reach(steps: Sequence[Step], there: Mapping[int, Located], *, keep: bool) -> dict[int, RemitError]:
+    """By the number of the step. `there` are the paths whose folder exists; `keep` is `preserve_permissions`.
+
+    Only for the first step on a path: what a step leaves belongs to the one who acts. It promises nothing.
+    """
+    if os.geteuid() == 0:
+        return {}
+    found: dict[int, RemitError] = {}
+    touched: set[int] = set()
+    for step in steps:
+        if step.path in there and step.path not in touched and step.move != "create":
+            problem = _look(step, there[step.path], keep=keep)
+            if problem is not None:
+                found[step.number] = problem
+        touched |= {step.path} if step.new_path is None else {step.path, step.new_path}
+    return found
+
+
+def _look(step: Step, place: Located, *, keep: bool) -> RemitError | None:
+    with opened(place.base, place.parents, where=place.path) as folder:
+        file, around = beneath.peek(folder, place.name, where=place.path), os.fstat(folder)
+    me = os.geteuid()
+    if file is None:
+        return None
+    if around.st_mode & stat.S_ISVTX and me not in {file.uid, around.st_uid}:
+        return _denied("this folder is sticky, and only the owner of the file may replace or rename it", place)
+    groups = {os.getegid(), *os.getgroups()}
+    if step.move == "modify" and keep and (file.uid != me or file.gid not in groups):
+        return _denied("the owner of this file cannot be kept: the new one would belong to you", place)
+    return None
+
+
+def _denied(what: str, place: Located) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.PERMISSION_DENIED,
+        what,
+        where=place.path,
+        next_step="Run Remit as the owner of the file; or, to own the new one, set preserve_permissions to false.",
+    )

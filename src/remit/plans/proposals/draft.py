@@ -1,0 +1,52 @@
+"""What somebody proposes, and the id that it has: the same each time, where he gives it a key of his own. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from remit.core.canonical import digest, digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.plans.proposals.previews import ComputedPreview
+from remit.store.proposals import ProposalRow
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is proposed: a plan that was looked at, in canonical form, and by whom."""
+
+    plan: bytes
+    plan_id: str
+    title: str
+    risk: str
+    proposed_by: str
+    token_jti: str | None = None
+    note: str | None = None
+    key: str | None = None
+    not_after: datetime | None = None
+    """When the proposer's token ends: then nobody stands behind it any more."""
+    preview: ComputedPreview | None = None
+    """What it would do, as it was computed for this proposal. Without one, it must be computed before an approval."""
+
+    @property
+    def plan_digest(self) -> str:
+        return digest_bytes(self.plan)
+
+
+def proposal_id_for(tenant_id: str, proposed_by: str, key: str) -> str:
+    """The id of what somebody proposes under a key of his own: the same each time, and nobody else's."""
+    named = digest({"proposal_of": proposed_by, "tenant_id": tenant_id, "key": key})
+    raw = bytearray.fromhex(named.removeprefix("sha256:")[:32])
+    raw[6] = (raw[6] & 0x0F) | 0x80
+    raw[8] = (raw[8] & 0x3F) | 0x80
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def same_plan(row: ProposalRow, plan_digest: str) -> ProposalRow:
+    if row.plan_digest == plan_digest:
+        return row
+    raise Refused(
+        Reason.IDEMPOTENCY_CONFLICT,
+        "this key was used before for a different plan",
+        where=f"proposal {row.proposal_id}",
+        next_step="Give the new plan a key of its own.",
+    )

@@ -1,0 +1,113 @@
+"""Why a proposed plan cannot be answered, or applied, in words: how it ended, when, by whom, what next. Pure."""
+
+from typing import Final
+
+from remit.contracts.plans.proposal import KeptState
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.store.proposals import ProposalRow
+
+STATE_WORDS: Final[dict[KeptState, str]] = {
+    "PENDING": "waits",
+    "APPROVED": "approved",
+    "DENIED": "denied",
+    "EXPIRED": "expired",
+    "VOID": "void",
+}
+PROPOSE_ANEW: Final = "If it is still wanted, propose the plan again."
+
+
+class NobodyAnswered(Refused):
+    """Not a no: only a person can go on from here."""
+
+    exit_code = 3
+
+
+def no_such(name: str) -> Refused:
+    return Refused(
+        Reason.STATE_MISSING,
+        "there is no such proposal",
+        where=f"proposal {name}",
+        next_step="A person lists those that wait: remit approvals. An agent gives the whole id that `remit propose`"
+        " printed.",
+    )
+
+
+def closed(row: ProposalRow, since: str) -> Refused:
+    """To whoever answers a proposal that has its answer, or none any more. `since` is when its last step was."""
+    return Refused(
+        Reason.TRANSITION_INVALID,
+        f"this proposal is closed: {_how(row, since)}",
+        where=f"proposal {row.proposal_id}",
+        next_step="It can be applied, or withdrawn." if row.state == "APPROVED" else PROPOSE_ANEW,
+    )
+
+
+def not_the_stored_preview(row: ProposalRow) -> Refused:
+    """To whoever approves by a digest: it is of something else than what is shown of this proposal now."""
+    return Refused(
+        Reason.HASH_MISMATCH,
+        "this digest is not that of the plan's stored preview: the preview was computed again since, or the digest is"
+        " of another plan; nothing was approved",
+        where=f"proposal {row.proposal_id}",
+        next_step=f"Look at it, and give the digest that is shown then: remit approvals show {row.proposal_id}",
+    )
+
+
+def not_as_approved(row: ProposalRow) -> Refused:
+    """To whoever has the preview of an approved plan computed again, after something changed."""
+    return Refused(
+        Reason.HASH_MISMATCH,
+        "a file that the plan names, or the configuration, changed since the plan was approved; the stored preview"
+        " stays as it is",
+        where=f"proposal {row.proposal_id}",
+        next_step="Put back what was changed, and the plan can be applied as it was approved. Or propose it again.",
+    )
+
+
+def overdue(row: ProposalRow) -> Refused:
+    return Refused(
+        Reason.APPROVAL_TIMEOUT,
+        f"the time for an answer ended at {_second(row.expires_at)}",
+        where=f"proposal {row.proposal_id}",
+        next_step=PROPOSE_ANEW,
+    )
+
+
+def not_approved(row: ProposalRow, since: str) -> Refused:
+    """To whoever wants to apply it."""
+    where = f"proposal {row.proposal_id}"
+    match row.state:
+        case "PENDING":
+            next_step = f"A person must look at it and answer first: remit approvals show {row.proposal_id}"
+            return NobodyAnswered(Reason.APPROVAL_PENDING, "nobody has answered yet", where=where, next_step=next_step)
+        case "DENIED":
+            said = f"{row.decided_by} said no" + (f": {row.reason}" if row.reason else "")
+            return Refused(Reason.APPROVAL_DENIED, said, where=where, next_step=PROPOSE_ANEW)
+        case "EXPIRED":
+            return overdue(row)
+        case _:
+            return Refused(Reason.REVOKED, _how(row, since), where=where, next_step=PROPOSE_ANEW)
+
+
+def not_as_recorded(row: ProposalRow) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.EVIDENCE_INVALID,
+        "this proposal is not the one that the ledger recorded; nothing was done",
+        where=f"proposal {row.proposal_id}",
+        next_step="Keep the database as it is and run `remit ledger verify`.",
+    )
+
+
+def _how(row: ProposalRow, since: str) -> str:
+    because = f" ({row.reason})" if row.reason else ""
+    match row.state:
+        case "APPROVED" | "DENIED":
+            return f"it was {STATE_WORDS[row.state]} by {row.decided_by} at {_second(row.decided_at or since)}{because}"
+        case "EXPIRED":
+            return f"nobody answered until {_second(row.expires_at)}"
+        case _:
+            return f"it is void since {_second(since)}: {row.reason}"
+
+
+def _second(time: str) -> str:
+    return f"{time[:19]}Z"

@@ -1,0 +1,135 @@
+"""The stored preview of a proposed plan: what people are shown, and what a signed entry says of it.
+
+A preview runs the plan's SQL and pipelines to find out what they would do. So it is computed when the plan is proposed,
+or later by a deliberate act, and never by a view. Each one is stored in the transaction that records its digests.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from remit.core.canonical import digest_bytes
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.crypto.signing import Keyring
+from remit.ledger.entry import Entry, Event
+from remit.ledger.proof import require_covered
+from remit.ledger.writer import Batch
+from remit.plans.proposals.errors import not_as_recorded
+from remit.store.connection import Connection
+from remit.store.proposal_previews import (
+    COMPUTED_AGAIN,
+    RECORDED_BY,
+    PreviewRow,
+    computed_again_at,
+    read_preview,
+    store_preview,
+)
+from remit.store.proposals import ProposalRow
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedPreview:
+    """What was computed, before it is stored: the digest that an approval names, the document as bytes, and the title
+    and the risk that lists show to people.
+    """
+
+    preview_digest: str
+    document: bytes
+    title: str
+    risk: str
+
+    @property
+    def document_digest(self) -> str:
+        return digest_bytes(self.document)
+
+    def told(self) -> dict[str, str]:
+        """For the payload of the entry that records it."""
+        return {"preview_digest": self.preview_digest, "preview_document_digest": self.document_digest}
+
+
+class StoredPreview(NamedTuple):
+    """What people are shown, as the ledger vouches for it."""
+
+    preview_digest: str
+    document: str
+    computed_by: str
+    computed_at: str
+
+
+class PreviewNotStored(Refused):
+    """There is no preview to show. Computing one is a deliberate act: it runs the plan's SQL and pipelines."""
+
+    def __init__(self, proposal_id: str) -> None:
+        super().__init__(
+            Reason.STATE_MISSING,
+            "no preview of this plan is stored, so what it would do cannot be shown",
+            where=f"proposal {proposal_id}",
+            next_step=f"Compute it: remit approvals compute {proposal_id}, or POST /v1/plans/{proposal_id}/preview,"
+            " with the right to propose.",
+        )
+
+
+def keep_preview(batch: Batch, row: ProposalRow, computed: ComputedPreview, entry: Entry) -> None:
+    """Store it in the transaction of the entry that carries `computed.told()`."""
+    kept = PreviewRow(
+        row.tenant_id,
+        row.proposal_id,
+        computed.preview_digest,
+        computed.document_digest,
+        entry.actor or "",
+        entry.created_at,
+        entry.seq,
+    )
+    store_preview(batch.store, kept, computed.document.decode())
+
+
+def event_of_preview(row: ProposalRow, computed: ComputedPreview, actor: str) -> Event:
+    payload = {
+        "proposal_id": row.proposal_id,
+        "plan_id": row.plan_id,
+        "plan_digest": row.plan_digest,
+        "title": computed.title,
+        "risk": computed.risk,
+        **computed.told(),
+    }
+    return Event(row.tenant_id, COMPUTED_AGAIN, row.proposal_id, payload, actor=actor)
+
+
+def stored_preview(connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow) -> StoredPreview | None:
+    """None where nothing is stored. EVIDENCE_INVALID for a document that differs from what the signed entry says, and
+    for one that a later entry has replaced.
+    """
+    found = read_preview(connection, row.tenant_id, row.proposal_id)
+    if found is None:
+        return None
+    kept, document = found
+    try:
+        entry = require_covered(connection, keyring, row.tenant_id, kept.entry_seq)
+        told = json.loads(entry.payload)
+        text_digest = digest_bytes((document or "").encode())
+        is_recorded = (
+            entry.kind in RECORDED_BY
+            and entry.correlation_id == row.proposal_id
+            and (entry.actor or "", entry.created_at) == (kept.computed_by, kept.computed_at)
+            and (told.get("preview_digest"), told.get("plan_digest")) == (kept.preview_digest, row.plan_digest)
+            and told.get("preview_document_digest") == kept.document_digest == text_digest
+            and (computed_again_at(connection, row.tenant_id, row.proposal_id) or 0) <= kept.entry_seq
+        )
+    except (EnvironmentFailed, ValueError, TypeError, AttributeError):  # the columns' types can be altered
+        is_recorded = False
+    if not is_recorded or document is None:
+        raise not_as_recorded(row)
+    return StoredPreview(kept.preview_digest, document, kept.computed_by, kept.computed_at)
+
+
+def title_and_risk(
+    connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow, seq: int
+) -> tuple[str, str] | None:
+    """As the entry at `seq` says, which recorded a preview that was computed after the plan was proposed.
+
+    None for an entry that says neither. Raises for one that is not signed.
+    """
+    told = json.loads(require_covered(connection, keyring, row.tenant_id, seq).payload)
+    title, risk = told.get("title"), told.get("risk")
+    return (title, risk) if isinstance(title, str) and isinstance(risk, str) else None

@@ -1,0 +1,183 @@
+"""Proposed plans as they are known: found, listed, closed in time, and believed as far as signed entries go."""
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from remit.contracts.plans.proposal import KeptState
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, Clock
+from remit.fs.change_signal import Bell
+from remit.ledger.clock import ChainTimes
+from remit.ledger.writer import Batch, Ledger
+from remit.plans.proposals.errors import closed, no_such, not_approved, not_as_recorded
+from remit.plans.proposals.evidence import Vouchers
+from remit.plans.proposals.previews import StoredPreview, stored_preview, title_and_risk
+from remit.plans.proposals.transitions import require_evidence, require_plan, require_standing, take_step
+from remit.store.connection import Connection
+from remit.store.proposal_previews import computed_again_at
+from remit.store.proposals import (
+    ProposalRow,
+    find_row,
+    last_step_at,
+    newest_rows,
+    pending_rows,
+    row_of_envelope,
+    rows_beginning,
+)
+
+_SHORTEST_PREFIX: Final = 4
+_MOST_TITLES: Final = 2_000
+
+
+class KnownProposals:
+    """The proposed plans of one workspace. Safe to use from several threads and processes at once."""
+
+    def __init__(self, ledger: Callable[[], Ledger], bell: Bell, clock: Clock, tenant_id: str = DEFAULT_TENANT) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._tenant_id = tenant_id
+        self.bell = bell
+        self._vouchers = Vouchers()
+        self._titles: dict[tuple[str, int], tuple[str, str]] = {}
+        """By proposal and entry: entries never change."""
+
+    def find(self, proposal_id: str) -> ProposalRow | None:
+        """By its whole id. Refuses a row that is not as signed entries say."""
+        if not _is_name(proposal_id):
+            return None
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            row = find_row(connection, self._tenant_id, proposal_id)
+            return self._vouched(connection, row) if row is not None else None
+
+    def named(self, name: str) -> ProposalRow:
+        """For a person: the same, or by the beginning of the id where that is no other's too."""
+        if not _is_name(name):
+            raise no_such(name)
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            if (found := find_row(connection, self._tenant_id, name)) is not None:
+                return self._vouched(connection, found)
+            rows = rows_beginning(connection, self._tenant_id, name) if len(name) >= _SHORTEST_PREFIX else []
+        if not rows:
+            raise no_such(name)
+        if len(rows) > 1:
+            raise Refused(
+                Reason.MALFORMED,
+                "more than one proposal begins like this",
+                where=f"proposal {name}",
+                next_step=f"Give the whole id: {', '.join(row.proposal_id for row in rows[:4])}.",
+            )
+        with self._ledger().store.glancing() as connection:
+            return self._vouched(connection, rows[0])
+
+    def of_envelope(self, envelope_id: str) -> ProposalRow | None:
+        """The proposal that it was signed for. Refuses a row that is not as signed entries say."""
+        if not _is_name(envelope_id):
+            return None
+        with self._ledger().store.glancing() as connection:
+            row = row_of_envelope(connection, self._tenant_id, envelope_id)
+            return self._vouched(connection, row) if row is not None else None
+
+    def is_vouched_for(self, row: ProposalRow) -> bool:
+        """Whether signed entries say all that this row of a list says."""
+        with self._ledger().store.glancing() as connection:
+            return self._vouchers.vouch(connection, self._ledger().keyring, row)
+
+    def pending(self) -> list[ProposalRow]:
+        """Those that wait for an answer, the newest first. Whoever shows one asks `is_vouched_for`."""
+        self.expire_due()
+        with self._ledger().store.glancing() as connection:
+            return pending_rows(connection, self._tenant_id)[::-1]
+
+    def newest(
+        self, *, proposed_by: str | None, states: Collection[KeptState], before: tuple[str, str], most: int
+    ) -> list[ProposalRow]:
+        """Whoever shows one asks `is_vouched_for`."""
+        self.expire_due()
+        with self._ledger().store.reading() as connection:
+            return newest_rows(
+                connection, self._tenant_id, proposed_by=proposed_by, states=states, before=before, most=most
+            )
+
+    def plan_of(self, row: ProposalRow) -> bytes:
+        """What was proposed, as the ledger vouches for it. Refuses one of which the text is gone."""
+        with self._ledger().store.glancing() as connection:
+            if row.state in {"EXPIRED", "VOID"}:
+                raise closed(row, last_step_at(connection, row))
+            require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
+            return require_plan(connection, row).encode()
+
+    def preview_of(self, row: ProposalRow) -> StoredPreview | None:
+        """What people are shown of it, as the ledger vouches for it; None if none is stored. Computes nothing.
+
+        Refuses a proposal of which the text is gone, and a document that is not the one that was recorded.
+        """
+        with self._ledger().store.glancing() as connection:
+            if row.state in {"EXPIRED", "VOID"}:
+                raise closed(row, last_step_at(connection, row))
+            require_evidence(connection, self._ledger().keyring, row, row.proposed_seq, "PENDING")
+            return stored_preview(connection, self._ledger().keyring, row)
+
+    def title_and_risk_of(self, row: ProposalRow) -> tuple[str, str]:
+        """For people: as the newest preview says, else as the proposal says.
+
+        What an agent proposed has a title from the text of its plan, until its preview is computed.
+        """
+        with self._ledger().store.glancing() as connection:
+            seq = computed_again_at(connection, row.tenant_id, row.proposal_id)
+            if seq is None:
+                return row.title, row.risk
+            key = (row.proposal_id, seq)
+            if key not in self._titles:
+                try:
+                    found = title_and_risk(connection, self._ledger().keyring, row, seq)
+                except (
+                    EnvironmentFailed,
+                    ValueError,
+                ):  # altered: `preview_of` refuses it, and `ledger verify` names it
+                    found = None
+                if len(self._titles) >= _MOST_TITLES:
+                    self._titles.clear()
+                self._titles[key] = found or (row.title, row.risk)
+            return self._titles[key]
+
+    def envelope_of(self, row: ProposalRow) -> bytes:
+        """What was signed for it, whole, as the door takes it. Refuses unless it was approved and nothing ended it."""
+        with self._ledger().store.glancing() as connection:
+            if row.state != "APPROVED" or row.envelope is None:
+                raise not_approved(row, last_step_at(connection, row))
+            keyring = self._ledger().keyring
+            require_evidence(connection, keyring, row, row.proposed_seq, "PENDING")
+            require_evidence(connection, keyring, row, row.entry_seq, "APPROVED")
+            require_standing(connection, row)
+            plan = require_plan(connection, row)
+        return f'{row.envelope[:-1]},"plan":{plan}}}'.encode()
+
+    def expire_due(self) -> None:
+        """Close what nobody answered in time. Writes only if there is any."""
+        with self._ledger().store.glancing() as connection:
+            rows = pending_rows(connection, self._tenant_id)
+            if not rows:
+                return
+            times = ChainTimes.of(connection, self._tenant_id, self._clock())
+        if not any(times.is_over(row.created_at, row.expires_at) for row in rows):
+            return
+        self._ledger().transact(self._close_overdue)
+        self.bell.ring()
+
+    def _vouched(self, connection: Connection, row: ProposalRow) -> ProposalRow:
+        if not self._vouchers.vouch(connection, self._ledger().keyring, row):
+            raise not_as_recorded(row)
+        return row
+
+    def _close_overdue(self, batch: Batch) -> None:
+        times = batch.times_in(self._tenant_id)
+        for row in pending_rows(batch.store, self._tenant_id):
+            if times.is_over(row.created_at, row.expires_at):
+                take_step(batch, row, "EXPIRED", None)
+
+
+def _is_name(text: str) -> bool:
+    """Whether it could be anybody's id. Not every text can be asked for: PostgreSQL takes no NUL."""
+    return 0 < len(text) <= 200 and text.isprintable()

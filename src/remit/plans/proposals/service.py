@@ -1,0 +1,251 @@
+"""Plans that an agent or a person proposed, and the answers: proposed, approved, denied, expired, void.
+
+Each step is one entry of the ledger, written in one transaction with the row; the yes, in one with the entry of the
+envelope that was signed for it. A row is believed only as far as a signed entry says the same. What becomes of the
+plan after the yes is not said here: that is told by the claim of its envelope, as for every other plan.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from remit.approvals.errors import REVOKED
+from remit.contracts.plans.envelope import Envelope
+from remit.contracts.plans.proposal import MAX_NOTE
+from remit.core.canonical import digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.core.faultpoints import reach
+from remit.core.ids import render_time, uuid7
+from remit.identity.person import Person, agent_cannot_decide
+from remit.ledger.entry import Event
+from remit.ledger.writer import Batch
+from remit.masking import mask_text
+from remit.plans.proposals.draft import Draft, proposal_id_for, same_plan
+from remit.plans.proposals.errors import closed, no_such, not_as_recorded, overdue
+from remit.plans.proposals.previews import ComputedPreview, event_of_preview, keep_preview
+from remit.plans.proposals.queries import KnownProposals
+from remit.plans.proposals.transitions import event_of, require_evidence, require_standing, take_step
+from remit.store.claims import ClaimKey, read_claim
+from remit.store.connection import Connection
+from remit.store.proposals import ProposalRow, find_row, insert_row, last_step_at, open_rows_of_token, pending_rows
+from remit.store.tokens import require_not_revoked
+
+PROPOSAL_LIFE: Final = timedelta(hours=24)
+MAX_PENDING: Final = 200
+MAX_PENDING_OF_ONE: Final = 20
+"""Plans that one proposer may have waiting. People who are asked about everything stop reading."""
+CANCELLED: Final = "envelope.cancelled"
+
+
+class Proposals(KnownProposals):
+    """With every step that one of them can take."""
+
+    # --- proposing ----------------------------------------------------------------------------------------------------
+
+    def under_key(self, proposed_by: str, key: str, plan_digest: str) -> ProposalRow | None:
+        """What he proposed under this key before, if anything. Refuses the key for another plan."""
+        with self._ledger().store.glancing() as connection:
+            row = find_row(connection, self._tenant_id, proposal_id_for(self._tenant_id, proposed_by, key))
+            return None if row is None else same_plan(self._vouched(connection, row), plan_digest)
+
+    def propose(self, draft: Draft) -> ProposalRow:
+        """Have it wait for a person. It expires after a day, or with the token."""
+        note = _masked(draft.note)
+        plan_digest, plan = draft.plan_digest, draft.plan.decode()
+
+        def work(batch: Batch) -> ProposalRow:
+            now = batch.time_in(self._tenant_id)
+            proposal_id = (
+                uuid7(now) if draft.key is None else proposal_id_for(self._tenant_id, draft.proposed_by, draft.key)
+            )
+            if (found := find_row(batch.store, self._tenant_id, proposal_id)) is not None:
+                return same_plan(found, plan_digest)
+            self._close_overdue(batch)
+            self._require_room(batch.store, draft.proposed_by)
+            if draft.token_jti is not None:
+                require_not_revoked(batch.store, self._tenant_id, draft.token_jti)
+            ends = now + PROPOSAL_LIFE
+            row = ProposalRow(
+                self._tenant_id,
+                proposal_id,
+                draft.plan_id,
+                plan_digest,
+                draft.title[:1_000],
+                draft.risk,
+                str(draft.proposed_by),
+                draft.token_jti,
+                note,
+                render_time(now),
+                render_time(min(ends, draft.not_after or ends)),
+                proposed_seq=0,
+                state="PENDING",
+                decided_by=None,
+                decided_at=None,
+                reason=None,
+                envelope_id=None,
+                envelope=None,
+                entry_seq=0,
+            )
+            told = {"title": row.title, "risk": row.risk, "note": note}
+            told |= draft.preview.told() if draft.preview is not None else {}
+            entry = batch.append(event_of(row, "PENDING", draft.proposed_by, told))
+            row = row._replace(proposed_seq=entry.seq, entry_seq=entry.seq)
+            insert_row(batch.store, row, plan)
+            if draft.preview is not None:
+                keep_preview(batch, row, draft.preview, entry)
+            reach("proposal.inserted")
+            return row
+
+        row = self._ledger().transact(work)
+        reach("proposal.made")
+        self.bell.ring()
+        return row
+
+    def preview_again(self, proposal_id: str, computed: ComputedPreview, by: str) -> ProposalRow:
+        """Store a preview that was computed after the plan was proposed, in the place of the earlier one, if any.
+
+        Refuses a proposal that is closed. Whether the earlier one is as the ledger recorded it, `preview_of` says.
+        """
+        self.expire_due()
+
+        def work(batch: Batch) -> ProposalRow:
+            row = self._found(batch, proposal_id)
+            if row.state not in {"PENDING", "APPROVED"}:
+                raise closed(row, last_step_at(batch.store, row))
+            require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
+            require_standing(batch.store, row)
+            if row.token_jti is not None:
+                require_not_revoked(batch.store, self._tenant_id, row.token_jti)
+            keep_preview(batch, row, computed, batch.append(event_of_preview(row, computed, by)))
+            reach("proposal.preview_stored")
+            return row
+
+        row = self._ledger().transact(work)
+        reach("proposal.previewed")
+        return self._told(row)
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    def deny(self, proposal_id: str, who: Person, reason: str | None = None) -> ProposalRow:
+        self.expire_due()
+
+        def work(batch: Batch) -> ProposalRow:
+            row = self._answerable(batch, proposal_id, who)
+            return take_step(batch, row, "DENIED", who.signature, _masked(reason))
+
+        denied = self._ledger().transact(work)
+        reach("proposal.answered")
+        return self._told(denied)
+
+    def approve(
+        self,
+        batch: Batch,
+        proposal_id: str,
+        envelope: Envelope,
+        who: Person,
+        reason: str | None = None,
+        preview_digest: str | None = None,
+    ) -> ProposalRow:
+        """A person's yes, in the transaction that records the envelope which was signed for it. Ring afterwards.
+
+        `preview_digest` is of the preview that the person saw, for the record.
+        """
+        row = self._answerable(batch, proposal_id, who)
+        if envelope.plan_digest != row.plan_digest:
+            raise not_as_recorded(row)
+        text = envelope.canonical(without=frozenset({"plan"})).decode()
+        signed = row._replace(envelope_id=envelope.envelope_id, envelope=text)
+        moved = take_step(
+            batch,
+            signed,
+            "APPROVED",
+            who.signature,
+            _masked(reason),
+            envelope_id=envelope.envelope_id,
+            envelope_digest=digest_bytes(text.encode()),
+            approvals=envelope.approvals.tree(),
+            **({"preview_digest": preview_digest} if preview_digest is not None else {}),
+        )
+        reach("proposal.approved")
+        return moved
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def withdraw(self, proposal_id: str, by: str, reason: str | None = None) -> ProposalRow:
+        """Nothing is to come of it: one that waits, or one that was approved and not begun. Refuses any other."""
+        self.expire_due()
+
+        def work(batch: Batch) -> ProposalRow:
+            row = self._found(batch, proposal_id)
+            why = f"withdrawn by {by}" + (f": {_masked(reason)}" if reason else "")
+            voided = self._void(batch, row, why[:1_000], by)
+            if voided is None:
+                raise closed(row, last_step_at(batch.store, row))
+            return voided
+
+        return self._told(self._ledger().transact(work))
+
+    def void_of_token(self, batch: Batch, token_jti: str, by: str) -> int:
+        """All that wait, or were approved and not begun, for a token which is being revoked. Ring afterwards."""
+        rows = open_rows_of_token(batch.store, self._tenant_id, token_jti)
+        return sum(self._void(batch, row, f"{REVOKED} by {by}", by) is not None for row in rows)
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _found(self, batch: Batch, proposal_id: str) -> ProposalRow:
+        row = find_row(batch.store, self._tenant_id, proposal_id)
+        if row is None:
+            raise no_such(proposal_id)
+        return row
+
+    def _answerable(self, batch: Batch, proposal_id: str, who: Person) -> ProposalRow:
+        who.require_still(batch.time_in(self._tenant_id))
+        row = self._found(batch, proposal_id)
+        if row.proposed_by.startswith("agent:") and _is_agent(row, who):
+            raise agent_cannot_decide("this is the agent that proposed it")
+        if row.state != "PENDING":
+            raise closed(row, last_step_at(batch.store, row))
+        times = batch.times_in(self._tenant_id)
+        if refusal := times.refusal(row.created_at, row.expires_at, overdue(row)):
+            raise refusal  # closed by the next look, if it is over
+        if row.token_jti is not None:
+            require_not_revoked(batch.store, self._tenant_id, row.token_jti)
+        require_evidence(batch.store, self._ledger().keyring, row, row.proposed_seq, "PENDING")
+        require_standing(batch.store, row)
+        return row
+
+    def _void(self, batch: Batch, row: ProposalRow, why: str, by: str) -> ProposalRow | None:
+        """None if it is too late. With the approval goes the envelope that was signed by it."""
+        if row.state not in {"PENDING", "APPROVED"}:
+            return None
+        if row.envelope_id is not None:
+            if read_claim(batch.store, ClaimKey(self._tenant_id, "plan", row.envelope_id)) is not None:
+                return None
+            told = {"envelope_id": row.envelope_id, "proposal_id": row.proposal_id}
+            batch.append(Event(self._tenant_id, CANCELLED, row.envelope_id, told, actor=by))
+        return take_step(batch, row, "VOID", by, why)
+
+    def _require_room(self, connection: Connection, proposed_by: str) -> None:
+        waiting = [row.proposed_by for row in pending_rows(connection, self._tenant_id)]
+        if len(waiting) >= MAX_PENDING or waiting.count(proposed_by) >= MAX_PENDING_OF_ONE:
+            raise Refused(
+                Reason.RESOURCE_EXHAUSTED,
+                "too many proposed plans wait for an answer already",
+                where=proposed_by,
+                next_step="Have some answered first, or withdraw them: remit approvals",
+            )
+
+    def _told(self, row: ProposalRow) -> ProposalRow:
+        self.bell.ring()
+        return row
+
+
+def _is_agent(row: ProposalRow, who: Person) -> bool:
+    agent = row.proposed_by.removeprefix("agent:")
+    return bool({agent, row.proposed_by} & {who.id, who.name, who.signature})
+
+
+def _masked(said: str | None) -> str | None:
+    """Somebody's words, for the record. Neither database keeps a NUL, or half a character."""
+    if not said:
+        return None
+    return mask_text(said.replace("\0", "").encode("utf-8", "replace").decode())[:MAX_NOTE] or None

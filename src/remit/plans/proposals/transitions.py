@@ -1,0 +1,83 @@
+"""One step in the life of a proposed plan: the entry of the ledger, and the row with it; and what a row is worth."""
+
+from collections.abc import Callable
+from typing import Any
+
+from remit.contracts.plans.proposal import KeptState
+from remit.core.canonical import digest_bytes
+from remit.crypto.signing import Keyring
+from remit.ledger.entry import Event
+from remit.ledger.proof import require_covered
+from remit.ledger.writer import Batch
+from remit.plans.proposals.errors import closed, not_as_recorded
+from remit.store.connection import Connection
+from remit.store.proposal_previews import forget_document
+from remit.store.proposals import (
+    KIND_OF,
+    PLAN_GOES,
+    ProposalRow,
+    find_row,
+    last_step_at,
+    move_row,
+    read_plan,
+    stands_as_recorded,
+    steps_recorded,
+)
+
+
+def take_step(
+    batch: Batch, row: ProposalRow, state: KeptState, actor: str | None, reason: str | None = None, **more: Any
+) -> ProposalRow:
+    """One step of the state machine with its entry. The database refuses any other step."""
+    told = {"reason": reason} if reason else {}
+    entry = batch.append(event_of(row, state, actor, {**told, **more}))
+    moved = row._replace(state=state, reason=reason, entry_seq=entry.seq)
+    if state in {"APPROVED", "DENIED"}:
+        moved = moved._replace(decided_by=actor, decided_at=entry.created_at)
+    if not move_row(batch.store, row, moved):
+        now = find_row(batch.store, row.tenant_id, row.proposal_id) or row
+        raise closed(now, last_step_at(batch.store, now))
+    if state in PLAN_GOES:
+        forget_document(batch.store, row.tenant_id, row.proposal_id)
+    return moved
+
+
+def event_of(row: ProposalRow, state: KeptState, actor: str | None, more: dict[str, Any]) -> Event:
+    payload = {
+        "proposal_id": row.proposal_id,
+        "plan_id": row.plan_id,
+        "plan_digest": row.plan_digest,
+        "proposed_by": row.proposed_by,
+        "jti": row.token_jti,
+        "bound_digest": row.bound_digest,
+        "expires_at": row.expires_at,
+        **more,
+    }
+    return Event(row.tenant_id, KIND_OF[state], row.proposal_id, payload, actor=actor)
+
+
+def require_evidence(
+    connection: Connection, keyring: Callable[[], Keyring], row: ProposalRow, seq: int, state: KeptState
+) -> None:
+    """That it was proposed like this, or approved like this, is somebody's word until a signed entry says so."""
+    entry = require_covered(connection, keyring, row.tenant_id, seq)
+    wanted = [f'"bound_digest":"{row.bound_digest}"']
+    if state == "APPROVED":
+        wanted.append(f'"envelope_digest":"{digest_bytes((row.envelope or "").encode())}"')
+    is_said = entry.kind == KIND_OF[state] and all(each in entry.payload for each in wanted)
+    if not is_said or (state == "APPROVED" and not entry.actor):
+        raise not_as_recorded(row)
+
+
+def require_standing(connection: Connection, row: ProposalRow) -> None:
+    """That nothing has become of it but what the row says. Counts the steps of this very transaction too."""
+    if not stands_as_recorded(row, steps_recorded(connection, row.tenant_id, row.proposal_id)):
+        raise not_as_recorded(row)
+
+
+def require_plan(connection: Connection, row: ProposalRow) -> str:
+    """The text of the plan that was proposed, and no other."""
+    plan = read_plan(connection, row)
+    if plan is None or digest_bytes(plan.encode()) != row.plan_digest:
+        raise not_as_recorded(row)
+    return plan

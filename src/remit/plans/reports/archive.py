@@ -1,0 +1,43 @@
+"""`agent_outputs/archive/<run>.json`: all papers of a successful run in one file, for whoever keeps records.
+
+A copy: the report stays where it is. Derived and not synced; the ledger is what counts.
+"""
+
+import contextlib
+import json
+import os
+from typing import Final
+
+from remit.contracts.plans.outcome import PlanOutcome
+from remit.fs.atomic_write import write_all
+from remit.fs.openat import failure
+from remit.plans.storage.run_folder import OUTPUTS, PAPER_MODE, make_folders
+
+PLACE: Final = (OUTPUTS, "archive")
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def archive(root: str, outcome: PlanOutcome) -> str | None:
+    """Where it lies, below the root; None if this run was no success, and so is not archived. EnvironmentFailed."""
+    if outcome.status.status != "SUCCESS":
+        return None
+    name = outcome.status.folder.rpartition("/")[2] + ".json"
+    tree = outcome.tree()
+    content = json.dumps({key: tree[key] for key in ("status", "report", "change_log", "manifest")})
+    folder, unsynced = make_folders(root, PLACE)
+    with contextlib.ExitStack() as stack:
+        for descriptor in (folder, *unsynced):
+            stack.callback(os.close, descriptor)
+        temporary = f".{os.urandom(8).hex()}.tmp"
+        try:
+            file = os.open(temporary, _NEW_FILE, PAPER_MODE, dir_fd=folder)
+            try:
+                write_all(file, content.encode("ascii") + b"\n")
+            finally:
+                os.close(file)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError as problem:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise failure(problem, "/".join((*PLACE, name)), "could not be written") from None
+    return "/".join((*PLACE, name))

@@ -1,0 +1,188 @@
+"""`execution_report.json`, and the errors of a run in the form that the plan door promises. Pure."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Literal, get_args
+
+from remit.contracts.plans.error_response import ErrorDetails, ErrorResponse
+from remit.contracts.plans.plan import ActionType
+from remit.contracts.plans.report import ActionsSummary, CompletedAction, ExecutionReport, FailedAction, SkippedAction
+from remit.contracts.plans.sql_report import SqlTold
+from remit.core.errors import EnvironmentFailed, Reason, RemitError
+from remit.core.ids import Clock, parse_time, render_time
+from remit.core.text_printable import printable
+from remit.effects.plans.steps import Result, Step
+from remit.plans.reports.run_data import ActedElsewhere, Run, code_of, cut, error_of, later
+from remit.plans.reports.truncate_pipelines import pipelines_within
+from remit.plans.reports.truncate_sql import told_within
+from remit.version import __version__
+
+RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]
+Acted = Step | ActedElsewhere
+"""A step of an action on files, or an action on a server, which has none."""
+
+_NOT_BEGUN = "Stopped before it was begun"
+_DEPENDENCY = "Dependency "
+_GRAVITY = ("done", "skipped", "failed")
+
+
+def build_report(run: Run) -> ExecutionReport:
+    """Action by action, in the order of execution. A step without a result was never begun."""
+    results = _worst_of_each(run)
+    completed: list[CompletedAction] = []
+    failed: list[FailedAction] = []
+    skipped: list[SkippedAction] = []
+    for step, result in results:
+        match result.state:
+            case "done":
+                completed.append(_completed(run, step, result))
+            case "failed":
+                failed.append(_failed(run, step, result))
+            case "skipped":
+                reason = cut(printable(result.reason or _NOT_BEGUN), min(run.room, 1_000))
+                skipped.append(SkippedAction(action_id=step.action_id, reason=reason))
+    completed_at = later(run.started_at, run.completed_at)
+    duration = parse_time(completed_at) - parse_time(run.started_at)
+    return ExecutionReport(
+        report_id=run.ids.report_id,
+        plan_id=run.plan_id,
+        executor_version=__version__,
+        status=run.status,
+        started_at=run.started_at,
+        completed_at=completed_at,
+        duration_ms=round(duration.total_seconds() * 1000),
+        actions_summary=ActionsSummary(
+            total=len(results), completed=len(completed), failed=len(failed), skipped=len(skipped)
+        ),
+        actions_completed=tuple(completed),
+        actions_failed=tuple(failed),
+        actions_skipped=tuple(skipped),
+        rollback_performed=run.rolled_back,
+        rollback_manifest_id=run.ids.manifest_id if run.has_manifest else None,
+        warnings=tuple(cut(warning, 1_000) for warning in _warnings(run)),
+        sql=told_within(_told(run), [result.number for result in run.results if result.state == "done"]),
+        pipelines=pipelines_within(run.pipelines),
+    )
+
+
+def _acted(run: Run) -> list[Acted]:
+    elsewhere: list[Acted] = [*run.elsewhere]
+    return [*elsewhere, *run.steps.steps]
+
+
+def _told(run: Run) -> dict[int, SqlTold]:
+    return {**run.told, **{one.number: one.told for one in run.elsewhere if one.told is not None}}
+
+
+def _worst_of_each(run: Run) -> list[tuple[Acted, Result]]:
+    """Of each action, the step that says how it ended: one that changes several files is done when all of them are."""
+    results = {result.number: result for result in run.results}
+    ends: dict[str, tuple[Acted, Result]] = {}
+    for step in _acted(run):
+        result = results.get(step.number, Result(step.number, "skipped", reason=_NOT_BEGUN))
+        known = ends.get(step.action_id)
+        if known is None or _GRAVITY.index(result.state) > _GRAVITY.index(known[1].state):
+            ends[step.action_id] = (step, result)
+    return list(ends.values())
+
+
+def build_errors(run: Run, clock: Clock) -> tuple[ErrorResponse, ...]:
+    """One for each action that failed or was left out because of another, and one for what befell the whole plan."""
+    at = render_time(clock())
+    steps = {step.number: step for step in _acted(run)}
+    errors = [
+        _response(run, steps[result.number], problem, _recovery(run, problem), at) for result, problem in _problems(run)
+    ]
+    if run.problem is not None:
+        errors.append(_response(run, None, run.problem, _recovery(run, run.problem), at))
+    return tuple(errors)
+
+
+def refusal_of(problem: RemitError, envelope_id: str, clock: Clock) -> ErrorResponse:
+    """Of a plan that was refused as a whole: nothing was touched."""
+    at = render_time(clock())
+    error_id = str(uuid.uuid5(uuid.NAMESPACE_URL, f"urn:remit:refusal:{envelope_id}:{at}"))
+    return _error(error_id, problem, ErrorDetails(), "SKIPPED", at, 4_000)
+
+
+def _completed(run: Run, step: Acted, result: Result) -> CompletedAction:
+    started = result.started_at or run.started_at
+    return CompletedAction(
+        action_id=step.action_id,
+        status="SUCCESS",
+        started_at=started,
+        completed_at=later(started, result.ended_at or run.completed_at),
+        output=cut(printable(step.said), run.room),
+    )
+
+
+def _failed(run: Run, step: Acted, result: Result) -> FailedAction:
+    problem = error_of(result)
+    code = code_of(problem).code
+    trace = (result.error or {}).get("trace", "") if problem.reason is Reason.INTERNAL else ""
+    return FailedAction(
+        action_id=step.action_id,
+        status="FAILED",
+        error_code=code,
+        error_message=cut(str(problem), run.room),
+        stack_trace=cut(trace, run.room) or None,
+    )
+
+
+def _warnings(run: Run) -> Iterator[str]:
+    yield from run.warnings
+    if run.problem is not None:
+        code = code_of(run.problem)
+        yield f"{code.kind} ({code.code}): {run.problem}"
+
+
+def _problems(run: Run) -> Iterator[tuple[Result, RemitError]]:
+    actions = {step.number: step.action_id for step in _acted(run)}
+    told: set[tuple[str, str]] = set()
+    for result in run.results:
+        if result.state == "failed":
+            problem = error_of(result)
+            same = (actions.get(result.number, ""), str(problem))
+            if same not in told:  # what befell an action with several files befell each of them
+                yield result, problem
+            told.add(same)
+        elif result.state == "skipped" and result.reason.startswith(_DEPENDENCY):
+            yield result, EnvironmentFailed(Reason.DEPENDENCY_FAILED, result.reason)
+
+
+def _recovery(run: Run, problem: RemitError) -> RecoveryAction:
+    if problem.reason is Reason.ROLLBACK_FAILED:
+        return "MANUAL_REQUIRED"
+    if problem.reason is Reason.DEPENDENCY_FAILED:
+        return "SKIPPED"
+    return "ROLLED_BACK" if run.rolled_back else "SKIPPED"
+
+
+def _response(run: Run, step: Acted | None, problem: RemitError, recovery: RecoveryAction, at: str) -> ErrorResponse:
+    # Derived: a run that is reported again, after a crash, reports the same errors.
+    which = "plan" if step is None else str(step.number)
+    error_id = str(uuid.uuid5(uuid.UUID(run.ids.report_id), f"error {which}"))
+    details = ErrorDetails() if step is None else _details(run, step)
+    return _error(error_id, problem, details, recovery, at, run.room)
+
+
+def _details(run: Run, step: Acted) -> ErrorDetails:
+    operation: ActionType | None = next((kind for kind in get_args(ActionType) if kind == step.action_type), None)
+    target = run.steps.paths[step.path] if isinstance(step, Step) else None
+    return ErrorDetails(action_id=step.action_id, target=target, operation=operation)
+
+
+def _error(
+    error_id: str, problem: RemitError, details: ErrorDetails, recovery: RecoveryAction, at: str, room: int
+) -> ErrorResponse:
+    code = code_of(problem)
+    return ErrorResponse(
+        error_id=error_id,
+        error_code=code.code,
+        error_category=code.category,
+        error_type=code.kind,
+        message=cut(str(problem), room),
+        details=details,
+        recovery_action=recovery,
+        timestamp=at,
+    )

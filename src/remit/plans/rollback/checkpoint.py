@@ -1,0 +1,115 @@
+"""What the rollback door writes down before it acts, and how its outcome is read back."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.authority.statuses import verify_rollback_outcome
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
+from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.crypto.signing import Keyring
+from remit.effects.plans.steps import State, StepPlan, as_json, step_of
+from remit.execution.checkpoint_text import read_checkpoint
+from remit.plans.apply.verify_and_undo import Course
+from remit.plans.storage.drift import rows_due, select
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRollback:
+    """A rollback as its checkpoint knows it."""
+
+    order: RollbackOrder
+    root: str
+    folder: str
+    manifest: RollbackManifest
+    """As it was before."""
+    steps: StepPlan
+    first: tuple[State | None, ...]
+    folders: tuple[str, ...]
+
+    def course(self) -> Course:
+        return Course(self.root, self.steps, dict(enumerate(self.first)), self.folders)
+
+    def chosen(self) -> list[Checkpoint]:
+        return select(self.manifest, self.order.checkpoints)
+
+    def rows(self) -> RowsCheckpoint | None:
+        """Those on a server that are to be restored."""
+        return rows_due(self.manifest, self.order.checkpoints)
+
+    def as_before(self) -> list[Checkpoint]:
+        """Those of the chosen files that no step leads to: they were as before the plan already."""
+        due = {step.action_id for step in self.steps.steps}
+        files = (checkpoint for checkpoint in self.chosen() if checkpoint.file_kind == "file")
+        return [checkpoint for checkpoint in files if checkpoint.checkpoint_id not in due]
+
+
+def digest_of_order(order: RollbackOrder) -> str:
+    """What is asked for, whoever signed it when: a second order for the same is the same request."""
+    said = {"order_id": order.order_id, "checkpoints": list(order.checkpoints), "force": order.force}
+    if order.drift is not None:
+        said["drift"] = order.drift
+    return digest_bytes(canonical_bytes({**said, "envelope_id": order.envelope_id, "manifest_id": order.manifest_id}))
+
+
+def load_rollback_outcome(stored: str, keyring: Keyring) -> RollbackOutcome:
+    try:
+        outcome = RollbackOutcome.parse(stored.encode(), source="stored outcome")
+        verify_rollback_outcome(outcome, keyring)
+    except Refused as problem:
+        raise EnvironmentFailed(
+            Reason.EVIDENCE_INVALID,
+            f"the stored outcome cannot be vouched for: {problem.what}",
+            where=problem.where,
+            next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+        ) from None
+    return outcome
+
+
+def render_begun(begun: BegunRollback) -> str:
+    tree = {
+        "version": _VERSION,
+        "order": begun.order.tree(),
+        "root": begun.root,
+        "folder": begun.folder,
+        "manifest": begun.manifest.tree(),
+        "prefix": begun.steps.prefix,
+        "paths": list(begun.steps.paths),
+        "steps": [as_json(step) for step in begun.steps.steps],
+        "waves": [list(wave) for wave in begun.steps.waves],
+        "max_file_bytes": begun.steps.max_file_bytes,
+        "first": [list(state) if state else None for state in begun.first],
+        "folders": list(begun.folders),
+    }
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"))
+
+
+def parse_begun(text: str) -> BegunRollback:
+    """The inverse of `render_begun`."""
+    return read_checkpoint(text, _parse, "rollback")
+
+
+def _parse(tree: Any) -> BegunRollback:
+    if tree["version"] != _VERSION:
+        raise ValueError("another version")
+    steps = StepPlan(
+        prefix=tree["prefix"],
+        paths=tuple(tree["paths"]),
+        steps=tuple(map(step_of, tree["steps"])),
+        waves=tuple(map(tuple, tree["waves"])),
+        max_file_bytes=tree["max_file_bytes"],
+    )
+    return BegunRollback(
+        order=RollbackOrder.from_tree(tree["order"]),
+        root=tree["root"],
+        folder=tree["folder"],
+        manifest=RollbackManifest.from_tree(tree["manifest"]),
+        steps=steps,
+        first=tuple(State(*state) if state else None for state in tree["first"]),
+        folders=tuple(tree["folders"]),
+    )

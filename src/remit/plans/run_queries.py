@@ -1,0 +1,201 @@
+"""What the ledger knows of the runs of plans: found by any of their names, and as it vouches for them."""
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from remit.authority.rollback_order import rollback_key
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT
+from remit.crypto.signing import Keyring
+from remit.execution.journal import Journal, Trace
+from remit.ledger.writer import Ledger
+from remit.plans.apply.abandoned import is_of_unknown_effect
+from remit.plans.apply.environment import PlanRules
+from remit.plans.apply.outcome import STANDS, load_plan_outcome
+from remit.plans.rollback.checkpoint import load_rollback_outcome
+from remit.plans.rollback.preview import Taken
+from remit.plans.storage.manifest import fold
+from remit.plans.storage.pruning import KnownStatus
+from remit.plans.storage.run_folder import REPORTS, SCRIPT
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+
+MANY_ATTEMPTS: Final = 1_000
+_ENDED: Final = """SELECT key, result FROM claims WHERE tenant_id = ? AND scope = 'plan' AND state = 'DONE'
+  ORDER BY finished_at DESC, key DESC"""
+_ALL: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan'"
+_MENTIONING: Final = r"""SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan'
+  AND (result LIKE ? ESCAPE '\' OR (state = 'CLAIMED' AND checkpoint LIKE ? ESCAPE '\'))
+  ORDER BY finished_at DESC, key DESC"""
+_LONGEST_NAME: Final = 255
+_RECORDED: Final = "SELECT 1 FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ? AND kind = ? LIMIT 1"
+_LOG: Final = logging.getLogger("remit.plans")
+
+
+class PastRuns:
+    """Of one workspace. `hosts` is where each process that runs plans keeps its lock."""
+
+    def __init__(
+        self, ledger: Callable[[], Ledger], keyring: Callable[[], Keyring], rules: PlanRules, hosts: Path
+    ) -> None:
+        self._ledger = ledger
+        self._keyring = keyring
+        self._rules = rules
+        self._hosts = hosts
+
+    def find(self, report: str) -> str:
+        """The envelope's id. What files say is not asked: only names that stand in the ledger are believed."""
+        if report == "last":
+            if last := self._last():
+                return last
+        elif self.claim(report) is not None:
+            return report
+        elif (known := self._known_as(report)) is not None:
+            return known
+        raise Refused(
+            Reason.STATE_MISSING,
+            "no run of a plan is known by this name",
+            where=report,
+            next_step="Name a folder below agent_outputs/reports, a report's or an envelope's id, or `last`.",
+        )
+
+    def _last(self) -> str:
+        """The last run of which something stood when it ended; if there is none, the last of all, or nothing.
+
+        One that was taken back since counts: asked for again, `last` must not go on to the run before it.
+        """
+        newest = ""
+        with self._ledger().store.reading() as connection:
+            for key, result in connection.rows(_ENDED, (DEFAULT_TENANT,)):
+                newest = newest or str(key)
+                if json.loads(result)["status"]["status"] in STANDS:
+                    return str(key)
+        return newest
+
+    def _known_as(self, report: str) -> str | None:
+        """The envelope of the run with this report id, or with this folder: by its name, or by a path that leads there.
+
+        One that the ledger vouches for comes before one that only looks like it; the latter is refused by `taken`.
+        """
+        name = self._folder_in(report)
+        if not name or len(name) > _LONGEST_NAME or not name.isascii():
+            return None
+        pattern = "%" + "".join("\\" + c if c in "\\%_" else c for c in name) + "%"
+        with self._ledger().store.reading() as connection:
+            keys = [str(row[0]) for row in connection.rows(_MENTIONING, (DEFAULT_TENANT, pattern, pattern))]
+        doubtful = None
+        for key in keys:
+            claimed = self.claim(key)
+            try:
+                if claimed is not None and name in self._names_of(claimed):
+                    return key
+            except RemitError:
+                doubtful = doubtful or key
+        return doubtful
+
+    def _folder_in(self, report: str) -> str:
+        """The last part of it, if it is no path, or one that leads to a report folder of this project."""
+        path, _, name = report.rstrip("/").rpartition("/")
+        if "\0" in report:
+            return ""
+        if not path:
+            return name
+        root = self._rules.root()
+        reports = os.path.realpath(os.path.join(root, *REPORTS))
+        starts = (os.path.realpath(report), os.path.realpath(os.path.join(root, report)))
+        return next((os.path.basename(start) for start in starts if os.path.dirname(start) == reports), "")
+
+    def _names_of(self, claimed: Done | Running) -> set[str]:
+        """Its report's id and its folder, as the ledger vouches for them; of one that has not ended, its folder."""
+        if isinstance(claimed, Running):
+            return {str(json.loads(claimed.checkpoint).get("folder", ""))}
+        status = self.outcome_of(claimed).status
+        return {status.report_id, status.folder.rpartition("/")[2]}
+
+    def taken(self, envelope_id: str) -> Taken:
+        found = self.claim(envelope_id)
+        if not isinstance(found, Done):
+            raise Refused(
+                Reason.STATE_MISSING,
+                "this plan has no recorded outcome" if found is None else "this plan has not ended yet",
+                where=f"envelope {envelope_id}",
+                next_step="`remit recover` ends what a crash has left.",
+            )
+        outcome = self.outcome_of(found)
+        if is_of_unknown_effect(outcome.report):
+            raise Refused(
+                Reason.MISUSE,
+                "somebody closed this plan as it was, so nobody knows what is to be taken back",
+                where=f"envelope {envelope_id}",
+                next_step=f"Its report names what is left. Backups are restored by {outcome.status.folder}/{SCRIPT}",
+            )
+        if outcome.manifest is None or outcome.status.status not in STANDS:
+            raise Refused(
+                Reason.MISUSE,
+                f"there is nothing to take back: the plan ended as {outcome.status.status}",
+                where=f"envelope {envelope_id}",
+                next_step="Its report tells why.",
+            )
+        return Taken(outcome, fold(outcome.manifest, self.rollbacks_of(outcome), self._rules.clock()))
+
+    def rollbacks_of(self, outcome: PlanOutcome) -> list[RollbackOutcome]:
+        """Every rollback of this run that has an outcome, in their order."""
+        found: list[RollbackOutcome] = []
+        manifest_id = outcome.manifest.manifest_id if outcome.manifest else ""
+        for attempt in range(1, MANY_ATTEMPTS):
+            claimed = self.claim(rollback_key(manifest_id, attempt), "rollback")
+            if not isinstance(claimed, Done):
+                return found
+            trace = Trace(DEFAULT_TENANT, claimed.correlation_id, "rollback", claimed.key.key, claimed.request_digest)
+            stored = Journal(self._ledger(), trace, self._hosts, 0).checked(claimed)
+            found.append(load_rollback_outcome(stored.text, self._keyring()))
+        raise Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"{MANY_ATTEMPTS:,} rollbacks of this run have been tried",
+            where=f"envelope {outcome.status.envelope_id}",
+            next_step="`remit ledger show` tells why they failed; the stand-alone script needs none of this.",
+        )
+
+    def known_folders(self) -> dict[str, KnownStatus]:
+        """Every report folder that a claim speaks of, and whether its backups may still be needed."""
+        known: dict[str, KnownStatus] = {}
+        with self._ledger().store.reading() as connection:
+            keys = [str(row[0]) for row in connection.rows(_ALL, (DEFAULT_TENANT,))]
+        for key in keys:
+            claimed = self.claim(key)
+            if isinstance(claimed, Done):
+                folder, status = self._status_of(claimed)
+                known[folder] = status
+            elif claimed is not None:
+                known[str(json.loads(claimed.checkpoint).get("folder", ""))] = "ACTIVE"
+        return known
+
+    def _status_of(self, done: Done) -> tuple[str, KnownStatus]:
+        folder = str(json.loads(done.result)["status"]["folder"]).rpartition("/")[2]
+        try:
+            outcome = self.outcome_of(done)
+            if outcome.manifest is None:
+                return folder, "NONE"
+            return folder, fold(outcome.manifest, self.rollbacks_of(outcome), self._rules.clock()).status
+        except RemitError as problem:  # what cannot be vouched for is not removed
+            _LOG.warning("a run cannot be vouched for", extra={"key": done.key.key, "why": str(problem)})
+            return folder, "ACTIVE"
+
+    def outcome_of(self, done: Done) -> PlanOutcome:
+        """As the ledger vouches for it."""
+        trace = Trace(DEFAULT_TENANT, done.correlation_id, "plan", done.key.key, done.request_digest)
+        stored = Journal(self._ledger(), trace, self._hosts, 0).checked(done)
+        return load_plan_outcome(stored.text, self._keyring())
+
+    def claim(self, key: str, scope: str = "plan") -> Done | Running | None:
+        with self._ledger().store.reading() as connection:
+            return read_claim(connection, ClaimKey(DEFAULT_TENANT, scope, key))
+
+    def is_recorded(self, envelope_id: str, kind: str) -> bool:
+        """Whether the ledger has an entry of this kind about the envelope."""
+        with self._ledger().store.glancing() as connection:
+            return connection.one(_RECORDED, (DEFAULT_TENANT, envelope_id, kind)) is not None

@@ -1,0 +1,84 @@
+"""How far a run of steps has come, and whether it may go on: asked by the sandboxed process before each wave."""
+
+import time
+from collections.abc import Callable, Collection
+
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.ids import Clock, render_time
+from remit.effects.plans.steps import Result, StepPlan, note_wave
+from remit.execution.engine import Note
+
+
+class Reached:
+    """Of one run. `require_alive` raises `Refused` when the authority has ended meanwhile."""
+
+    def __init__(
+        self,
+        plan: StepPlan,
+        note: Note,
+        is_cancelled: Callable[[], bool],
+        require_alive: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._plan = plan
+        self._note = note
+        self._is_cancelled = is_cancelled
+        self._require_alive = require_alive
+        self._clock = clock
+        self._deadline = time.monotonic()
+        self.wave = 0
+        """The last one whose switches may have been begun."""
+        self.not_done: frozenset[int] = frozenset()
+
+    def set_deadline(self, seconds: float | None) -> None:
+        self._deadline = time.monotonic() + (seconds or 0.0)
+
+    def may_go_on(self, wave: int, not_done: Collection[int]) -> RemitError | None:
+        """Why not, if so. The first wave needs no note: the intent says that it may be begun."""
+        problem = self.why_not_on()
+        if problem is None and wave > 0:
+            self._note(note_wave(wave, sorted(not_done)))
+            self.wave, self.not_done = wave, frozenset(not_done)
+        return problem
+
+    def why_not_on(self) -> RemitError | None:
+        """Cancelled, expired, revoked or out of time meanwhile."""
+        if self._is_cancelled():
+            return EnvironmentFailed(Reason.CANCELLED, "it was cancelled")
+        if time.monotonic() > self._deadline:
+            return EnvironmentFailed(
+                Reason.TIMED_OUT,
+                "the plan took longer than it may",
+                next_step="Give it less to do, or more time: `timeout_seconds` of the plan, or timeouts.task.",
+            )
+        try:
+            self._require_alive()
+        except Refused as problem:
+            return problem
+        return None
+
+    def results(self, problem: RemitError) -> tuple[Result, ...]:
+        """Where nobody knows more: the first step failed, and the others were never begun."""
+        now = render_time(self._clock())
+        why = "Cancelled" if problem.reason is Reason.CANCELLED else "Stopped before it was begun"
+        failed = tuple(Result(step.number, "failed", now, now, problem.as_json()) for step in self._plan.steps[:1])
+        return (*failed, *(Result(step.number, "skipped", now, now, None, why) for step in self._plan.steps[1:]))
+
+
+class Waves:
+    """How far a rollback came. It is not cancelled half-way: it is as quick as going back would be."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self.wave = 0
+        self.not_done: frozenset[int] = frozenset()
+
+    def may_go_on(self, wave: int, not_done: Collection[int]) -> RemitError | None:
+        if wave > 0:
+            self._note(note_wave(wave, sorted(not_done)))
+            self.wave, self.not_done = wave, frozenset(not_done)
+        return None
+
+    def note_not_done(self, results: Collection[Result]) -> None:
+        self.not_done = frozenset(result.number for result in results if result.state != "done")
+        self._note(note_wave(self.wave, sorted(self.not_done)))

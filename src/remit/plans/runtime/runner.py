@@ -1,0 +1,302 @@
+"""A plan's steps in sandboxed processes: simulated, carried out, taken back, and its rules checked.
+
+The host hands over the plan, listens, and answers. What a process says of a step is data: it is compared with hashes
+that the host made itself, before the run and after it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from remit.core.errors import RemitError, as_remit_error
+from remit.core.ids import Clock
+from remit.effects.plans.steps import Result, Step, StepPlan, encode_plan
+from remit.effects.registry import PathUse
+from remit.fs.paths import Located
+from remit.plans.model.callbacks import NO_HOOKS
+from remit.plans.model.simulation_result import Seen, not_as_agreed, read_seen
+from remit.plans.runtime.step_results import MayGoOn, StepResults
+from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.memfd import sealed
+from remit.sandbox.orders import Order, Place, Usage
+
+
+class EffectNames(NamedTuple):
+    """The three things that a process can be asked to do with a plan."""
+
+    simulate: str
+    carry_out: str
+    check: str
+
+
+PLAIN: Final = EffectNames(*(f"remit.effects.plans.entry_plain:{name}" for name in ("SIMULATE", "CARRY_OUT", "CHECK")))
+RICH: Final = EffectNames(*(f"remit.effects.plans.entry_full:{name}" for name in ("SIMULATE", "CARRY_OUT", "CHECK")))
+
+
+class Times(NamedTuple):
+    """Seconds for each step, and for all of them together."""
+
+    paces: tuple[float, ...] = ()
+    seconds: float | None = None
+
+
+class Carried(NamedTuple):
+    """One result for each step; and what ended it early, where that was no failure of a step alone."""
+
+    results: tuple[Result, ...]
+    problem: RemitError | None = None
+    used: Usage | None = None
+
+
+_ANY_TIME: Final = Times()
+
+
+class Runner:
+    """Runs one plan, for one request. `is_cancelled` is asked often, so it must be quick."""
+
+    def __init__(
+        self,
+        host: SandboxHost,
+        effects: EffectNames,
+        task_id: str,
+        clock: Clock,
+        *,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[int, int], None] = NO_HOOKS.on_progress,
+    ) -> None:
+        self._host = host
+        self._effects = effects
+        self._task_id = task_id
+        self._clock = clock
+        self._is_cancelled = is_cancelled
+        self._on_progress = on_progress
+
+    def simulate(
+        self, plan: StepPlan, places: Mapping[int, Located], times: Times, prepared: Mapping[str, int] | None = None
+    ) -> tuple[Seen, ...]:
+        """What each step would do to the files as they are. Nothing is changed: the process may only read.
+
+        `prepared` are files that were made before and are to be looked through, by the sources of their steps.
+        """
+        frames: dict[int, dict[str, Any]] = {}
+        texts: dict[int, list[str]] = {}
+
+        def hear(message: Mapping[str, Any]) -> None:
+            if message["phase"] == "diff":
+                texts.setdefault(message["number"], []).append(str(message.get("text", "")))
+            elif message["phase"] == "seen":
+                frames[message["number"]] = dict(message)
+
+        order = self.order(self._effects.simulate, places, PathUse.READ, times)
+        self._run(order, plan, on_step=hear, is_cancelled=self._is_cancelled, more=prepared)
+        if sorted(frames) != list(range(len(plan.steps))):
+            raise not_as_agreed("it did not tell of every step")
+        return tuple(read_seen(frames[step.number], "".join(texts.get(step.number, []))) for step in plan.steps)
+
+    def carry_out(
+        self,
+        plan: StepPlan,
+        places: Mapping[int, Located],
+        times: Times,
+        may_go_on: MayGoOn,
+        *,
+        lanes: int = 1,
+        restoring: Mapping[str, int] | None = None,
+        prepared: Mapping[str, int] | None = None,
+    ) -> Carried:
+        """All steps, in order; with several lanes, those of one wave at the same time.
+
+        `may_go_on` is asked before the switches of each wave, with the steps of earlier waves that were not done; it
+        says why not to go on, if so. A step that fails is a result. Whatever else goes wrong comes back as `problem`,
+        with every process dead; only an interrupt is raised. `restoring` are descriptors of files to restore from, by
+        name; with it, even without any, owners and attributes may be given to new files. `prepared` are such of files
+        that were made before.
+        """
+        ledger = StepResults(plan, self._clock, self._on_progress)
+        run = _Lane(self, plan, places, times, restoring, prepared or {})
+        problem: RemitError | None
+        if lanes > 1:
+            problem = self._carry_out_in_lanes(run, ledger, may_go_on, lanes)
+        else:
+            problem = run.go(plan, ledger, ledger.asking(may_go_on))
+        return Carried(ledger.filled(problem), problem, run.used)
+
+    def undo(
+        self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]
+    ) -> tuple[int, ...]:
+        """Take back one wave; `not_done` are steps that are known not to be done.
+
+        Gives the steps whose path is not as before, because somebody else's file is there by now, and stays.
+        """
+        inputs = {"wave": wave, "not_done": sorted(not_done)}
+        order = self.order(self._effects.carry_out, places, PathUse.MAKE)
+        match self._run(replace(order, call="undo", inputs=inputs), plan):
+            case {"left": [*numbers]} if all(type(n) is int and 0 <= n < len(plan.steps) for n in numbers):
+                return tuple(numbers)
+        raise not_as_agreed("it did not say what it left")
+
+    def finish(self, plan: StepPlan, places: Mapping[int, Located], wave: int, not_done: Collection[int]) -> bool:
+        """Whether a run that was cut short had come to its end. Changes nothing; makes what it finds durable."""
+        inputs = {"wave": wave, "not_done": sorted(not_done)}
+        order = self.order(self._effects.carry_out, places, PathUse.MAKE)
+        match self._run(replace(order, call="finish", inputs=inputs), plan):
+            case {"forward": bool(forward)}:
+                return forward
+        raise not_as_agreed("it did not say what it found")
+
+    def check(self, plan: StepPlan, places: Mapping[int, Located], seconds: float) -> None:
+        """The plan's rules. Raises what the first rule that does not hold says."""
+        self._run(self.order(self._effects.check, places, PathUse.READ, Times((), seconds)), plan)
+
+    def _carry_out_in_lanes(
+        self, run: "_Lane", ledger: "StepResults", may_go_on: MayGoOn, lanes: int
+    ) -> RemitError | None:
+        plan = run.plan
+        with ThreadPoolExecutor(lanes, thread_name_prefix="remit-lane") as pool:
+            for wave, numbers in enumerate(plan.waves):
+                ready = ledger.without_blocked(numbers)
+                problem = may_go_on(wave, ledger.not_done(plan.waves[:wave]))
+                if problem is not None:
+                    return problem
+                problem = self._one_wave(run, ledger, ready, lanes, pool)
+                if problem is not None:
+                    return problem
+                if plan.stop_on_error and ledger.has_failed():
+                    return None
+        return None
+
+    def _one_wave(
+        self, run: "_Lane", ledger: "StepResults", numbers: Sequence[int], lanes: int, pool: ThreadPoolExecutor
+    ) -> RemitError | None:
+        stopping = threading.Event()
+        stop_on_error = run.plan.stop_on_error
+
+        def answer(_question: Mapping[str, Any]) -> Mapping[str, Any]:
+            return {"go": not (stopping.is_set() or (stop_on_error and ledger.has_failed()))}
+
+        def one(share: tuple[int, ...]) -> RemitError | None:
+            problem = run.go(run.share(share), ledger, answer, stopping)
+            if problem is not None:
+                stopping.set()
+            return problem
+
+        shares = [tuple(numbers[lane::lanes]) for lane in range(min(lanes, len(numbers)))]
+        running: list[Future[RemitError | None]] = [pool.submit(one, share) for share in shares]
+        try:
+            problems = [future.result() for future in running]
+        except BaseException:
+            stopping.set()  # the processes are killed at the next look, and the pool waits for that
+            raise
+        return next((problem for problem in problems if problem is not None), None)
+
+    def _run(
+        self,
+        order: Order,
+        plan: StepPlan,
+        *,
+        on_step: Callable[[Mapping[str, Any]], None] | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+        more: Mapping[str, int] | None = None,
+    ) -> dict[str, Any] | None:
+        with plan_given(plan, more) as given:
+            return self._host.run(order, given=given, on_step=on_step, is_cancelled=is_cancelled).output
+
+    def order(self, effect: str, places: Mapping[int, Located], use: PathUse, times: Times = _ANY_TIME) -> Order:
+        return Order(
+            effect=effect,
+            call="run",
+            task_id=self._task_id,
+            capability_id="PLAN",
+            inputs={},
+            reversible=True,
+            part_name="",
+            places={str(path): Place(*place, use=use) for path, place in places.items()},
+            seconds=times.seconds,
+            paces=times.paces,
+        )
+
+    @property
+    def effects(self) -> EffectNames:
+        return self._effects
+
+    @property
+    def host(self) -> SandboxHost:
+        return self._host
+
+    def is_cancelled(self) -> bool:
+        return self._is_cancelled()
+
+
+class _Lane:
+    """What all processes of one run have in common."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        plan: StepPlan,
+        places: Mapping[int, Located],
+        times: Times,
+        restoring: Mapping[str, int] | None,
+        prepared: Mapping[str, int],
+    ) -> None:
+        self.plan = plan
+        self.used: Usage | None = None
+        self._runner = runner
+        self._places = places
+        self._times = times
+        self._restoring = restoring
+        self._sources = {**prepared, **(restoring or {})}
+
+    def share(self, numbers: Sequence[int]) -> StepPlan:
+        """A part of one wave. What its steps need was done before, and the others' operations are not its business."""
+        mine = frozenset(numbers)
+        steps = tuple(
+            step._replace(needs=()) if step.number in mine else step._replace(needs=(), operation={})
+            for step in self.plan.steps
+        )
+        return self.plan._replace(steps=steps, waves=(tuple(numbers),))
+
+    def go(
+        self,
+        plan: StepPlan,
+        ledger: "StepResults",
+        answer: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        stopping: threading.Event | None = None,
+    ) -> RemitError | None:
+        """One process. What it raises ends the plan, and is returned."""
+        runner = self._runner
+        touched = paths_of(plan.steps[number] for wave in plan.waves for number in wave)
+        places = {path: place for path, place in self._places.items() if path in touched}
+        order = runner.order(runner.effects.carry_out, places, PathUse.MAKE, self._times)
+        order = replace(order, restores=self._restoring is not None)
+        try:
+            with plan_given(plan, self._sources) as given:
+                finished = runner.host.run(
+                    order,
+                    given=given,
+                    on_ask=answer,
+                    on_step=ledger.hear,
+                    is_cancelled=lambda: runner.is_cancelled() or (stopping is not None and stopping.is_set()),
+                )
+        except CutShort as cut:
+            self.used = cut.usage
+            ledger.cut(cut)
+            return cut
+        except Exception as problem:  # noqa: BLE001 - whatever it is, the process is dead, and the plan goes back
+            return as_remit_error(problem)
+        self.used = finished.usage
+        return ledger.stopped
+
+
+@contextlib.contextmanager
+def plan_given(plan: StepPlan, more: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
+    """The plan in a file of its own: a frame would be too small for it."""
+    with sealed("plan", encode_plan(plan)) as descriptor:
+        yield {"plan": descriptor, **(more or {})}
+
+
+def paths_of(steps: Iterable[Step]) -> set[int]:
+    return {path for step in steps for path in (step.path, step.new_path) if path is not None}

@@ -1,0 +1,384 @@
+"""Plans of one workspace: previewed, approved, applied, cancelled, recovered, taken back, and cleaned up after."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final, NamedTuple
+
+from remit.authority.envelope import digest_of_envelope, issue_envelope
+from remit.authority.rollback_order import issue_rollback
+from remit.contracts.plans.envelope import Approvals, Envelope
+from remit.contracts.plans.error_response import ErrorResponse
+from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal, RollbackOutcome
+from remit.contracts.plans.status import StatusUpdate
+from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT, Clock
+from remit.crypto.signing import Keyring, Signer
+from remit.execution.decision import Decision
+from remit.execution.engine import Preview, Site, Unsettled, travel
+from remit.execution.recovery import Recovered, recover
+from remit.fs.state_dir import StateDirectory
+from remit.ledger.entry import Event
+from remit.ledger.writer import Batch, Ledger
+from remit.plans.apply.environment import CANCEL_LOOK, Cancellations, PlanRules, PlanSetting
+from remit.plans.approval_checks import require_meant, require_worth_approving
+from remit.plans.draft_operation import DraftDoor
+from remit.plans.engines.database_files import sweep
+from remit.plans.model.callbacks import NO_HOOKS, PlanHooks, TakenBack
+from remit.plans.operation import PlanDoor
+from remit.plans.policy.required_approvals import uncovered
+from remit.plans.preview.document import PlanPreview
+from remit.plans.reports.archive import archive
+from remit.plans.reports.execution_report import refusal_of
+from remit.plans.reports.executor_log import ExecutorLog
+from remit.plans.reports.publish import clear_half_written
+from remit.plans.rollback.operation import RollbackDoor
+from remit.plans.run_queries import PastRuns
+from remit.plans.storage.drift import is_due
+from remit.plans.storage.pruning import prunable, prune
+from remit.sandbox.manager import Fleet
+from remit.store.claims import Done
+from remit.store.process_identity import remove_stale_locks
+
+CANCELLED: Final = "envelope.cancelled"
+CANCEL_PATIENCE: Final = 60.0
+"""Seconds that `cancel` waits for the outcome of a plan that runs."""
+_LOG: Final = logging.getLogger("remit.plans")
+
+
+@dataclass(frozen=True)
+class PlanKeys:
+    """Each asked for when it is needed, and as it is then."""
+
+    keyring: Callable[[], Keyring]
+    executor: Callable[[], Signer]
+    protocol: Callable[[], Signer]
+
+
+class Pruned(NamedTuple):
+    """What was removed, or would be."""
+
+    folder: str
+    what: str
+    size: int
+    why: str
+
+
+class Plans:
+    """`rules` and `fleet` are shared by all plans of the workspace."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        rules: PlanRules,
+        keys: PlanKeys,
+        ledger: Callable[[], Ledger],
+        fleet: Fleet,
+    ) -> None:
+        self._state = state
+        self._rules = rules
+        self._keys = keys
+        self._ledger = ledger
+        self._fleet = fleet
+        self._clock = rules.clock
+        self._runs = PastRuns(ledger, keys.keyring, rules, state.hosts)
+        self._recovering = threading.Lock()
+        self._recovered = False
+
+    def preview(self, plan: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanPreview:
+        """What it would do to the files as they are. Nothing is changed, claimed or recorded. Raises `Refused`."""
+        found = travel(DraftDoor(self._setting(hooks)), (plan,), self._site(), dry_run=True)
+        if not isinstance(found, PlanPreview):
+            raise Misuse(Reason.MISUSE, "a dry run ended in something else than a preview")
+        return found
+
+    def approve(  # noqa: PLR0913 - what the yes is to, and what goes with it, by name
+        self,
+        plan: bytes,
+        approvals: Approvals,
+        life: timedelta,
+        actor: str | None = None,
+        *,
+        even_if_it_fails: bool = False,
+        as_seen: str | None = None,
+        also: Callable[[Batch, Envelope], None] = lambda _batch, _envelope: None,
+        hooks: PlanHooks = NO_HOOKS,
+    ) -> Envelope:
+        """Sign an envelope for this plan on the files as they are now, and record it.
+
+        Refuses one of which something would fail; with `even_if_it_fails`, only one that would stop there. `as_seen` is
+        the digest of the preview that the yes was to; `also` is done in the transaction that records the envelope.
+        """
+        seen = self.preview(plan, hooks)
+        if as_seen is not None and seen.digest != as_seen:
+            raise not_as_seen(seen.plan.plan_id)
+        require_worth_approving(seen, even_if_it_fails=even_if_it_fails)
+        denials = uncovered(seen.findings, seen.needs, approvals)
+        Decision(() if denials else ("the approval names all that it must",), denials).require()
+        require_meant(seen, approvals)
+        envelope = issue_envelope(
+            self._keys.protocol(),
+            seen.plan,
+            seen.config_digest,
+            seen.inputs,
+            approvals,
+            self._clock(),
+            life,
+        )
+        issued = Event(
+            DEFAULT_TENANT,
+            "envelope.issued",
+            envelope.envelope_id,
+            {
+                "envelope_id": envelope.envelope_id,
+                "envelope_digest": digest_of_envelope(envelope),
+                "plan_id": envelope.plan.plan_id,
+                "plan_digest": envelope.plan_digest,
+                "config_digest": envelope.config_digest,
+                "inputs": len(envelope.inputs),
+                "approvals": approvals.tree(),
+                "expires_at": envelope.expires_at,
+            },
+            task_id=envelope.envelope_id,
+            actor=actor,
+        )
+
+        def record(batch: Batch) -> None:
+            batch.append(issued)
+            also(batch, envelope)
+
+        self._ledger().transact(record)
+        return envelope
+
+    def apply(self, envelope: bytes, hooks: PlanHooks = NO_HOOKS) -> PlanOutcome | PlanRefusal:
+        """Carry out an approved plan, once. Whatever is wrong with the envelope comes back as a refusal."""
+        phases: dict[str, str] = {}
+        stored: list[bool] = []
+
+        def on_stored() -> None:
+            stored.append(True)
+            hooks.on_stored()
+
+        def on_status(update: StatusUpdate) -> None:
+            phases.setdefault(update.phase, update.at)
+            hooks.on_status(update)
+
+        try:
+            if not self._recovered:
+                request = self._door().parse((envelope,))
+                self._recover_once(hooks, spare=(request.envelope_id,))
+            door = self._door(replace(hooks, on_status=on_status))
+            outcome = travel(
+                door, (envelope,), self._site(), on_refusal=hooks.on_refusal, on_stored=on_stored, actor=hooks.actor
+            )
+        except Unsettled as problem:
+            error = unsettled_error(problem, self._clock).tree()
+            ExecutorLog(self._rules.root(), self._clock).write("plan.unsettled", level="error", error=error)
+            raise
+        except Refused as problem:  # only what could not be parsed: all else is recorded
+            hooks.on_refusal(problem)
+            return PlanRefusal(envelope_id="unknown", errors=(refusal_of(problem, "unknown", self._clock),))
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        self._report(outcome, phases)
+        if stored and isinstance(outcome, PlanOutcome) and (taken_back := self.taken_back(outcome)) is not None:
+            hooks.on_taken_back(taken_back)
+        return outcome
+
+    def taken_back(self, outcome: PlanOutcome) -> TakenBack | None:
+        """The last rollback that restored anything of this run, if there was one. The outcome itself never changes."""
+        rollbacks = [one for one in self._runs.rollbacks_of(outcome) if one.status in {"EXECUTED", "PARTIAL"}]
+        if not rollbacks:
+            return None
+        last = rollbacks[-1]
+        return TakenBack(last.order_id, last.executed_at, whole=last.manifest.status == "EXECUTED")
+
+    def recover(
+        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[PlanOutcome]]:
+        """Finish or take back what processes that died had begun."""
+        settled = recover(self._door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
+        remove_stale_locks(self._state.hosts)
+        sweep(self._state.work)
+        ran = [_as_ran(report) for report in settled]
+        for outcome in (report.outcome for report in ran):
+            if outcome is not None:
+                clear_half_written(outcome, self._rules.root())
+        return ran
+
+    def cancel(
+        self, envelope_id: str, actor: str | None = None, patience: float = CANCEL_PATIENCE
+    ) -> PlanOutcome | None:
+        """Have a plan that runs taken back, or void an approval that was not used yet.
+
+        Gives the outcome of a plan that ran, or had run; None if it was never begun. Refuses an unknown id. Raises
+        `IN_PROGRESS` if it has not ended after so many seconds: it will.
+        """
+        if not self._runs.is_recorded(envelope_id, "envelope.issued") and self._runs.claim(envelope_id) is None:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "no envelope of this id was issued here",
+                where=f"envelope {envelope_id}",
+                next_step="`remit ledger show` shows those that were.",
+            )
+        if not isinstance(self._runs.claim(envelope_id), Done):
+            event = Event(DEFAULT_TENANT, CANCELLED, envelope_id, {"envelope_id": envelope_id}, actor=actor)
+            self._ledger().append(event)
+        return self._outcome_in_time(envelope_id, patience)
+
+    def rollback(
+        self,
+        report: str,
+        *,
+        checkpoints: Collection[str] = (),
+        force: bool = False,
+        drift: str | None = None,
+        hooks: PlanHooks = NO_HOOKS,
+    ) -> RollbackOutcome:
+        """Take back a run. `report` is `last`, a report folder, or the id of an envelope or a report.
+
+        `drift` is the digest of the drifted files that `force` is a yes to; without one, of whatever stands there.
+        """
+        self._recover_once(hooks)
+        taken = self._runs.taken(self._runs.find(report))
+        has_more = is_due(taken.manifest, checkpoints)  # refuses an id that is not there
+        earlier = self._runs.rollbacks_of(taken.outcome)
+        if not has_more and earlier:
+            hooks.on_stored()
+            return earlier[-1]
+        order = issue_rollback(
+            self._keys.protocol(),
+            taken.outcome.status.envelope_id,
+            taken.manifest.manifest_id,
+            len(earlier) + 1,
+            tuple(dict.fromkeys(checkpoints)),
+            self._clock(),
+            force=force,
+            drift=drift if force else None,
+        )
+        outcome = travel(
+            self._rollback_door(),
+            (order.canonical(),),
+            self._site(),
+            on_refusal=hooks.on_refusal,
+            on_stored=hooks.on_stored,
+            actor=hooks.actor,
+        )
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        log = ExecutorLog(self._rules.root(), self._clock)
+        log.write("rollback.ended", order_id=outcome.order_id, status=outcome.status, restored=list(outcome.restored))
+        return outcome
+
+    def recover_rollbacks(
+        self, *, presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[RollbackOutcome]]:
+        """Finish or take back the rollbacks that processes that died had begun."""
+        return recover(self._rollback_door(), self._site(), presumed_dead=presumed_dead, abandoned=abandoned)
+
+    def prune(self, *, dry_run: bool = False) -> list[Pruned]:
+        """Remove backups of runs that were taken back or can no longer be, and folders of runs that never began."""
+        root, known = self._rules.root(), self._runs.known_folders()
+        pruned = []
+        for item in prunable(root, known, self._clock()):
+            size = item.size if dry_run else prune(root, item)
+            if not dry_run and size == 0 and item.size > 0:
+                continue  # somebody needs it by now
+            if not dry_run:
+                payload = {"folder": item.name, "bytes": size, "why": item.why}
+                self._ledger().append(Event(DEFAULT_TENANT, "plan.pruned", item.name[:200], payload))
+            pruned.append(Pruned(item.name, item.what, size, item.why))
+        return pruned
+
+    # --- inside -------------------------------------------------------------------------------------------------------
+
+    def _outcome_in_time(self, envelope_id: str, patience: float) -> PlanOutcome | None:
+        deadline = time.monotonic() + patience
+        while True:
+            found = self._runs.claim(envelope_id)
+            if found is None:
+                return None
+            if isinstance(found, Done):
+                return self._runs.outcome_of(found)
+            if time.monotonic() > deadline:
+                raise _still_running(envelope_id)
+            time.sleep(CANCEL_LOOK)
+
+    def _rollback_door(self) -> RollbackDoor:
+        return RollbackDoor(self._keys.keyring, self._keys.executor, self._setting(), self._runs.taken)
+
+    def _door(self, hooks: PlanHooks = NO_HOOKS) -> PlanDoor:
+        return PlanDoor(self._keys.keyring, self._keys.executor, self._setting(hooks))
+
+    def _setting(self, hooks: PlanHooks = NO_HOOKS) -> PlanSetting:
+        cancellations = Cancellations(lambda envelope_id: self._runs.is_recorded(envelope_id, CANCELLED))
+        return PlanSetting(self._rules, self._fleet, cancellations, self._state.work, hooks)
+
+    def _site(self) -> Site:
+        return Site(self._ledger(), self._clock, self._state.hosts)
+
+    def _recover_once(self, hooks: PlanHooks, spare: Collection[str] = ()) -> None:
+        with self._recovering:
+            if self._recovered:
+                return
+            reports: list[Recovered[Any]] = [*self.recover(spare=spare), *self.recover_rollbacks()]
+            for report in reports:
+                if report.problem is not None:
+                    _LOG.warning("a plan could not be settled", extra={"key": report.key, "why": str(report.problem)})
+            self._recovered = True
+            if reports:
+                hooks.on_settled(reports)
+
+    def _report(self, outcome: PlanOutcome | PlanRefusal, phases: Mapping[str, str]) -> None:
+        """Derived, and written when everything that counts is: that it cannot be is only logged."""
+        root = self._rules.root()
+        log = ExecutorLog(root, self._clock)
+        if isinstance(outcome, PlanRefusal):
+            errors = [error.tree() for error in outcome.errors]
+            log.write("plan.refused", level="warning", envelope_id=outcome.envelope_id, errors=errors)
+            return
+        status = outcome.status
+        level = "info" if status.status == "SUCCESS" else "error"
+        errors = [error.tree() for error in outcome.errors]
+        log.write("plan.ended", level=level, status=status.tree(), phases=dict(phases), errors=errors)
+        try:
+            archive(root, outcome)
+        except RemitError as problem:
+            _LOG.warning("a report could not be archived", extra={"why": str(problem)})
+
+
+def _as_ran(report: Recovered[PlanOutcome | PlanRefusal]) -> Recovered[PlanOutcome]:
+    """What was begun has an outcome; only what was not can be refused."""
+    outcome = report.outcome
+    if isinstance(outcome, PlanRefusal):
+        raise Misuse(Reason.MISUSE, "a plan that was begun ended in a refusal")
+    return Recovered(report.key, report.began_at, outcome, report.took_effect, report.problem, report.unknown)
+
+
+def unsettled_error(problem: Unsettled, clock: Clock) -> ErrorResponse:
+    """For whoever has to go on by hand."""
+    error = refusal_of(problem, problem.where or "plan", clock)
+    return error.model_copy(update={"recovery_action": "MANUAL_REQUIRED"})
+
+
+def not_as_seen(plan_id: str, path: str = "", compute: str = "") -> Refused:
+    """The plan would no longer do what the preview shows. `path` changed, if known; `compute` is the command to use."""
+    return Refused(
+        Reason.HASH_MISMATCH,
+        "a file that the plan names, or the configuration, changed since the plan was looked at; nothing was approved",
+        where=f"plan {plan_id}" + (f", {path}" if path else ""),
+        next_step="Have its preview computed again, look at it, and answer to what is shown then"
+        + (f": {compute}" if compute else "."),
+    )
+
+
+def _still_running(envelope_id: str) -> RemitError:
+    return EnvironmentFailed(
+        Reason.IN_PROGRESS,
+        "the plan has not ended yet",
+        where=f"envelope {envelope_id}",
+        next_step="It ends at the next chance; ask again. If its process is dead: remit recover",
+    )

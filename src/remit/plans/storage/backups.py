@@ -1,0 +1,374 @@
+"""Backups of every file that a plan is about to change: copied, hashed, and on the disk before the first change.
+
+A backup has the bytes, the permissions and the time of its original; its owner and its attributes are in the manifest.
+Going back from a failure does not need them: they serve whoever wants to go back later, with Remit or without.
+"""
+
+import base64
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Self
+
+from remit.contracts.config.config import Limits
+from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RowsCheckpoint
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.effects.file_copy import sha256_of
+from remit.effects.plans.database_files import looks_like_one
+from remit.effects.plans.steps import State
+from remit.fs.atomic_write import start_writing, sync_all, write_all
+from remit.fs.openat import Identity, failure, identify, open_base, open_file, open_folder
+from remit.fs.paths import Located
+from remit.plans.storage.run_folder import BACKUPS, DRIFTED, ReportFolder
+
+MAX_ATTRIBUTES: Final = 100
+MAX_ATTRIBUTE_BYTES: Final = 256 << 10
+"""Of all extended attributes of one file together: they travel to the sandbox in one frame."""
+MAX_ATTRIBUTE_BYTES_OF_ALL: Final = 1 << 20
+"""Of all files of a plan: they stand in its manifest, which must stay readable."""
+SPARE_BYTES: Final = 1 << 20
+"""Left free beside the backups and the new files: for papers and the ledger."""
+
+_CHUNK: Final = 1 << 20
+_SLICE: Final = 8 << 20
+_WORTH_SHARING: Final = 1 << 20
+_FICLONE: Final = 0x40049409
+_DAMAGED: Final = "is not what was kept: it was changed or damaged"
+_LONGEST_NAME: Final = 200
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Original(NamedTuple):
+    """A file as it was before the plan."""
+
+    state: State
+    owner: tuple[int, int]
+    """User and group."""
+    atime_ns: int
+    mtime_ns: int
+    attributes: Mapping[str, str]
+    """Extended attributes, ACLs among them, in base64."""
+    backup: str
+    """The name of the copy, in the folder of the backups."""
+
+
+def take_all(
+    paths: Sequence[Located],
+    expected: Mapping[int, State | None],
+    folder: ReportFolder,
+    limits: Limits,
+    new_bytes: int = 0,
+    *,
+    databases: Collection[int] = (),
+) -> dict[int, Original]:
+    """Copy every file that is expected to be there; all of it is synced on return. By the index of the path.
+
+    Refuses, before a byte is copied, what is too large or would not fit on the disk beside `new_bytes` of the plan; and
+    a file that is not, or does not stay, as expected. Of `databases` each may be as large as all backups together:
+    nobody reads them into memory. The caller discards the folder if this raises.
+    """
+    wanted = {index: state for index, state in sorted(expected.items()) if state is not None}
+    _require_room(wanted, folder, limits, new_bytes, databases)
+    originals: dict[int, Original] = {}
+    with contextlib.ExitStack() as stack, _Folders() as folders:
+        copies: list[int] = []
+        attributes = 0
+        for index, state in wanted.items():
+            located = paths[index]
+            source = open_file(folders.of(located), located.name, where=located.path)
+            with _closing(source):
+                name = backup_name(index, located.name)
+                original, copy = _copy(source, state, folder, name, located.path)
+            stack.callback(os.close, copy)
+            originals[index] = original
+            copies.append(copy)
+            attributes += sum(len(name) + len(value) for name, value in original.attributes.items())
+            if attributes > MAX_ATTRIBUTE_BYTES_OF_ALL:
+                raise _too_many_attributes(located.path)
+            reach("backup.copied")
+        try:
+            sync_all(copies)
+            os.fsync(folder.backups)
+        except OSError as problem:
+            where = folder.location(BACKUPS)
+            raise failure(problem, where, "could not be written to the disk for good") from None
+    reach("backup.synced")
+    return originals
+
+
+def verify_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> None:
+    """Every backup is there and has the bytes that were kept; or a refusal that names each one that has not."""
+    missing: list[str] = []
+    damaged: list[str] = []
+    for checkpoint in checkpoints:
+        if checkpoint.backup_location is None:
+            continue
+        try:
+            with _closing(_open_backup(folder, checkpoint)) as descriptor:
+                if not _is_whole(descriptor, checkpoint):
+                    damaged.append(checkpoint.backup_location)
+        except Refused as problem:
+            # A link, a folder, a file with a second name: not what was kept, whatever its bytes are.
+            (missing if problem.reason is Reason.BACKUP_MISSING else damaged).append(checkpoint.backup_location)
+    if missing:
+        raise _unusable(Reason.BACKUP_MISSING, "is gone", missing)
+    if damaged:
+        raise _unusable(Reason.BACKUP_DAMAGED, _DAMAGED, damaged)
+
+
+def open_backups(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> dict[str, int]:
+    """Descriptors of the backups by `checkpoint_id`; the caller closes them. Verified once more: it is what is used."""
+    opened: dict[str, int] = {}
+    try:
+        for checkpoint in checkpoints:
+            if checkpoint.backup_location is None:
+                continue
+            opened[checkpoint.checkpoint_id] = _open_backup(folder, checkpoint)
+            _require_whole(opened[checkpoint.checkpoint_id], checkpoint)
+    except BaseException:
+        for descriptor in opened.values():
+            os.close(descriptor)
+        raise
+    return opened
+
+
+def verified_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) -> int:
+    """A descriptor of the one backup of a checkpoint that has one; the caller closes it."""
+    descriptor = _open_backup(folder, checkpoint)
+    try:
+        _require_whole(descriptor, checkpoint)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def kept_databases(folder: ReportFolder, checkpoints: Sequence[Checkpoint]) -> set[str]:
+    """The paths of checkpoints whose backup is a database. The backups are verified before."""
+    found: set[str] = set()
+    for checkpoint in checkpoints:
+        if checkpoint.backup_location is not None:
+            with _closing(_open_backup(folder, checkpoint)) as descriptor:
+                if looks_like_one(descriptor):
+                    found |= {path for path in (checkpoint.file_path, checkpoint.new_path) if path is not None}
+    return found
+
+
+def backup_name(index: int, name: str) -> str:
+    """The number keeps two files of one name apart. A long name is cut between two characters."""
+    kept = name.encode("utf-8", "surrogateescape")[:_LONGEST_NAME].decode("utf-8", "ignore")
+    return f"{index:04d}-{kept}.bak"
+
+
+def keep_drifted(located: Located, folder: ReportFolder, checkpoint: Checkpoint, attempt: int) -> str:
+    """Copy what somebody made of a file since the run, before a forced rollback replaces it. Where the copy lies."""
+    stem = (checkpoint.backup_location or f"{BACKUPS}/{backup_name(0, located.name)}").rpartition("/")[2]
+    name = f"{stem.removesuffix('.bak')}{DRIFTED}{attempt}.bak"
+    with _Folders() as folders, _closing(open_file(folders.of(located), located.name, where=located.path)) as source:
+        _, copy = _copy(source, None, folder, name, located.path)
+        with _closing(copy):
+            try:
+                sync_all([copy])
+                os.fsync(folder.backups)
+            except OSError as problem:
+                raise failure(problem, folder.location(BACKUPS), "could not be written to the disk for good") from None
+    return folder.location(f"{BACKUPS}/{name}")
+
+
+def state_of(descriptor: int) -> State:
+    """What an open file is now."""
+    found = os.fstat(descriptor)
+    return State(sha256_of(descriptor), found.st_size, stat.S_IMODE(found.st_mode) & 0o777)
+
+
+def _copy(source: int, expected: State | None, folder: ReportFolder, name: str, where: str) -> tuple[Original, int]:
+    """The copy under its name, open, not synced yet."""
+    before = os.fstat(source)  # before reading, which may change the time of access
+    seen = identify(source)
+    if expected is not None and seen.size != expected.size:
+        raise _changed(where)
+    attributes = read_attributes(source, where)
+    try:
+        copy = os.open(name, _NEW_FILE, 0o600, dir_fd=folder.backups)
+    except OSError as problem:
+        raise failure(problem, folder.location(f"{BACKUPS}/{name}"), "could not be created") from None
+    try:
+        digest, size = _copy_bytes(source, copy, seen.size)
+        state = State("sha256:" + digest, size, stat.S_IMODE(seen.mode) & 0o777)
+        _require_as_seen(source, seen, state, expected, where)
+        os.fchmod(copy, state.mode)
+        os.utime(copy, ns=(before.st_atime_ns, before.st_mtime_ns))
+    except BaseException as problem:
+        os.close(copy)
+        if isinstance(problem, OSError):
+            raise failure(problem, folder.location(f"{BACKUPS}/{name}"), "could not be written") from None
+        raise
+    owner = (before.st_uid, before.st_gid)
+    return Original(state, owner, before.st_atime_ns, before.st_mtime_ns, attributes, name), copy
+
+
+def _copy_bytes(source: int, copy: int, most: int) -> tuple[str, int]:
+    """At most so many bytes: one who appends without end must not fill the disk. In one pass, as good as no memory."""
+    shared = most >= _WORTH_SHARING and _share(source, copy)
+    digest = hashlib.sha256()
+    size = begun = 0
+    while size < most and (chunk := os.pread(copy if shared else source, min(_CHUNK, most - size), size)):
+        digest.update(chunk)
+        size += len(chunk)
+        if not shared:
+            write_all(copy, chunk)
+        if size - begun >= _SLICE:  # the disk has something to do meanwhile, and little is left for the end
+            start_writing(copy)
+            begun = size
+    return digest.hexdigest(), size
+
+
+def _share(source: int, copy: int) -> bool:
+    """Let the copy have the source's bytes as they lie on the disk, where the filesystem can: whoever writes to one of
+    the two later does not change the other. Costs no time and no space.
+    """
+    try:
+        fcntl.ioctl(copy, _FICLONE, source)
+    except OSError:  # this filesystem cannot, or these are two
+        return False
+    return True
+
+
+def _require_as_seen(source: int, seen: Identity, state: State, expected: State | None, where: str) -> None:
+    steady = state.size == seen.size and identify(source) == seen
+    if not steady or not state.is_alike(expected or state):
+        raise _changed(where)
+
+
+def read_attributes(descriptor: int, where: str) -> dict[str, str]:
+    """All extended attributes, ACLs among them, as base64."""
+    try:
+        values = {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
+    except OSError as problem:
+        if problem.errno in {errno.ENOTSUP, errno.ENOSYS}:
+            return {}
+        raise failure(problem, where, "has extended attributes that could not be read") from None
+    size = sum(len(name) + len(value) for name, value in values.items())
+    if len(values) > MAX_ATTRIBUTES or size > MAX_ATTRIBUTE_BYTES:
+        raise _too_many_attributes(where)
+    return {name: base64.b64encode(value).decode("ascii") for name, value in values.items()}
+
+
+def _too_many_attributes(where: str) -> Refused:
+    return Refused(
+        Reason.LIMIT_EXCEEDED,
+        "there are more, or larger, extended attributes than a manifest can hold: no backup, no change",
+        where=where,
+        next_step="Remove attributes that nobody needs, or split the plan.",
+    )
+
+
+def _require_room(
+    wanted: Mapping[int, State], folder: ReportFolder, limits: Limits, new_bytes: int, databases: Collection[int]
+) -> None:
+    sizes = [state.size for state in wanted.values()]
+    if any(state.size > limits.max_file_bytes for index, state in wanted.items() if index not in databases):
+        raise _too_large(f"a file has more than {limits.max_file_bytes:,} bytes", "limits.max_file_bytes", folder)
+    if sum(sizes) > limits.max_backup_bytes:
+        what = f"the backups would have {sum(sizes):,} bytes, and may have {limits.max_backup_bytes:,}"
+        raise _too_large(what, "limits.max_backup_bytes", folder)
+    require_space(folder, sum(sizes) + new_bytes)
+
+
+def require_space(folder: ReportFolder, wanted: int) -> None:
+    """As many bytes are free on the project's disk, and some to spare; asked before anything is begun."""
+    space = os.fstatvfs(folder.descriptor)
+    free = (space.f_bavail if os.geteuid() else space.f_bfree) * space.f_frsize
+    needed = wanted + SPARE_BYTES
+    if space.f_blocks and free < needed:
+        raise EnvironmentFailed(
+            Reason.DISK_FULL,
+            f"the disk has {free:,} bytes left, and backups and new files need {needed:,}",
+            where=folder.path,
+            next_step="Free some space and try again. Nothing was changed.",
+        )
+
+
+def _too_large(what: str, setting: str, folder: ReportFolder) -> Refused:
+    return Refused(
+        Reason.LIMIT_EXCEEDED, what, where=folder.path, next_step=f"The limit is {setting} in remit.yaml; or split it."
+    )
+
+
+def _changed(where: str) -> Refused:
+    return Refused(
+        Reason.HASH_MISMATCH,
+        "the file is not as it was when the plan was previewed: somebody else has changed it",
+        where=where,
+        next_step="Preview the plan again, and approve it anew if it shall still be applied.",
+    )
+
+
+def _open_backup(folder: ReportFolder, checkpoint: Checkpoint | RowsCheckpoint) -> int:
+    location = checkpoint.backup_location or ""
+    name = location.rpartition("/")[2]
+    if location != folder.location(f"{BACKUPS}/{name}"):
+        raise _unusable(Reason.BACKUP_MISSING, "is said to lie outside of its folder", [location])
+    try:
+        return open_file(folder.backups, name, where=location)
+    except Refused as problem:
+        if problem.reason is not Reason.FILE_MISSING:
+            raise
+        raise _unusable(Reason.BACKUP_MISSING, "is gone", [location]) from None
+
+
+def _is_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> bool:
+    # The size first: it costs nothing, and what was made larger is not read to its end.
+    if os.fstat(descriptor).st_size != checkpoint.original_size:
+        return False
+    return sha256_of(descriptor) == checkpoint.original_hash
+
+
+def _require_whole(descriptor: int, checkpoint: Checkpoint | RowsCheckpoint) -> None:
+    if not _is_whole(descriptor, checkpoint):
+        raise _unusable(Reason.BACKUP_DAMAGED, _DAMAGED, [checkpoint.backup_location or ""])
+
+
+def _unusable(reason: Reason, what: str, locations: Sequence[str]) -> RemitError:
+    many = f"{len(locations)} backups cannot be used; the first one" if len(locations) > 1 else "this backup"
+    return Refused(
+        reason,
+        f"{many} {what}",
+        where=", ".join(locations[:20]) + (", ..." if len(locations) > 20 else ""),
+        next_step="Nothing was restored. Bring the backup back, or name the other checkpoints with --checkpoint.",
+    )
+
+
+class _Folders:
+    """The folders of the paths, each opened once."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._stack.close()
+
+    def of(self, located: Located) -> int:
+        key = (located.base, located.parents)
+        if key not in self._opened:
+            with _closing(open_base(located.base)) as base:
+                self._opened[key] = open_folder(base, located.parents, where=located.path)
+            self._stack.callback(os.close, self._opened[key])
+        return self._opened[key]
+
+
+@contextlib.contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,205 @@
+"""What became of the files since a plan ran: as it left them, as before already, or changed by somebody else."""
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal, TypeVar
+
+from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import Reason, Refused
+from remit.effects.plans.database_files import looks_like_one
+from remit.effects.plans.steps import State
+from remit.fs.openat import open_base, open_file, open_folder, peek
+from remit.fs.paths import Located, locate_below
+from remit.plans.storage.backups import state_of
+
+T = TypeVar("T")
+
+Look = Literal["left", "before", "drifted"]
+
+
+def look_at(root: str, manifest: RollbackManifest, chosen: Collection[str]) -> dict[str, tuple[Look, State | None]]:
+    """By checkpoint: how it stands, and the state of the file that going back would replace or take away.
+
+    Of a folder only whether it is there. `chosen` as in `select`.
+    """
+    checkpoints = select(manifest, chosen)
+    states = see(root, paths_of(checkpoints))
+    looks: dict[str, tuple[Look, State | None]] = {}
+    for checkpoint in checkpoints:
+        if checkpoint.file_kind == "directory":
+            looks[checkpoint.checkpoint_id] = "left" if _is_folder(root, checkpoint.file_path) else "before", None
+        else:
+            state = states[checkpoint.new_path or checkpoint.file_path]
+            looks[checkpoint.checkpoint_id] = judge(checkpoint, states), state
+    return looks
+
+
+def select(manifest: RollbackManifest, chosen: Collection[str]) -> list[Checkpoint]:
+    """The checkpoints of files that are still to be restored, in the order of restoring; all of them if none is named.
+    For the rows see `rows_due`.
+
+    Refuses an id that the manifest does not have.
+    """
+    rows = manifest.rows.checkpoint_id if manifest.rows is not None else ""
+    by_id = {checkpoint.checkpoint_id: checkpoint for checkpoint in manifest.checkpoints}
+    for checkpoint_id in chosen:
+        if checkpoint_id not in by_id and checkpoint_id != rows:
+            raise Refused(
+                Reason.MALFORMED,
+                "this run has no such checkpoint",
+                where=checkpoint_id,
+                next_step="rollback_manifest.json in the report folder lists them.",
+            )
+    wanted = [by_id[checkpoint_id] for checkpoint_id in manifest.rollback_order]
+    return [
+        checkpoint
+        for checkpoint in wanted
+        if checkpoint.restored_at is None and (not chosen or checkpoint.checkpoint_id in chosen)
+    ]
+
+
+def rows_due(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
+    """The rows on a server, if they are still to be restored and can be; `chosen` as in `select`."""
+    rows = manifest.rows
+    if rows is None or rows.restored_at is not None or rows.irreversible is not None:
+        return None
+    return rows if not chosen or rows.checkpoint_id in chosen else None
+
+
+def rows_kept(manifest: RollbackManifest, chosen: Collection[str]) -> RowsCheckpoint | None:
+    """The rows on a server, if they are meant too and cannot be restored."""
+    rows = manifest.rows
+    if rows is None or rows.irreversible is None:
+        return None
+    return rows if not chosen or rows.checkpoint_id in chosen else None
+
+
+def is_due(manifest: RollbackManifest, chosen: Collection[str]) -> bool:
+    """Whether there is anything left to restore. Refuses as `select` does."""
+    return bool(select(manifest, chosen)) or rows_due(manifest, chosen) is not None
+
+
+def changed_nothing(manifest: RollbackManifest) -> bool:
+    """The run left everything as it was, so a rollback of it restores nothing."""
+    return not manifest.checkpoints and manifest.rows is None
+
+
+def paths_of(checkpoints: Iterable[Checkpoint]) -> list[str]:
+    """Every path of a file that going back may touch, each once."""
+    paths = (
+        path
+        for checkpoint in checkpoints
+        if checkpoint.file_kind == "file"
+        for path in (checkpoint.file_path, checkpoint.new_path)
+        if path is not None
+    )
+    return list(dict.fromkeys(paths))
+
+
+def see(root: str, paths: Iterable[str], state_of_open: Callable[[int], State] = state_of) -> dict[str, State | None]:
+    """The state of each path now. DRIFTED where a link, a folder or the like stands in the place of a file.
+
+    `state_of_open` is given the open file, for a caller that remembers what it has hashed.
+    """
+    return {path: _at(locate_below(root, path), path, state_of_open) for path in paths}
+
+
+def drifted_files(checkpoints: Iterable[Checkpoint], states: Mapping[str, State | None]) -> dict[str, State | None]:
+    """The paths that somebody changed since the run, as they are. Pure."""
+    files = (one for one in checkpoints if one.file_kind == "file")
+    return {path: states[path] for path in paths_of(one for one in files if judge(one, states) == "drifted")}
+
+
+def drift_digest(drifted: Mapping[str, State | None]) -> str:
+    """What a yes to replacing them is a yes to: these files, as they are, and no others. Of none at all, too."""
+    seen = [[path, state and [state.sha256, state.mode]] for path, state in sorted(drifted.items())]
+    return digest_bytes(canonical_bytes(seen))
+
+
+def judge(checkpoint: Checkpoint, states: Mapping[str, State | None]) -> Look:
+    """Pure. A file is as left if it has the bytes and the permissions that the plan left."""
+    now = states[checkpoint.file_path]
+    match checkpoint.operation_to_reverse:
+        case "CREATE":
+            return "before" if now is None else _left_or_drifted(_is_as_left(now, checkpoint))
+        case "RENAME":
+            return _judge_rename(checkpoint, now, states[checkpoint.new_path or ""])
+        case "DELETE":
+            return "before" if is_original(now, checkpoint) else _left_or_drifted(now is None)
+        case "MODIFY":
+            if is_original(now, checkpoint):
+                return "before"
+            return _left_or_drifted(now is not None and _is_as_left(now, checkpoint))
+
+
+def _is_as_left(state: State, checkpoint: Checkpoint) -> bool:
+    mode = checkpoint.mode_after  # older manifests do not say
+    return state.sha256 == checkpoint.hash_after and (mode is None or state.mode == int(mode, 8))
+
+
+def is_original(state: State | None, checkpoint: Checkpoint) -> bool:
+    """The bytes and permissions from before the plan."""
+    return state is not None and state.is_alike(original_state(checkpoint))
+
+
+def original_state(checkpoint: Checkpoint) -> State | None:
+    """None for what the plan created."""
+    if checkpoint.original_hash is None or checkpoint.original_size is None:
+        return None
+    return State(checkpoint.original_hash, checkpoint.original_size, int(checkpoint.original_mode or "0644", 8))
+
+
+def _judge_rename(checkpoint: Checkpoint, old: State | None, new: State | None) -> Look:
+    if new is None and is_original(old, checkpoint):
+        return "before"
+    return _left_or_drifted(old is None and is_original(new, checkpoint))
+
+
+def _left_or_drifted(as_left: bool) -> Look:  # noqa: FBT001 - the answer to the question in the name
+    return "left" if as_left else "drifted"
+
+
+def see_databases(root: str, paths: Iterable[str]) -> set[str]:
+    """Those of the paths where a file is now that is a database by its first bytes. Refuses as `see` does."""
+    return {path for path in paths if _at(locate_below(root, path), path, looks_like_one)}
+
+
+def _at(located: Located, path: str, ask: Callable[[int], T]) -> T | None:
+    """What there is to say of the open file; None if there is none."""
+    try:
+        with contextlib.ExitStack() as stack:
+            base = open_base(located.base)
+            stack.callback(os.close, base)
+            folder = open_folder(base, located.parents, where=path)
+            stack.callback(os.close, folder)
+            file = open_file(folder, located.name, where=path)
+            stack.callback(os.close, file)
+            return ask(file)
+    except Refused as problem:
+        if problem.reason is Reason.FILE_MISSING:
+            return None
+        if problem.reason is not Reason.PATH_REFUSED:
+            raise
+        raise Refused(
+            Reason.DRIFTED,
+            f"somebody put something else in the place of this file: {problem.what}",
+            where=path,
+            next_step="Move it away, or name the other checkpoints with --checkpoint. Nothing was restored.",
+        ) from None
+
+
+def _is_folder(root: str, path: str) -> bool:
+    located = locate_below(root, path)
+    try:
+        with contextlib.ExitStack() as stack:
+            base = open_base(located.base)
+            stack.callback(os.close, base)
+            folder = open_folder(base, located.parents, where=path)
+            stack.callback(os.close, folder)
+            found = peek(folder, located.name, where=path)
+    except Refused:  # behind a link, or gone: the folder that the plan made is not there
+        return False
+    return found is not None and stat.S_ISDIR(found.mode)

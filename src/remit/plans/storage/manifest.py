@@ -1,0 +1,349 @@
+"""The way back from a plan: what it changes in the end, path by path, and the steps that reverse it.
+
+One checkpoint stands for the *net* change of a path: a file that was created and then edited is one CREATE. Ids are
+derived from the manifest's own and the path, so a manifest that is built again, after a crash, is the same one.
+"""
+
+import functools
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from remit.contracts.plans.change_log import FileOperation
+from remit.contracts.plans.outcome import RollbackOutcome
+from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
+from remit.core.errors import Reason, Refused
+from remit.core.faultpoints import reach
+from remit.core.ids import parse_time
+from remit.effects.plans.steps import Ids, Move, State, Step, StepPlan, final_states, make_waves
+from remit.plans.storage.backups import Original
+from remit.plans.storage.drift import judge, original_state, select
+from remit.plans.storage.run_folder import BACKUPS, MANIFEST, REPORTS, SCRIPT, ReportFolder, render_paper
+
+NOTES: Final = (
+    "To go back: `remit rollback {name}`, or without Remit `python3 -I {script}` in the root of the project. "
+    "Both verify all backups first and leave files alone that were changed since, unless --force is given. "
+    "By hand: follow restore_command of each checkpoint, in the order of rollback_order."
+)
+ROWS_BY_REMIT: Final = (
+    "Rows of connection {rows.connection} ({rows.server}) are restored by `remit rollback` only, never by the script."
+)
+AS_BEFORE: Final = "were as before already and were not touched: somebody had put them back without `remit rollback`."
+OTHER_OWNER: Final = "have another owner or group than before: whoever restored them may not give files away."
+_NAMED: Final = 20
+_LONGEST_COMMAND: Final = 1_000
+_ACTIONS: Final[dict[Move, str]] = {
+    "create": "FILE_CREATE",
+    "modify": "FILE_MODIFY",
+    "delete": "FILE_DELETE",
+    "rename": "FILE_RENAME",
+}
+
+
+C = TypeVar("C", Checkpoint, RowsCheckpoint)
+
+
+class NetChange(NamedTuple):
+    """What a plan changes about one path, or about the two paths of a rename."""
+
+    operation: FileOperation
+    path: int
+    new_path: int | None
+    before: State | None
+    after: State | None
+    last_step: int
+    """The last one that touched it: files are restored backwards."""
+
+
+def net_changes(plan: StepPlan, first: Mapping[int, State | None], done: Collection[int]) -> list[NetChange]:
+    """Of the steps that were done, in the order in which they were."""
+    steps = [step for step in plan.steps if step.number in done and not step.unchanged]
+    touched: dict[int, list[Step]] = defaultdict(list)
+    for step in steps:
+        for path in (step.path, step.new_path):
+            if path is not None:
+                touched[path].append(step)
+    final = final_states(plan, first, frozenset(step.number for step in steps))
+    changes: list[NetChange] = []
+    paired: set[int] = set()
+    for step in steps:
+        # Both ends touched by this one step only: nothing but a rename happened to them.
+        if step.new_path is not None and len(touched[step.path]) == len(touched[step.new_path]) == 1:
+            before, after = first.get(step.path), final[step.new_path]
+            changes.append(NetChange("RENAME", step.path, step.new_path, before, after, step.number))
+            paired |= {step.path, step.new_path}
+    for path in sorted(touched.keys() - paired):
+        operation = _operation(first.get(path), final[path])
+        if operation is not None:
+            last = touched[path][-1].number
+            changes.append(NetChange(operation, path, None, first.get(path), final[path], last))
+    return sorted(changes, key=lambda change: change.last_step)
+
+
+def build_manifest(  # noqa: PLR0913, PLR0917 - each of them stands in the manifest
+    ids: Ids,
+    plan_id: str,
+    paths: Sequence[str],
+    changes: Sequence[NetChange],
+    originals: Mapping[int, Original],
+    folders: Sequence[str],
+    folder: str,
+    created_at: str,
+    expires_at: str | None,
+    rows: RowsCheckpoint | None = None,
+) -> RollbackManifest:
+    """ACTIVE. `folders` are those that the plan makes, parents first; `folder` is where the report lies."""
+    files = [_file_checkpoint(ids, paths, change, originals, folder) for change in changes]
+    made = [_folder_checkpoint(ids, path) for path in folders]
+    deepest_first = sorted(made, key=lambda checkpoint: checkpoint.file_path.count("/"), reverse=True)
+    backwards = [files[index] for index in sorted(range(len(files)), key=lambda i: -changes[i].last_step)]
+    script = f"{folder}/{SCRIPT}"
+    notes = NOTES.format(name=folder.removeprefix("/".join(REPORTS) + "/"), script=script)
+    return RollbackManifest(
+        manifest_id=ids.manifest_id,
+        plan_id=plan_id,
+        created_at=created_at,
+        expires_at=expires_at,
+        executed_at=None,
+        status="ACTIVE",
+        checkpoints=(*files, *made),
+        rollback_order=tuple(checkpoint.checkpoint_id for checkpoint in (*backwards, *deepest_first)),
+        auto_rollback_script=script,
+        notes=notes if rows is None else f"{notes} {ROWS_BY_REMIT.format(rows=rows)}",
+        rows=rows,
+    )
+
+
+def write_way_back(folder: ReportFolder, manifest: RollbackManifest) -> None:
+    """The manifest, and the script that needs nothing but it and the backups; durable on return."""
+    folder.write({MANIFEST: render_paper(manifest), SCRIPT: read_script()})
+    reach("backup.manifest_written")
+
+
+@functools.cache
+def read_script() -> bytes:
+    """The stand-alone script: the same text for every run."""
+    return Path(__file__).with_name("standalone_rollback.py").read_bytes()
+
+
+def mark_executed(manifest: RollbackManifest, at: str) -> RollbackManifest:
+    """Of a run that went back by itself: there is nothing left to restore."""
+    checkpoints = tuple(
+        checkpoint.model_copy(update={"restored_at": checkpoint.restored_at or at})
+        for checkpoint in manifest.checkpoints
+    )
+    changed = {"status": "EXECUTED", "executed_at": at, "checkpoints": checkpoints, "rows": None}
+    return _with(manifest, changed)  # what was to be changed on a server never was
+
+
+def fold(manifest: RollbackManifest, outcomes: Sequence[RollbackOutcome], now: datetime) -> RollbackManifest:
+    """The manifest as it stands after these rollbacks, at this time. Pure."""
+    if manifest.status == "EXECUTED":
+        return manifest
+    restored: dict[str, tuple[str, str]] = {}
+    for outcome in sorted(outcomes, key=lambda outcome: parse_time(outcome.executed_at)):
+        if outcome.manifest_id == manifest.manifest_id:
+            for checkpoint_id in outcome.restored:
+                restored.setdefault(checkpoint_id, (outcome.executed_at, outcome.order_id))
+    checkpoints = tuple(_restored(checkpoint, restored) for checkpoint in manifest.checkpoints)
+    rows = manifest.rows if manifest.rows is None else _restored(manifest.rows, restored)
+    times = [checkpoint.restored_at for checkpoint in checkpoints]
+    times += [] if rows is None else [rows.restored_at]
+    changed: dict[str, Any] = {"status": "ACTIVE", "checkpoints": checkpoints, "rows": rows}
+    if outcomes and all(times):
+        last = max((time for time in times if time is not None), key=parse_time, default=outcomes[-1].executed_at)
+        changed |= {"status": "EXECUTED", "executed_at": last}
+    elif manifest.expires_at is not None and now >= parse_time(manifest.expires_at):
+        changed["status"] = "EXPIRED"
+    return _with(manifest, changed)
+
+
+def say_as_before(manifest: RollbackManifest, untouched: Sequence[Checkpoint]) -> RollbackManifest:
+    """With a sentence on the files that a rollback found as they were before the plan, if there are any."""
+    if not untouched:
+        return manifest
+    files = sum(checkpoint.file_kind == "file" for checkpoint in manifest.checkpoints)
+    return _with(manifest, {"notes": f"{manifest.notes} {len(untouched)} of {files} files {AS_BEFORE}"})
+
+
+def say_other_owner(manifest: RollbackManifest, paths: Sequence[str]) -> RollbackManifest:
+    """With a sentence on the files that were restored and do not belong to whom they did, if there are any."""
+    if not paths:
+        return manifest
+    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+    named = ", ".join(paths[:_NAMED]) + more
+    return _with(manifest, {"notes": f"{manifest.notes} {len(paths)} restored files {OTHER_OWNER} {_cut(named)}"})
+
+
+def inverse_steps(
+    manifest: RollbackManifest,
+    chosen: Collection[str],
+    now_there: Mapping[str, State | None],
+    prefix: str,
+    *,
+    force: bool,
+) -> StepPlan:
+    """The steps that lead from `now_there` (states by path, see `drift.see`) to the originals; none for what is there.
+
+    `source` of a step is the id of the checkpoint whose backup has the bytes. Folders are not steps: see
+    `made_folders`. Without `force`, refuses if a file was changed since, and names each.
+    """
+    checkpoints = [checkpoint for checkpoint in select(manifest, chosen) if checkpoint.file_kind == "file"]
+    drifted = [checkpoint.file_path for checkpoint in checkpoints if judge(checkpoint, now_there) == "drifted"]
+    if drifted and not force:
+        raise drift_refusal(drifted)
+    paths: dict[str, int] = {}
+    steps: list[Step] = []
+    for checkpoint in checkpoints:
+        for step in _reversed(checkpoint, now_there, paths):
+            steps.append(step._replace(number=len(steps)))
+    sizes = {step.number: step.after.size for step in steps if step.after is not None and step.source}
+    return StepPlan(prefix, tuple(paths), tuple(steps), make_waves(steps, sizes))
+
+
+def made_folders(manifest: RollbackManifest, chosen: Collection[str]) -> dict[str, str]:
+    """Folders that the plan had made, by checkpoint, the deepest first: to be removed if they are empty."""
+    return {
+        checkpoint.checkpoint_id: checkpoint.file_path
+        for checkpoint in select(manifest, chosen)
+        if checkpoint.file_kind == "directory"
+    }
+
+
+def drift_refusal(paths: Sequence[str]) -> Refused:
+    many = f"{len(paths)} files were" if len(paths) > 1 else "this file was"
+    return Refused(
+        Reason.DRIFTED,
+        f"{many} changed since the plan ran, and nothing was restored",
+        where=", ".join(paths[:50]) + (", ..." if len(paths) > 50 else ""),
+        next_step="Restore the others with --checkpoint, or these too with --force: what stands there now is kept.",
+    )
+
+
+def _operation(before: State | None, after: State | None) -> FileOperation | None:
+    if before is None:
+        return None if after is None else "CREATE"
+    if after is None:
+        return "DELETE"
+    return None if before.is_alike(after) else "MODIFY"
+
+
+def _file_checkpoint(
+    ids: Ids, paths: Sequence[str], change: NetChange, originals: Mapping[int, Original], folder: str
+) -> Checkpoint:
+    path = paths[change.path]
+    new_path = None if change.new_path is None else paths[change.new_path]
+    after = None if change.after is None else change.after.sha256
+    mode_after = None if change.after is None else f"{change.after.mode:04o}"
+    if change.operation == "CREATE":
+        return Checkpoint(
+            checkpoint_id=checkpoint_id(ids.manifest_id, path),
+            file_path=path,
+            backup_location=None,
+            original_hash=None,
+            original_size=None,
+            operation_to_reverse="CREATE",
+            hash_after=after,
+            mode_after=mode_after,
+            restore_command=_cut(f"Remove {path}"),
+        )
+    original = originals[change.path]
+    backup = f"{folder}/{BACKUPS}/{original.backup}"
+    mode = f"{original.state.mode:04o}"
+    back = f"Rename {new_path} to {path}" if new_path else f"Copy {backup} to {path} and set mode {mode}"
+    return Checkpoint(
+        checkpoint_id=checkpoint_id(ids.manifest_id, path),
+        file_path=path,
+        backup_location=backup,
+        original_hash=original.state.sha256,
+        original_size=original.state.size,
+        original_mode=mode,
+        original_mtime_ns=str(original.mtime_ns),
+        original_owner="{}:{}".format(*original.owner),
+        original_attributes=dict(original.attributes),
+        operation_to_reverse=change.operation,
+        new_path=new_path,
+        hash_after=after,
+        mode_after=mode_after,
+        restore_command=_cut(back),
+    )
+
+
+def _folder_checkpoint(ids: Ids, path: str) -> Checkpoint:
+    return Checkpoint(
+        checkpoint_id=checkpoint_id(ids.manifest_id, path),
+        file_path=path,
+        file_kind="directory",
+        backup_location=None,
+        original_hash=None,
+        original_size=None,
+        operation_to_reverse="CREATE",
+        restore_command=_cut(f"Remove the folder {path} if it is empty"),
+    )
+
+
+def rows_id(manifest_id: str) -> str:
+    """Of the rows on a server. No path is empty, so no file has it."""
+    return checkpoint_id(manifest_id, "")
+
+
+def checkpoint_id(manifest_id: str, path: str) -> str:
+    return str(uuid.uuid5(uuid.UUID(manifest_id), f"checkpoint {path}"))
+
+
+def _with(manifest: RollbackManifest, changed: Mapping[str, Any]) -> RollbackManifest:
+    """Validated anew, which a copy of a model would not be."""
+    return RollbackManifest.model_validate({**dict(manifest), **changed})
+
+
+def _restored(checkpoint: C, restored: Mapping[str, tuple[str, str]]) -> C:
+    if checkpoint.restored_at is not None or checkpoint.checkpoint_id not in restored:
+        return checkpoint
+    at, order = restored[checkpoint.checkpoint_id]
+    return checkpoint.model_copy(update={"restored_at": at, "restored_by": order})
+
+
+def _reversed(checkpoint: Checkpoint, now_there: Mapping[str, State | None], paths: dict[str, int]) -> list[Step]:
+    """The steps for one checkpoint; two if a file that was renamed is not where, or what, it was left as."""
+    original = original_state(checkpoint)
+    old, new = now_there[checkpoint.file_path], now_there.get(checkpoint.new_path or "")
+    if old is None and new is not None and new.is_alike(original):
+        step = _step(checkpoint, "rename", checkpoint.new_path or "", paths)
+        return [step._replace(new_path=_index(checkpoint.file_path, paths), before=new, after=new)]
+    steps = []
+    if original is None:
+        if old is not None:
+            steps.append(_step(checkpoint, "delete", checkpoint.file_path, paths)._replace(before=old))
+    elif old is None or not old.is_alike(original):
+        step = _step(checkpoint, "create" if old is None else "modify", checkpoint.file_path, paths)
+        source, dress = checkpoint.checkpoint_id, _dress(checkpoint, original)
+        steps.append(step._replace(before=old, after=original, source=source, dress=dress))
+    if new is not None:
+        steps.append(_step(checkpoint, "delete", checkpoint.new_path or "", paths)._replace(before=new))
+    return steps
+
+
+def _step(checkpoint: Checkpoint, move: Move, path: str, paths: dict[str, int]) -> Step:
+    return Step(0, checkpoint.checkpoint_id, _ACTIONS[move], move, _index(path, paths))
+
+
+def _index(path: str, paths: dict[str, int]) -> int:
+    return paths.setdefault(path, len(paths))
+
+
+def _dress(checkpoint: Checkpoint, original: State) -> dict[str, Any]:
+    """What `effects.duplicate.dress` gives to a file. The time of access was not kept: it is no part of the file."""
+    dress: dict[str, Any] = {"mode": original.mode, "xattrs": dict(checkpoint.original_attributes)}
+    if checkpoint.original_owner is not None:
+        user, _, group = checkpoint.original_owner.partition(":")
+        dress |= {"uid": int(user), "gid": int(group)}
+    if checkpoint.original_mtime_ns is not None:
+        dress |= dict.fromkeys(("atime_ns", "mtime_ns"), checkpoint.original_mtime_ns)
+    return dress
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_COMMAND else text[: _LONGEST_COMMAND - 3] + "..."

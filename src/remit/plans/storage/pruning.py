@@ -1,0 +1,286 @@
+"""Backups that nobody can need any more, and report folders of runs that never began: found, and removed.
+
+Only what the ledger says counts: a manifest file that calls itself EXECUTED prunes nothing. The papers of a run stay.
+The ledger may be new, or of another machine, so a folder that it does not know goes only if nothing is lost with it: no
+paper of a run, and every file that it could restore is as it was before. Copies of what somebody changed are never
+removed. A folder is renamed first and emptied then, so one that is there under its own name is whole; in between it is
+looked at again. Folders that Remit did not make are left alone.
+"""
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+
+from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.fs.openat import failure, open_base, open_file, open_folder
+from remit.plans.storage.drift import look_at
+from remit.plans.storage.run_folder import BACKUPS, DRIFTED, MANIFEST, MAX_PAPER_BYTES, REPORTS, SCRIPT, remove_files
+
+STRAY_AGE: Final = timedelta(hours=1)
+"""Younger ones may belong to a run that is about to record its intent."""
+
+PRUNED: Final = ".pruned-"
+
+KnownStatus = Literal["ACTIVE", "EXECUTED", "EXPIRED", "NONE"]
+"""Of a run's manifest, by the ledger. ACTIVE also while it runs; NONE: it ended without a manifest."""
+
+_PATIENCE: Final = 50
+"""Tenths of a second."""
+_LOG: Final = logging.getLogger("remit.plans")
+_ROOMS: Final = (BACKUPS, PRUNED + BACKUPS)
+_BEFORE_A_RUN: Final = {*_ROOMS, MANIFEST, SCRIPT}
+"""All that a folder can have before its run begins."""
+_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Prunable(NamedTuple):
+    """A report folder, and what of it can go."""
+
+    name: str
+    what: Literal["backups", "folder"]
+    """`folder`: all of it, since nothing was ever run under it."""
+    size: int
+    why: str
+
+
+def prunable(root: str, known: Mapping[str, KnownStatus], now: datetime) -> list[Prunable]:
+    """`known` has every report folder that a claim in the ledger names, finished or not. Removes nothing."""
+    found: list[Prunable] = []
+    with _reports(root) as reports:
+        for name in sorted(os.listdir(reports)) if reports is not None else ():
+            try:
+                with _opened(reports, name) as folder:
+                    if folder is not None:
+                        found += _judge(root, name, folder, known.get(name), now)
+            except (RemitError, OSError) as problem:  # one that cannot be looked at must not keep the others
+                _warn(name, str(problem))
+    return found
+
+
+def prune(root: str, item: Prunable) -> int:
+    """Remove it; the bytes that were freed, none where it is needed by now. Doing it again after a crash goes on."""
+    where = "/".join((*REPORTS, item.name))
+    try:
+        with _reports(root) as reports, _opened(reports, item.name) as folder:
+            if reports is None or folder is None:
+                return 0
+            with _locked(folder) as is_ours:
+                if not is_ours:
+                    _warn(item.name, "a rollback uses it")
+                    return 0
+                if item.what == "folder":
+                    return _remove_folder(root, reports, folder, item.name)
+                return _remove_backups(folder, item.name)
+    except OSError as problem:
+        raise failure(problem, where, "could not be removed") from None
+
+
+@contextlib.contextmanager
+def in_use(folder: int) -> Iterator[None]:
+    """For whoever puts somebody's work into a report folder: meanwhile nothing of it is pruned.
+
+    Pruning takes a moment; one who holds the lock for longer than that is no pruning, and does not stop this.
+    """
+    for _ in range(_PATIENCE):
+        if _lock(folder, fcntl.LOCK_SH | fcntl.LOCK_NB):
+            break
+        time.sleep(0.1)
+    try:
+        yield
+    finally:
+        _lock(folder, fcntl.LOCK_UN)
+
+
+def _judge(root: str, name: str, folder: int, status: KnownStatus | None, now: datetime) -> list[Prunable]:
+    if status is None:
+        is_begun = name.startswith(PRUNED)
+        changed = datetime.fromtimestamp(os.fstat(folder).st_mtime, UTC)
+        if not (is_begun or now - changed > STRAY_AGE) or not _is_of_no_use(root, folder, name):
+            return []
+        why = "removed before, and interrupted" if is_begun else "no run was recorded"
+        return [Prunable(name, "folder", _size(folder), why)]
+    if status == "ACTIVE" or _must_stay(folder, name):
+        return []
+    parts = {*_ROOMS, SCRIPT} & set(os.listdir(folder))
+    size = sum(_size_of(folder, part) for part in parts)
+    return [Prunable(name, "backups", size, status.lower())] if parts else []
+
+
+def _is_of_no_use(root: str, folder: int, name: str) -> bool:
+    """Of a folder that the ledger does not know: no run of it can have changed anything that is not as before again.
+
+    A manifest stands there before the first change, and other papers only after the last; so without both there was no
+    run, and with a manifest alone the files tell.
+    """
+    half_written = re.compile(r"\..+\.tmp")
+    names = {each for each in os.listdir(folder) if not half_written.fullmatch(each)}
+    if names - _BEFORE_A_RUN or _must_stay(folder, name):
+        return False
+    if MANIFEST not in names:
+        return SCRIPT not in names
+    try:
+        with open(open_file(folder, MANIFEST, where=MANIFEST), "rb") as file:
+            manifest = RollbackManifest.parse(file.read(MAX_PAPER_BYTES), source=MANIFEST)
+        looks = look_at(root, manifest, ())
+    except RemitError:
+        return False
+    if manifest.rows is not None:  # nobody here can look at those
+        return False
+    return len(looks) == len(manifest.checkpoints) and all(look == "before" for look, _ in looks.values())
+
+
+def _must_stay(folder: int, name: str) -> bool:
+    """What a forced rollback put aside was changed by somebody after the plan, and may be the only copy."""
+    for room in _ROOMS:
+        with _opened(folder, room) as inner:
+            if inner is None:
+                continue
+            with os.scandir(inner) as entries:
+                found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        if any(DRIFTED in each for each, _ in found):
+            return True
+        if any(is_folder for _, is_folder in found):
+            _warn(name, "somebody made a folder among the backups")
+            return True
+    return False
+
+
+def _remove_folder(root: str, reports: int, folder: int, name: str) -> int:
+    gone = name if name.startswith(PRUNED) else PRUNED + name
+    if gone != name:
+        os.rename(name, gone, src_dir_fd=reports, dst_dir_fd=reports)
+        reach("prune.renamed")
+    if not _is_of_no_use(root, folder, name):
+        os.rename(gone, name.removeprefix(PRUNED), src_dir_fd=reports, dst_dir_fd=reports)
+        return 0
+    freed = 0
+    for paper in (SCRIPT, MANIFEST):  # first, so that half of it is judged as the whole was
+        freed += _size_of(folder, paper)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(paper, dir_fd=folder)
+    freed += remove_files(folder)
+    os.rmdir(gone, dir_fd=reports)
+    os.fsync(reports)
+    reach("prune.removed")
+    return freed
+
+
+def _remove_backups(folder: int, name: str) -> int:
+    """The script goes with the backups: without them it is of no use."""
+    gone = PRUNED + BACKUPS
+    if _must_stay(folder, name):
+        return 0
+    freed = _empty(folder, gone)
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(BACKUPS, gone, src_dir_fd=folder, dst_dir_fd=folder)
+        reach("prune.renamed")
+        if _must_stay(folder, name):
+            os.rename(gone, BACKUPS, src_dir_fd=folder, dst_dir_fd=folder)
+            return freed
+    freed += _size_of(folder, SCRIPT)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(SCRIPT, dir_fd=folder)
+    freed += _empty(folder, gone)
+    os.fsync(folder)
+    reach("prune.removed")
+    return freed
+
+
+def _empty(folder: int, name: str) -> int:
+    with _opened(folder, name) as inner:
+        if inner is None:
+            return 0
+        freed = remove_files(inner)
+    os.rmdir(name, dir_fd=folder)
+    return freed
+
+
+def _warn(name: str, why: str) -> None:
+    _LOG.warning("a report folder stays as it is", extra={"folder": name, "why": why})
+
+
+@contextlib.contextmanager
+def _locked(folder: int) -> Iterator[bool]:
+    """False: somebody uses it now."""
+    is_ours = _lock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield is_ours
+    finally:
+        if is_ours:
+            _lock(folder, fcntl.LOCK_UN)
+
+
+def _lock(folder: int, how: int) -> bool:
+    """Where the file system knows no such locks, what is done without one must do."""
+    try:
+        fcntl.flock(folder, how)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _size(folder: int) -> int:
+    """Of its files, and of those one level below."""
+    return sum(_size_of(folder, name) for name in os.listdir(folder))
+
+
+def _size_of(folder: int, name: str) -> int:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return 0
+    if not stat.S_ISDIR(found.st_mode):
+        return found.st_size
+    with _opened(folder, name) as inner:
+        if inner is None:
+            return 0
+        return sum(os.stat(file, dir_fd=inner, follow_symlinks=False).st_size for file in os.listdir(inner))
+
+
+@contextlib.contextmanager
+def _reports(root: str) -> Iterator[int | None]:
+    """None: there are no reports."""
+    base = open_base(root)
+    try:
+        folder = open_folder(base, REPORTS, where="/".join(REPORTS))
+    except Refused as problem:
+        if problem.reason is not Reason.FILE_MISSING:
+            raise
+        folder = None
+    finally:
+        os.close(base)
+    try:
+        yield folder
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def _opened(parent: int | None, name: str) -> Iterator[int | None]:
+    """The folder of this name; None for anything else: a file or a link among the reports is none of ours."""
+    try:
+        folder = None if parent is None else os.open(name, _FLAGS, dir_fd=parent)
+    except (FileNotFoundError, NotADirectoryError):
+        folder = None
+    except OSError as problem:
+        if problem.errno != errno.ELOOP:  # a link
+            raise failure(problem, name, "could not be opened") from None
+        folder = None
+    try:
+        yield folder
+    finally:
+        if folder is not None:
+            os.close(folder)

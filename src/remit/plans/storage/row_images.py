@@ -1,0 +1,60 @@
+"""Rows of a database on a server, kept for the way back: one file among the backups of a run.
+
+It holds what the rows were before and after, so it is as closed as any backup. Nothing in it is believed unless it has
+the hash that the ledger knows.
+"""
+
+import os
+from typing import Final
+
+from remit.contracts.plans.rollback_rollback_manifest import RowsCheckpoint
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.faultpoints import reach
+from remit.effects.file_copy import sha256_of
+from remit.effects.plans.steps import State
+from remit.fs.atomic_write import sync_all, write_all
+from remit.fs.openat import failure
+from remit.plans.storage.backups import verified_backup
+from remit.plans.storage.run_folder import BACKUPS, ReportFolder
+
+NAME: Final = "rows.bak"
+
+_CHUNK: Final = 1 << 20
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def keep_rows(folder: ReportFolder, source: int, expected: State) -> str:
+    """Copy the file, durably; where it lies, relative to the root. The copy has the hash that is expected, or this
+    raises.
+    """
+    where = folder.location(f"{BACKUPS}/{NAME}")
+    try:
+        copy = os.open(NAME, _NEW_FILE, 0o600, dir_fd=folder.backups)
+    except OSError as problem:
+        raise failure(problem, where, "could not be created") from None
+    try:
+        offset = 0
+        while offset < expected.size and (chunk := os.pread(source, min(_CHUNK, expected.size - offset), offset)):
+            write_all(copy, chunk)
+            offset += len(chunk)
+        sync_all([copy])
+        os.fsync(folder.backups)
+        digest = sha256_of(copy)
+    except OSError as problem:
+        raise failure(problem, where, "could not be written to the disk for good") from None
+    finally:
+        os.close(copy)
+    if digest != expected.sha256:
+        raise EnvironmentFailed(
+            Reason.HASH_MISMATCH,
+            "the rows that were kept for the way back are not those that were read",
+            where=where,
+            next_step="Nothing was changed. Look at the disk, then approve the plan again.",
+        )
+    reach("elsewhere.rows_kept")
+    return where
+
+
+def open_rows(folder: ReportFolder, rows: RowsCheckpoint) -> int:
+    """The file, open, with the bytes that were kept; or a refusal. The caller closes it."""
+    return verified_backup(folder, rows)

@@ -1,0 +1,30 @@
+"""An order on its way to a child: the frame that is sent, and what the host keeps to itself."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.core.errors import Reason, Refused
+from remit.sandbox.framing import FramesBroken, encode_frame
+from remit.sandbox.orders import Order
+from remit.sandbox.session import Times
+
+_THE_HOSTS: Final = frozenset({"seconds", "paces"})
+"""What the child is not told of an order."""
+
+
+class Handed(NamedTuple):
+    """An order as it goes over to a child, and what the host keeps to itself of it."""
+
+    frame: bytes
+    descriptors: tuple[int, ...]
+    times: Times
+
+
+def encode_order(order: Order, given: Sequence[str]) -> bytes:
+    fields: dict[str, Any] = {
+        name: getattr(order, name) for name in Order.__dataclass_fields__ if name not in _THE_HOSTS
+    }
+    try:
+        return encode_frame({**fields, "given": given})
+    except FramesBroken as problem:
+        raise Refused(Reason.TOO_LARGE, f"the task is too large: {problem}", where=order.task_id) from None

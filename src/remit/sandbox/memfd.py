@@ -1,0 +1,42 @@
+"""Bytes that are too large for an order, as a file in memory that nobody can change any more.
+
+The child reads them with `effects.work.read_given`. Several children may have the same file at a time.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from remit.core.errors import EnvironmentFailed, Reason
+
+_SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+
+
+@contextmanager
+def sealed(name: str, content: bytes) -> Iterator[int]:
+    """A descriptor to be given with an order. Open until this is over: the children then have copies of their own."""
+    try:
+        descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    except OSError as problem:
+        raise _no_memory(problem) from problem
+    try:
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(descriptor, left) :]
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        except OSError as problem:
+            raise _no_memory(problem) from problem
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _no_memory(problem: OSError) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.SANDBOX_UNAVAILABLE,
+        f"what the sandboxed process is to work on could not be kept in memory: {problem.strerror}",
+        next_step="Run less at once, or raise the limits on memory and open files (ulimit -v, ulimit -n).",
+    )

@@ -1,0 +1,66 @@
+"""The memory that every child will write to, made its own in one call at its birth, and not by a page fault each.
+
+A fork shares memory until it is written to, and every task writes to the same few hundred pages. Which they are, the
+zygote finds out from a first child that does a rehearsal. A fault costs three microseconds here, and most of them would
+come while somebody waits for the task; together, and before there is an order, a page costs half of that.
+Only a saving: a kernel that does not know the call (before 6.13) is left alone. Standard library only.
+"""
+
+import ctypes
+import os
+from typing import Final
+
+from remit.core.syscalls import number_of, prepared
+
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
+_POPULATE_WRITE: Final = 23
+_MOST_RANGES: Final = 1_024
+"""IOV_MAX."""
+# In /proc/<pid>/pagemap: there is a page, and nobody else has it.
+_OWN: Final = 1 << 63 | 1 << 56
+
+Range = tuple[int, int]
+
+
+def own_pages(pid: int) -> list[Range]:
+    """Address and length of what this process shares with nobody, in memory that it can write to. Raises OSError."""
+    found: list[Range] = []
+    with open(f"/proc/{pid}/maps", "rb") as maps, open(f"/proc/{pid}/pagemap", "rb", buffering=0) as pagemap:
+        for line in maps:
+            addresses, rights, _ = line.split(None, 2)
+            if rights == b"rw-p":
+                first, end = (int(address, 16) // _PAGE for address in addresses.split(b"-"))
+                entries = memoryview(os.pread(pagemap.fileno(), (end - first) * 8, first * 8)).cast("Q")
+                found += join_pages([first + place for place, entry in enumerate(entries) if entry & _OWN == _OWN])
+    return found
+
+
+def join_pages(numbers: list[int]) -> list[Range]:
+    """Pure: page numbers in rising order, as ranges of addresses."""
+    ranges: list[Range] = []
+    for number in numbers:
+        address = number * _PAGE
+        if ranges and sum(ranges[-1]) == address:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + _PAGE)
+        else:
+            ranges.append((address, _PAGE))
+    return ranges
+
+
+class HotPages:
+    """Prepared once in the zygote."""
+
+    def __init__(self, ranges: list[Range]) -> None:
+        words = [word for one in ranges[:_MOST_RANGES] for word in one]
+        self._count = len(words) // 2
+        self._ranges = (ctypes.c_uint64 * len(words))(*words)  # an array of `struct iovec`
+        self._address = ctypes.addressof(self._ranges)
+        self._call = prepared(ctypes.c_long, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_long, ctypes.c_ulong)
+        self._number = number_of("process_madvise") or 0
+
+    def make_own(self) -> bool:
+        """Of the process that calls. Says whether the kernel did it."""
+        this = os.pidfd_open(os.getpid())
+        done: int = self._call(self._number, this, self._address, self._count, _POPULATE_WRITE, 0)
+        os.close(this)
+        return done > 0

@@ -1,0 +1,373 @@
+"""One task, from the host's side: hand over the order, say go, listen, watch the quotas, and see the process dead.
+
+Whatever comes from the child is data. However this ends, the child is dead before it returns or raises: by SIGKILL
+through its pidfd, and then by waiting until the kernel says so.
+"""
+
+import _socket
+import array
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from remit.core.concurrency import aside
+from remit.core.errors import Misuse, Reason, Refused, RemitError
+from remit.parsing import Bounds, parse_json
+from remit.sandbox.framing import (
+    CHUNK,
+    FRAMES_OF_A_STEP,
+    GO,
+    MAX_FRAME,
+    MAX_FRAMES,
+    FrameReader,
+    FramesBroken,
+    encode_frame,
+)
+from remit.sandbox.orders import Quotas, Usage
+from remit.sandbox.quotas import (
+    FIRST_LOOK_SECONDS,
+    Breach,
+    CannotWatch,
+    Meter,
+    decide_breach,
+    memory_breach,
+    next_look,
+    time_breach,
+)
+from remit.sandbox.results import KINDS, Cancelled, CutShort, Finished, Note, reason_of
+from remit.sandbox.step_protocol import NotAsAgreed, Paces
+from remit.sandbox.zygote_pool import Child
+
+OnProgress = Callable[[int, int], None]
+OnAsk = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+OnNote = Callable[[Mapping[str, Any]], None]
+OnStep = Callable[[Mapping[str, Any]], None]
+IsCancelled = Callable[[], bool]
+Meanwhile = Callable[[dict[str, Any] | None], None]
+
+_DOCTOR: Final = {"next_step": "Mount /proc without hidepid; `remit doctor` shows what holds on this machine."}
+MAX_NOTED: Final = 64 << 10
+"""Bytes of notes in all: they go into the order to settle, which has a bound as well."""
+
+_BOUNDS: Final = Bounds(max_bytes=MAX_FRAME)
+_NOTED: Final = encode_frame({"kind": "noted"})
+
+
+class Listener(NamedTuple):
+    """What the caller wants to hear while a task runs."""
+
+    on_progress: OnProgress | None = None
+    on_ask: OnAsk | None = None
+    on_note: OnNote | None = None
+    meanwhile: Meanwhile | None = None
+    on_step: OnStep | None = None
+    is_cancelled: IsCancelled | None = None
+
+
+class Times(NamedTuple):
+    """What an order says of its time: in all, if that is not the host's quota, and for each step."""
+
+    seconds: float | None = None
+    paces: tuple[float, ...] = ()
+
+
+_NO_TIMES: Final = Times()
+
+
+class NeverBegun(Exception):
+    """The child died before it had read that it may begin, so another one can have its order."""
+
+
+class Conversation:
+    """With one child, once: it is dead after `run`. Its descriptors are the caller's to close."""
+
+    def __init__(self, child: Child, quotas: Quotas, resident: int, times: Times = _NO_TIMES) -> None:
+        self._child = child
+        self._quotas = quotas if times.seconds is None else replace(quotas, seconds=times.seconds)
+        self._has_own_time = times.seconds is not None
+        self._paces = Paces(times.paces)
+        self._listener = Listener()
+        self._meter = Meter(child.pid, resident, child.held, counts_threads=quotas.threads is not None)
+        self._reader = FrameReader(MAX_FRAMES + FRAMES_OF_A_STEP * len(times.paces))
+        self._notes: list[Note] = []
+        self._noted = 0
+        self._heard = False
+        self._outgoing = memoryview(b"")
+        self._began = 0.0
+        self._paused = 0.0
+        self._poll = select.poll()
+        self.died = False
+        """Whether the child ended by itself, so that its exit status tells something."""
+
+    def hand_over(self, frame: bytes, descriptors: Sequence[int]) -> None:
+        """The order. The child opens its folders and closes its walls, and then waits for `run`. May raise NeverBegun.
+
+        Whatever it says meanwhile, such as that a folder is not there, is heard by `run`.
+        """
+        self._outgoing = memoryview(frame)
+        try:
+            sent = send_first(self._child.channel, frame, descriptors)
+        except ConnectionError:
+            raise NeverBegun from None
+        self._outgoing = self._outgoing[sent:]
+
+    def get_ready(self) -> None:
+        """What can be done while the child closes its walls, so that nobody waits for it later."""
+        self._poll.register(self._child.channel, select.POLLIN)
+        self._poll.register(self._child.pidfd, select.POLLIN)
+        self._meter.open()
+
+    def run(self, listener: Listener) -> Finished:
+        """Say go. Raises what the effect raised, CutShort, or NeverBegun."""
+        self._listener = listener
+        try:
+            finished = self._hear_it_out()
+            if listener.meanwhile is not None:
+                self._child.signal(signal.SIGKILL)
+                listener.meanwhile(finished.output)  # the kernel takes the process down in the same time
+            return finished
+        finally:
+            self._see_it_dead()
+
+    # --- talking ------------------------------------------------------------------------------------------------------
+
+    def _hear_it_out(self) -> Finished:
+        try:
+            self._began = time.monotonic()
+            self._say_go()
+            output = self._listen()
+            used = self._meter.read(self._seconds())
+            self._require_within(used)
+            return Finished(output, tuple(self._notes), used)
+        except FramesBroken as problem:
+            raise self._cut(Breach(f"the task's process said too much: {problem}", "")) from None
+        except CannotWatch as problem:
+            raise self._cut_short(
+                Reason.EFFECT_FAILED, f"what a task uses cannot be watched here: {problem}", _DOCTOR
+            ) from None
+
+    def _say_go(self) -> None:
+        # A large order may not have found room yet.
+        self._outgoing = memoryview(b"".join((self._outgoing, GO)))
+        try:
+            sent = os.write(self._child.channel, self._outgoing)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            raise NeverBegun from None
+        self._outgoing = self._outgoing[sent:]
+
+    def _listen(self) -> dict[str, Any] | None:
+        """Until it is done. Looks at the quotas when it is time to, however much the child has to say."""
+        channel, look_at = self._child.channel, self._began + FIRST_LOOK_SECONDS
+        while True:
+            if self._outgoing:
+                self._poll.modify(channel, select.POLLIN | select.POLLOUT)
+            with aside():
+                ready = dict(self._poll.poll(max(look_at - time.monotonic(), 0.0) * 1_000))
+            if self._outgoing and ready.get(channel, 0) & select.POLLOUT:
+                self._send_more()
+            if ready.get(channel, 0) & ~select.POLLOUT:
+                for frame in self._receive():
+                    message = self._parse(frame)
+                    if message["kind"] == "done":
+                        return self._output(message)
+                    self._heed(message, len(frame))
+            elif self._child.pidfd in ready:
+                self.died = True
+                raise self._cut_by_death()
+            if time.monotonic() >= look_at:
+                look_at = self._look() + time.monotonic()
+
+    def _look(self) -> float:
+        """Whether it may go on. Seconds until the next look."""
+        if self._listener.is_cancelled is not None and self._listener.is_cancelled():
+            raise self._cut_short(Reason.CANCELLED, "it was cancelled", {}, Cancelled)
+        used = self._meter.read(self._seconds())
+        self._require_within(used)
+        pause, left = next_look(self._quotas, used), self._paces.left(used.seconds)
+        return pause if left is None else min(pause, max(left, 0.0) + 0.001)
+
+    def _require_within(self, used: Usage) -> None:
+        breach = self._paces.breach(used.seconds)
+        if breach is None and self._has_own_time and used.seconds > self._quotas.seconds:
+            breach = time_breach(self._quotas.seconds)
+        breach = breach or decide_breach(self._quotas, used)
+        if breach is not None:
+            raise self._cut(breach)
+
+    def _receive(self) -> Iterable[bytes]:
+        try:
+            data = os.read(self._child.channel, CHUNK)
+        except BlockingIOError:
+            return ()
+        except ConnectionError:
+            # The kernel says this, and not the end of file, of a socket that was closed with something unread in it.
+            if not self._heard:
+                raise NeverBegun from None
+            data = b""
+        if not data:
+            self.died = True
+            raise self._cut_by_death()
+        self._heard = True
+        return self._reader.feed(data)
+
+    def _remember(self, note: Note, size: int) -> None:
+        self._noted += size
+        if self._noted > MAX_NOTED:
+            raise FramesBroken(f"it noted more than {MAX_NOTED:,} bytes")
+        self._notes.append(note)
+
+    def _parse(self, frame: bytes) -> dict[str, Any]:
+        try:
+            message = parse_json(frame, _BOUNDS, source="the sandboxed process")
+        except Refused:
+            raise self._not_as_agreed() from None
+        if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
+            raise self._not_as_agreed()
+        return message
+
+    def _heed(self, message: dict[str, Any], size: int) -> None:
+        match message:
+            case {"kind": "note", "note": dict(note)}:
+                self._keep(note, size)
+            case {"kind": "progress", "done": int(done), "total": int(total)}:
+                if self._listener.on_progress is not None:
+                    self._listener.on_progress(done, total)
+            case {"kind": "ask", "question": dict(question)}:
+                self._answer(question)
+            case {"kind": "step"}:
+                self._take_step(message)
+            case {"kind": "failed", "error": dict(error)}:
+                raise self._failure(error)
+            case _:
+                raise self._not_as_agreed()
+
+    def _take_step(self, message: dict[str, Any]) -> None:
+        try:
+            said = self._paces.heed(message, self._seconds())
+        except NotAsAgreed:
+            raise self._not_as_agreed() from None
+        if self._listener.on_step is not None:
+            self._listener.on_step(said)
+
+    def _keep(self, note: Note, size: int) -> None:
+        """The child goes on when it is kept. The clock stands still, but not the child: it is but a moment.
+
+        Limit: one that does not wait for the word has that moment for free; what it used is looked at afterwards.
+        """
+        if self._outgoing:
+            raise self._not_as_agreed()  # it has not heard of the last one yet
+        self._remember(note, size)
+        if self._listener.on_note is not None:
+            began = time.monotonic()
+            self._listener.on_note(note)
+            self._paused += time.monotonic() - began
+        self._outgoing = memoryview(_NOTED)
+        self._send_more()
+
+    def _answer(self, question: dict[str, Any]) -> None:
+        """The clock stands still, and so does the child: it could else work on for free while a person thinks."""
+        if self._outgoing:
+            raise self._not_as_agreed()  # it has not heard the last answer yet
+        asked = time.monotonic()
+        self._child.signal(signal.SIGSTOP)
+        answer = self._listener.on_ask(question) if self._listener.on_ask is not None else {}
+        try:
+            self._outgoing = memoryview(encode_frame({"kind": "answer", "answer": answer}))
+        except (TypeError, ValueError, FramesBroken) as problem:
+            raise Misuse(Reason.MISUSE, f"the answer to a task's question cannot be sent: {problem}") from None
+        self._child.signal(signal.SIGCONT)
+        self._paused += time.monotonic() - asked
+
+    def _send_more(self) -> None:
+        try:
+            sent = os.write(self._child.channel, self._outgoing)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            sent = len(self._outgoing)  # it will be seen as the end of the child
+        self._outgoing = self._outgoing[sent:]
+        if not self._outgoing:
+            self._poll.modify(self._child.channel, select.POLLIN)
+
+    def _output(self, message: dict[str, Any]) -> dict[str, Any] | None:
+        match message:
+            case {"kind": "done", "output": dict() | None as output}:
+                return output
+        raise self._not_as_agreed()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _see_it_dead(self) -> None:
+        """A process that was killed may still finish the system call it is in: so wait for the end of it."""
+        if self._child.is_dead:
+            return
+        self._child.signal(signal.SIGKILL)
+        poll = select.poll()
+        poll.register(self._child.pidfd, select.POLLIN)
+        poll.poll()
+        self._child.is_dead = True
+
+    def _failure(self, error: dict[str, Any]) -> RemitError:
+        """What the effect raised. A bug in it leaves the world as it may be, so that is a task cut short."""
+        words = {key: value for key in ("what", "where", "next_step") if isinstance(value := error.get(key, ""), str)}
+        match error.get("type"):
+            case "exhausted":
+                return self._cut(memory_breach(self._quotas))
+            case "bug":
+                return self._cut_short(Reason.EFFECT_FAILED, f"the effect has a bug: {words.get('what', '')}", words)
+            case str(kind) if kind in KINDS:
+                return KINDS[kind](reason_of(error.get("reason")), **{"what": "", **words})
+        return self._not_as_agreed()
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began - self._paused
+
+    def _cut(self, breach: Breach) -> CutShort:
+        words = {"next_step": breach.next_step}
+        return self._cut_short(breach.reason, breach.what, words)
+
+    def _not_as_agreed(self) -> CutShort:
+        return self._cut_short(Reason.EFFECT_FAILED, "the task's process did not answer as agreed", {})
+
+    def _cut_by_death(self) -> CutShort:
+        return self._cut_short(Reason.EFFECT_FAILED, "the task's process died", {})
+
+    def _cut_short(
+        self, reason: Reason, what: str, words: Mapping[str, str], kind: type[CutShort] = CutShort
+    ) -> CutShort:
+        """Kills first: what it had noted until then is still in the socket, and `settle` will need it."""
+        self._see_it_dead()
+        self._drain()
+        more = {key: words[key] for key in ("where", "next_step") if words.get(key)}
+        used, step = self._meter.last(self._seconds()), self._paces.running
+        return kind(reason, what, notes=self._notes, usage=used, step=step, **more)
+
+    def _drain(self) -> None:
+        """The notes among what is left in the socket, up to the first thing that is not as agreed."""
+        try:
+            while data := os.read(self._child.channel, CHUNK):
+                for frame in self._reader.feed(data):
+                    message = parse_json(frame, _BOUNDS)
+                    if isinstance(message, dict) and isinstance(message.get("note"), dict):
+                        self._remember(message["note"], len(frame))
+        except (OSError, FramesBroken, Refused):
+            return
+
+
+def send_first(channel: int, frame: bytes, descriptors: Sequence[int]) -> int:
+    """The order, or as much of it as there is room for, with the descriptors that go along."""
+    if not descriptors:
+        return os.write(channel, frame)
+    # A second descriptor, closed with its object: the first one has an owner.
+    (end,) = map(_socket.socket, (_socket.AF_UNIX,), (_socket.SOCK_STREAM,), (0,), map(os.dup, (channel,)))
+    try:
+        rights = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, array.array("i", descriptors))
+        return end.sendmsg([frame], [rights], _socket.MSG_DONTWAIT)
+    finally:
+        end.close()

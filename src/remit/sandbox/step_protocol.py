@@ -1,0 +1,94 @@
+"""What a child says of the steps of its order: in the agreed words, in the agreed order, each within its time.
+
+Pure but for what it remembers; the clock is the caller's. The words are explained at `effects.work.Work.step`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from remit.core.errors import Reason
+from remit.sandbox.quotas import Breach
+from remit.sandbox.results import reason_of
+
+_ENDS: Final = frozenset({"done", "failed", "skipped", "seen"})
+_ERROR: Final = frozenset({"reason", "what", "where", "next_step"})
+
+
+class _Rule(NamedTuple):
+    """What must, and what must not have been said of a step before."""
+
+    after: frozenset[str] = frozenset()
+    not_after: frozenset[str] = _ENDS
+
+
+_RULES: Final[Mapping[str, _Rule]] = {
+    "begun": _Rule(not_after=_ENDS | {"begun"}),
+    "staged": _Rule(after=frozenset({"begun"}), not_after=_ENDS | {"staged"}),
+    "done": _Rule(after=frozenset({"begun"})),
+    "failed": _Rule(after=frozenset({"begun"})),
+    "skipped": _Rule(),
+    "seen": _Rule(),
+    "diff": _Rule(not_after=frozenset()),
+}
+
+
+class NotAsAgreed(Exception):
+    """A step that the order does not have, a word that nobody knows, or one that is said out of turn."""
+
+
+class Paces:
+    """The steps of one order: what was said of each, and how long the one at work may still take."""
+
+    def __init__(self, paces: Sequence[float]) -> None:
+        self._paces = paces
+        self._said: dict[int, set[str]] = {}
+        self._since = 0.0
+        self.running: int | None = None
+        """The step whose clock runs."""
+
+    def heed(self, message: Mapping[str, Any], now: float) -> Mapping[str, Any]:
+        """The message without its kind, and with nothing said in it that is not the child's to say. May raise."""
+        number, phase = message.get("number"), message.get("phase")
+        if type(number) is not int or not 0 <= number < len(self._paces) or not isinstance(phase, str):
+            raise NotAsAgreed
+        rule, said = _RULES.get(phase), self._said.setdefault(number, set())
+        if rule is None or not rule.after <= said or rule.not_after & said:
+            raise NotAsAgreed
+        checked = {**message, **_errors_of(message, phase)}
+        del checked["kind"]
+        said.add(phase)
+        self._set_clock(number, phase, now)
+        return checked
+
+    def _set_clock(self, number: int, phase: str, now: float) -> None:
+        if phase == "begun":
+            self.running, self._since = number, now
+        elif phase != "diff" and number == self.running:
+            self.running = None
+
+    def left(self, now: float) -> float | None:
+        """Seconds until the step at work is late; less than nothing if it is."""
+        return None if self.running is None else self._paces[self.running] - (now - self._since)
+
+    def breach(self, now: float) -> Breach | None:
+        left = self.left(now)
+        if self.running is None or left is None or left >= 0:
+            return None
+        return Breach(
+            f"step {self.running + 1} took longer than {self._paces[self.running]:g} seconds",
+            "Give it less to do, or more time: `timeout_seconds` of the action, or `timeouts` in remit.yaml.",
+            Reason.TIMED_OUT,
+        )
+
+
+def _errors_of(message: Mapping[str, Any], phase: str) -> dict[str, dict[str, str]]:
+    """What the child gives as the cause of a failure or of a problem, with a reason that is its to give."""
+    name = {"failed": "error", "seen": "problem"}.get(phase)
+    given = None if name is None else message.get(name)
+    if name is None or (given is None and phase == "seen"):
+        return {}
+    if not isinstance(given, dict) or not given.keys() <= _ERROR:
+        raise NotAsAgreed
+    if not all(isinstance(words, str) for words in given.values()):
+        raise NotAsAgreed
+    return {name: {**dict.fromkeys(_ERROR, ""), **given, "reason": reason_of(given.get("reason")).value}}

@@ -1,0 +1,350 @@
+"""The zygote as the host holds it: started when needed, asked for children ahead of need, closed with the host."""
+
+import _socket  # its objects are closed by C when they are lost
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any, Final
+
+from remit.core import faultpoints
+from remit.core.errors import SANDBOX_OPTION, EnvironmentFailed, Reason
+from remit.sandbox.orders import Build, Quotas
+from remit.sandbox.zygote import HOW_ENDED, MAX_PACKET, MORE
+
+AHEAD: Final = 4
+"""Children that are forked before anybody asks."""
+AT_ONCE: Final = 2
+"""As many are asked for together: what the zygote writes after a fork is copied once for all of them."""
+
+START_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 10.0
+"""A fork takes a millisecond. Whoever does not answer for so long is stopped, or stuck."""
+STOP_SECONDS: Final = 5.0
+
+TASKS: Final = Build()
+
+Packet = tuple[bytes, list[tuple[int, int, bytes]], int, Any]
+
+_ROOM: Final = _socket.CMSG_SPACE(2 * 4)
+_POP: Final[Callable[[Any], Any]] = deque.popleft
+_LAST: Final = list.pop
+
+_PACKAGES: Final = str(Path(__file__).resolve().parents[2])
+"""The folder that this package was found in."""
+
+_PROGRAM: Final = (
+    "import json, sys; settings = json.loads(sys.argv[1]); sys.path.extend(settings['paths']); "
+    "from remit.sandbox.zygote import main; main(settings)"
+)
+
+
+class ZygoteGone(Exception):
+    """It ended without being asked to. The next call starts another."""
+
+
+class ZygoteStuck(Exception):
+    """It is there and does not answer."""
+
+
+class Lease:
+    """Stands for one who uses a child. When it is `over`, or lost, whatever it still has is closed."""
+
+    __slots__ = ("__weakref__", "over")
+
+    def __init__(self) -> None:
+        self.over = False
+
+
+class Child:
+    """A process that waits for its order: its id, our end of its socket, and a descriptor to kill it by.
+
+    `held` are the descriptors that go with it, numbers only: nothing else closes them.
+    """
+
+    __slots__ = ("channel", "held", "is_dead", "pid", "pidfd", "user")
+
+    def __init__(self, pid: int, channel: int, pidfd: int) -> None:
+        self.pid = pid
+        self.channel = channel
+        self.pidfd = pidfd
+        self.held = [channel, pidfd]
+        self.user: weakref.ref[Lease] | None = None
+        """None while it waits. Weak: a user who was interrupted may have lost it before it could be over."""
+        self.is_dead = False
+        """True when somebody has seen the end of it."""
+
+    def signal(self, number: int) -> None:
+        if self.held:  # a number that was closed may mean another process by now
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    def close(self) -> None:
+        """Let go of it, once or more often. It is killed, in case that whoever should have done so was interrupted."""
+        if not self.is_dead:
+            self.signal(signal.SIGKILL)
+        close_all(self.held)
+
+    def is_abandoned(self) -> bool:
+        if self.user is None:
+            return False
+        user = self.user()
+        return user is None or user.over
+
+
+class Zygote:
+    """One running zygote. Thread-safe.
+
+    An interrupt can come between any two steps of Python's, but not within a call that is all C. So what the kernel
+    hands out is put where it is remembered in the same call that fetches it; the rest can be done twice.
+    """
+
+    def __init__(
+        self,
+        effects: Sequence[str],
+        quotas: Quotas,
+        *,
+        confined: bool,
+        lock: int,
+        import_paths: Sequence[str],
+        build: Build = TASKS,
+    ) -> None:
+        self.resident = 0
+        self._guard = threading.Lock()
+        self._owed: deque[int] = deque()
+        """One for each child that was asked for and has not come."""
+        self._packets: deque[Packet] = deque()
+        self._children: dict[int, Child] = {}
+        try:
+            self._control, theirs = _socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            settings = {
+                "control": theirs.fileno(),
+                "lock": lock,
+                "host": os.getpid(),
+                "effects": list(effects),
+                "confined": confined,
+                "memory_bytes": quotas.memory_bytes,
+                "write_bytes": quotas.write_bytes,
+                "exchanges": build.exchanges,
+                "engine": build.engine,
+                "program": build.program,
+                "network": build.network,
+                "open_files": build.open_files,
+                "announces": build.announces or faultpoints.is_announcing(),
+                "paths": [_PACKAGES, *import_paths, *(site_folders() if build.program else ())],
+            }
+            try:
+                self._process = start_program(settings)
+            except BaseException:
+                self._control.close()
+                raise
+            finally:
+                theirs.close()
+        except OSError as problem:
+            raise EnvironmentFailed(
+                Reason.SANDBOX_UNAVAILABLE,
+                f"the process that sandboxes are forked from could not be started: {problem}",
+                next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",
+            ) from problem
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def ready(self) -> int:
+        """Children that wait for an order, as far as was heard of. Takes no lock: it is for whoever watches."""
+        return sum(child.user is None and bool(child.held) for child in tuple(self._children.values()))
+
+    def wait_until_ready(self) -> None:
+        """Raises with what went wrong, such as an effect that cannot be imported; ZygoteGone if it died."""
+        self._control.settimeout(START_SECONDS)
+        try:
+            message = self._next()
+        except TimeoutError:
+            raise EnvironmentFailed(
+                Reason.SANDBOX_UNAVAILABLE,
+                f"the process that sandboxes are forked from was not ready after {START_SECONDS:g} seconds",
+                next_step="Importing a registered effect must not wait for anything. If none does, try again.",
+            ) from None
+        if message["kind"] != "ready":
+            raise EnvironmentFailed(
+                Reason.SANDBOX_UNAVAILABLE,
+                f"the effects could not be loaded: {message.get('what', '')}",
+                where=message.get("where", ""),
+                next_step="Every registered effect must be importable, with the standard library and Remit alone.",
+            )
+        self.resident = message["resident"]
+        self._control.settimeout(ANSWER_SECONDS)
+
+    def take(self, user: Lease) -> Child:
+        """A child that waits for its order, `user`'s until that is over. Then `ask_ahead` for the next."""
+        with self._guard:
+            try:
+                while self._packets:
+                    self._take_in()  # somebody was interrupted in it: before its child is anybody's
+                self._sweep()
+                while not (waiting := self._waiting()):
+                    if not self._owed:
+                        self._ask(1 + AHEAD)
+                    self._next()
+            except TimeoutError:
+                raise ZygoteStuck from None
+            except OSError:
+                raise ZygoteGone from None
+            waiting[0].user = weakref.ref(user)
+            return waiting[0]
+
+    def ask_ahead(self) -> None:
+        """When a child has its order: the zygote would else compete with it for a processor."""
+        if self._guard.locked():
+            return  # by one who takes a child, and asks if there is none
+        with self._guard:
+            missing = AHEAD - len(self._owed) - len(self._waiting())
+            if missing >= AT_ONCE:
+                with contextlib.suppress(OSError):  # the next who takes one will see it
+                    self._ask(missing)
+
+    def ended(self, pid: int) -> int | None:
+        """The wait status of a child that is dead, if it is still known."""
+        with self._guard:
+            try:
+                self._control.send(HOW_ENDED + str(pid).encode())
+                while True:
+                    message = self._next()
+                    if message["kind"] == "ended" and message["pid"] == pid:
+                        status: int | None = message["status"]
+                        return status
+            except (OSError, ZygoteGone, EnvironmentFailed):
+                return None
+
+    def close(self, *, at_once: bool = False) -> bool:
+        """The zygote sees the end of its socket, kills its children, and ends; or is killed, and they with it.
+
+        Can be called again. Says whether nobody uses a child of it any more.
+        """
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for a child
+        if at_once:
+            self._process.kill()
+        with self._guard:
+            self._control.close()
+            while self._packets:
+                self._take_in()
+            for child in self._waiting():
+                child.close()
+            self._sweep()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        return not self._children
+
+    def how_it_ended(self) -> str:
+        """After `close`, in words."""
+        code = self._process.returncode
+        return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+
+    def forget(self) -> None:
+        """In a process that was forked from the host: let go, and touch nothing that the host still uses.
+
+        Takes no lock: whoever held it is not in this process.
+        """
+        self._control.close()
+        while self._packets:
+            self._take_in()
+        for child in tuple(self._children.values()):
+            close_all(child.held)
+        self._process.returncode = 0  # not our child: nothing to wait for
+
+    def _ask(self, count: int) -> None:
+        # All C, from sending to remembering: one of the owed for each byte that was sent.
+        sent = map(self._control.send, (MORE * count,))
+        self._owed.extend(chain.from_iterable(map(repeat, (1,), sent)))
+
+    def _waiting(self) -> list[Child]:
+        return [child for child in self._children.values() if child.user is None and child.held]
+
+    def _sweep(self) -> None:
+        """Children whose user was interrupted before it could let go of them."""
+        for number, child in tuple(self._children.items()):
+            if child.held and child.is_abandoned():
+                child.close()
+            if not child.held:
+                self._children.pop(number, None)
+
+    def _next(self) -> dict[str, Any]:
+        """The next message. A child that comes with it is among the others when this returns."""
+        if not self._packets:
+            receive = self._control.recvmsg
+            try:
+                self._packets.extend(map(receive, (MAX_PACKET,), (_ROOM,), (socket.MSG_CMSG_CLOEXEC,)))
+            except TimeoutError:
+                raise
+            except OSError:
+                raise ZygoteGone from None
+        message = self._take_in()
+        if message["kind"] == "gone":
+            raise ZygoteGone
+        if message["kind"] == "failed":
+            raise EnvironmentFailed(
+                Reason.SANDBOX_UNAVAILABLE,
+                message["what"],
+                next_step="Run less at once, or raise the limits on processes and open files (ulimit -u, ulimit -n).",
+            )
+        return message
+
+    def _take_in(self) -> dict[str, Any]:
+        """The oldest packet. If it was interrupted, the next call begins with the same one."""
+        raw, extras, _, _ = self._packets[0]
+        message: dict[str, Any] = json.loads(raw) if raw else {"kind": "gone"}
+        descriptors = [number for _, _, numbers in extras for number in memoryview(numbers).cast("i")]
+        if message["kind"] not in {"child", "failed"}:
+            self._packets.popleft()
+            return message
+        if len(descriptors) == 2:
+            self._children.setdefault(message["number"], Child(message["pid"], *descriptors))
+            descriptors.clear()
+        elif message["kind"] == "child":
+            message = {"kind": "failed", "what": "this process has no file descriptor left for another sandbox"}
+        list(map(_POP, (self._owed, self._packets)))
+        close_all(descriptors)
+        return message
+
+
+def close_all(descriptors: list[int]) -> None:
+    """Each of them once, whatever interrupts: a number that is closed is on the list no more."""
+    while descriptors:
+        with contextlib.suppress(OSError):
+            list(map(os.close, map(_LAST, [descriptors] * len(descriptors))))
+
+
+def site_folders() -> list[str]:
+    """Where this Python has what was installed for it. The zygote, which is isolated, does not know."""
+    return list(dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib")))
+
+
+def start_program(settings: dict[str, Any]) -> subprocess.Popen[bytes]:
+    # Isolated (-I -S): neither the environment nor a folder of the caller's can add code.
+    options = ["-I", "-S", "-X", "utf8", "-X", SANDBOX_OPTION, *(["-B"] if sys.dont_write_bytecode else [])]
+    return subprocess.Popen(  # noqa: S603 - this interpreter and this package
+        [sys.executable, *options, "-c", _PROGRAM, json.dumps(settings)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        pass_fds=[settings["control"], settings["lock"]],
+        # Ctrl-C at the terminal is for the host, which then kills what it must.
+        start_new_session=True,
+    )

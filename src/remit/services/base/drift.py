@@ -1,0 +1,92 @@
+"""The look around before a run is taken back: which files were changed since, and by which later run of ours."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from remit.contracts.plans.change_log import Change
+from remit.core.errors import RemitError
+from remit.effects.plans.steps import State
+from remit.plans.rollback.preview import Taken
+from remit.plans.storage.drift import changed_nothing, drift_digest, drifted_files, judge, paths_of, see, select
+from remit.plans.storage.run_folder import BACKUPS, DRIFTED, REPORTS
+from remit.services.base.run_list import KnownRun, list_runs, open_past_runs, project_root
+from remit.store.claims import Done
+from remit.workspace.workspace import Workspace
+
+
+class Standing(NamedTuple):
+    """The files of a run shortly before it is taken back. To tell about, not to decide by: the door looks itself."""
+
+    taken: Taken | None = None
+    as_before: frozenset[str] = frozenset()
+    """Checkpoints whose file was as before already."""
+    drifted: Mapping[str, State | None] = {}
+    """Paths that somebody changed since."""
+
+    @property
+    def digest(self) -> str | None:
+        """Of the drifted files as they are, all of them; None where there is none."""
+        return self.bound if self.drifted else None
+
+    @property
+    def bound(self) -> str:
+        """The same for the order: that none was changed since is a thing to be held to as well."""
+        return drift_digest(self.drifted)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it changed rows on a server, of which this look knows nothing."""
+        return self.taken is not None and self.taken.manifest.rows is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """The run is known, and changed nothing."""
+        return self.taken is not None and changed_nothing(self.taken.manifest)
+
+
+def look_around(workspace: Workspace, name: str, chosen: Collection[str]) -> Standing:
+    """Knows nothing of a run that has to be recovered first, or that is refused: the door says why."""
+    runs = open_past_runs(workspace)
+    try:
+        taken = runs.taken(runs.find(name))
+        files = [one for one in select(taken.manifest, chosen) if one.file_kind == "file"]
+        states = see(project_root(workspace), paths_of(files))
+    except RemitError:
+        return Standing()
+    looks = {one.checkpoint_id: judge(one, states) for one in files}
+    as_before = frozenset(checkpoint_id for checkpoint_id, look in looks.items() if look == "before")
+    return Standing(taken, as_before, drifted_files(files, states))
+
+
+def later_run(workspace: Workspace, standing: Standing) -> KnownRun | None:
+    """The newest plan of ours that left one of the drifted files as it stands now."""
+    if standing.taken is None:
+        return None
+    runs, envelope_id = open_past_runs(workspace), standing.taken.outcome.status.envelope_id
+    for run in list_runs(workspace):
+        if run.what == "plan" and run.envelope_id == envelope_id:
+            return None
+        found = runs.claim(run.envelope_id) if run.what == "plan" and run.can_be_undone else None
+        if isinstance(found, Done) and any(
+            _left_by(change, standing.drifted) for change in runs.outcome_of(found).change_log.changes
+        ):
+            return run
+    return None
+
+
+def _left_by(change: Change, drifted: Mapping[str, State | None]) -> bool:
+    path = change.new_path or change.file_path
+    state = drifted.get(path)
+    return path in drifted and change.after_state.file_hash == (state.sha256 if state else None)
+
+
+def set_aside(workspace: Workspace, folder: str = "*") -> list[str]:
+    """Copies of files that somebody had changed, as forced rollbacks kept them: paths below the root. `folder` is of
+    one run's report.
+    """
+    root = Path(project_root(workspace))
+    reports = folder.rpartition("/")[2]
+    return sorted(
+        str(path.relative_to(root)) for path in root.joinpath(*REPORTS).glob(f"{reports}/{BACKUPS}/*{DRIFTED}*")
+    )

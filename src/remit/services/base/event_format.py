@@ -1,0 +1,95 @@
+"""An event as it is sent: made once for all who are told the same."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from remit.contracts.services.common import Event
+from remit.core.ids import render_time
+from remit.ledger.entry import Entry
+
+LAGGED: Final = "desk.lagged"
+PROGRESS: Final = "work.progress"
+MAX_PAYLOAD: Final = 16 << 10
+"""Larger ones are left out: whoever wants one reads the entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """`id` is where to go on after it, None if it is in no record; `text` is the event as JSON, on one line."""
+
+    id: str | None
+    kind: str
+    _body: dict[str, Any] = field(repr=False)
+    _text: list[str] = field(default_factory=list, repr=False, compare=False)
+    _stream: list[bytes] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def tenant(self) -> str | None:
+        tenant: str | None = self._body["tenant"]
+        return tenant
+
+    @property
+    def text(self) -> str:
+        if not self._text:
+            self._text.append(json.dumps({"id": self.id, **self._body}, separators=(",", ":")))
+        return self._text[0]
+
+    @property
+    def stream(self) -> bytes:
+        """As `text/event-stream` has it. The text is on one line, so nothing in it can begin another event."""
+        if not self._stream:
+            place = f"id: {self.id}\n" if self.id is not None else ""
+            self._stream.append(f"{place}event: {self.kind}\ndata: {self.text}\n\n".encode())
+        return self._stream[0]
+
+    @property
+    def event(self) -> Event:
+        return Event.from_tree({"id": self.id, **self._body}, source="an event")
+
+    def at(self, position: str, *, for_agent: bool = False) -> "Sent":
+        """In its place in the stream. An agent is told that it happened; what is recorded of it, and how many entries
+        there are before it, is for people.
+        """
+        body = {**self._body, "payload": None, "actor": None, "seq": None} if for_agent else self._body
+        return Sent(position, self.kind, body)
+
+
+def as_sent(entry: Entry) -> Sent:
+    body = {
+        "kind": entry.kind,
+        "at": entry.created_at,
+        "tenant": entry.tenant_id,
+        "seq": entry.seq,
+        "correlation_id": entry.correlation_id,
+        "task_id": entry.task_id,
+        "actor": entry.actor,
+        "payload": _payload(entry.payload),
+    }
+    return Sent(None, entry.kind, body)
+
+
+def transient(kind: str, at: datetime, payload: dict[str, Any], about: str | None = None) -> Sent:
+    body = {
+        "kind": kind,
+        "at": render_time(at),
+        "tenant": None,
+        "seq": None,
+        "correlation_id": about,
+        "task_id": None,
+        "actor": None,
+        "payload": payload,
+    }
+    return Sent(None, kind, body)
+
+
+def _payload(text: str) -> Any:
+    """Of a row that only somebody else can have written, nothing: the stream goes on."""
+    if len(text) > MAX_PAYLOAD:
+        return None
+    try:
+        tree = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return tree if isinstance(tree, dict) else None

@@ -1,0 +1,142 @@
+"""Whose a thing is: an agent sees what it asked for itself, and of the record only what is about that.
+
+Who asked for a task or a goal is recorded with it, for a goal in the transaction of its first decision; a browser's
+action and its questions name their agent anyway. An entry that belongs to nobody here is for people only.
+"""
+
+import json
+from typing import Final
+
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT
+from remit.identity.callers import MOST, AgentCaller, Caller, agent_id
+from remit.ledger.entry import Entry, Event
+from remit.ledger.verify.browser_tables import read_payload
+from remit.store.connection import Connection
+from remit.store.proposals import KIND_OF, row_of_envelope
+
+TASK_ASKED: Final = "task.asked"
+GOAL_ASKED: Final = "goal.asked"
+_ACTOR: Final = """SELECT actor FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind = ? ORDER BY seq LIMIT 1"""
+_SAID_OF_PROPOSAL: Final = """SELECT kind, payload FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind IN (?, ?)"""
+_MADE_AND_APPROVED: Final = (KIND_OF["PENDING"], KIND_OF["APPROVED"])
+# Each says only of its own kind whose it is: whoever chooses ids must not come by another door's entries.
+_SAID_BY: Final = {
+    "task": TASK_ASKED,
+    "agent": GOAL_ASKED,
+    "goal": GOAL_ASKED,
+}
+_OF_A_PLAN: Final = frozenset({"plan", "rollback", "envelope"})
+"""Their entries go by the envelope, which knows the proposal that it was signed for."""
+_TELLS_OF_CONTENT: Final = frozenset({"plan", "rollback", "envelope", "proposal", "task"})
+TOLD_TO_AGENTS: Final = frozenset(
+    {
+        *KIND_OF.values(),
+        "envelope.issued",
+        "envelope.cancelled",
+        *(f"{family}.{step}" for family in ("plan", "rollback", "task") for step in ("intent", "outcome", "refused")),
+        TASK_ASKED,
+    }
+)
+"""Kinds of entries about plans and tasks that the stream of events tells an agent. How often there is another one, such
+as a note of each file that is about to change, depends on what files and rows hold: those are for people."""
+
+
+def asker_of(connection: Connection, tenant_id: str, correlation_id: str, kind: str) -> str | None:
+    """The id of the caller who asked for it at the desk; None if nobody did."""
+    if not is_name(tenant_id, correlation_id):
+        return None
+    row = connection.one(_ACTOR, (tenant_id, correlation_id, kind))
+    return row[0] if row else None
+
+
+def task_asked(caller: Caller, task_id: str, capability_id: str) -> Event:
+    return Event(DEFAULT_TENANT, TASK_ASKED, task_id, authority_of(caller), task_id, capability_id, actor=caller.actor)
+
+
+def goal_asked(caller: Caller, tenant_id: str, correlation_id: str) -> Event:
+    return Event(tenant_id, GOAL_ASKED, correlation_id, authority_of(caller), actor=caller.actor)
+
+
+def authority_of(caller: Caller) -> dict[str, str]:
+    """By what somebody asks, for the record."""
+    if isinstance(caller, AgentCaller):
+        return {"by": "agent", "jti": caller.token.jti}
+    return {"by": "person", "role": caller.role}
+
+
+def owner_of(connection: Connection, entry: Entry) -> str | None:
+    """The caller whose thing this entry is about; None if it is nobody's, and for people only."""
+    family = entry.kind.partition(".")[0]
+    if family == "approval":
+        return _agent(_field(entry, "agent_id"))
+    if entry.kind in {"browser.action", "call.audit"}:
+        return _agent(entry.actor)
+    if family == "proposal":
+        proposer = _field(entry, "proposed_by")
+        return proposer if isinstance(proposer, str) else None
+    if family in _OF_A_PLAN:
+        return _proposer_of(connection, entry.tenant_id, entry.correlation_id)
+    said_by = _SAID_BY.get(family)
+    return asker_of(connection, entry.tenant_id, entry.correlation_id, said_by) if said_by else None
+
+
+def agent_to_tell(connection: Connection, entry: Entry) -> str | None:
+    """The agent that the stream of events tells of this entry; None if it is for people only."""
+    return owner_of(connection, entry) if may_be_told(entry.kind) else None
+
+
+def may_be_told(kind: str) -> bool:
+    """Whether agents are told of entries of this kind. Of the others, not even their number may be told."""
+    return kind.partition(".")[0] not in _TELLS_OF_CONTENT or kind in TOLD_TO_AGENTS
+
+
+def _proposer_of(connection: Connection, tenant_id: str, envelope_id: str) -> str | None:
+    """Of the plan that an envelope was signed for: as the entries say it too, since a row alone is anybody's word."""
+    row = row_of_envelope(connection, tenant_id, envelope_id)
+    if row is None:
+        return None
+    found = connection.rows(_SAID_OF_PROPOSAL, (tenant_id, row.proposal_id, *_MADE_AND_APPROVED))
+    said = {kind: read_payload(payload) for kind, payload in found}
+    made, approved = (said.get(kind, {}) for kind in _MADE_AND_APPROVED)
+    is_said = (made.get("bound_digest"), approved.get("envelope_id")) == (row.bound_digest, envelope_id)
+    return row.proposed_by if is_said else None
+
+
+def require_own(caller: Caller, asker: str | None, missing: Refused) -> None:
+    """To an agent, what is somebody else's is not there at all: it learns no more than that."""
+    if isinstance(caller, AgentCaller) and asker != caller.id:
+        raise missing
+
+
+def is_name(*texts: str) -> bool:
+    """Whether these can name anything at all: what is no id must not get as far as a database that chokes on it."""
+    return all(0 < len(text) <= MOST and text.isprintable() for text in texts)
+
+
+def require_name(what: str, *texts: str) -> None:
+    if not is_name(*texts):
+        raise no_such(what, texts[-1])
+
+
+def no_such(what: str, name: str) -> Refused:
+    return Refused(
+        Reason.STATE_MISSING,
+        f"there is no such {what}",
+        where=f"{what} {name}",
+        next_step="Check the id; an agent sees what it asked for itself.",
+    )
+
+
+def _agent(name: object) -> str | None:
+    return agent_id(name) if isinstance(name, str) else None
+
+
+def _field(entry: Entry, name: str) -> object:
+    try:
+        tree = json.loads(entry.payload)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return tree.get(name) if isinstance(tree, dict) else None

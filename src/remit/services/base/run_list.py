@@ -1,0 +1,201 @@
+"""The runs of plans and of what took them back, newest first, as the ledger vouches for them; and their short names."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple
+
+from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT
+from remit.execution.journal import is_orphan
+from remit.plans.apply.environment import PlanRules
+from remit.plans.run_queries import PastRuns
+from remit.plans.storage.drift import changed_nothing
+from remit.plans.storage.manifest import fold
+from remit.store.claims import Done, Running
+from remit.workspace.workspace import Workspace
+
+LEAST_SHORT: Final = 8
+MANY: Final = 1_000_000
+AFTER_ALL: Final = ("9999", "")
+"""Later than every run: where a list of the newest begins."""
+NOT_VOUCHED_FOR: Final = "NOT VOUCHED FOR"
+_NEWEST: Final = """SELECT scope, key, at FROM (
+    SELECT scope, key, coalesce(finished_at, claimed_at) AS at FROM claims
+    WHERE tenant_id = ? AND scope IN ('plan', 'rollback')) AS runs
+  WHERE at < ? OR (at = ? AND key < ?) ORDER BY at DESC, key DESC LIMIT ?"""
+_AT: Final = """SELECT coalesce(finished_at, claimed_at) FROM claims
+  WHERE tenant_id = ? AND scope = 'plan' AND key = ?"""
+_UNUSED: Final = """SELECT e.correlation_id FROM ledger_entries e
+  WHERE e.tenant_id = ? AND e.kind = 'envelope.issued'
+  AND NOT EXISTS (SELECT 1 FROM ledger_entries c WHERE c.tenant_id = e.tenant_id
+    AND c.correlation_id = e.correlation_id AND c.kind IN ('envelope.cancelled', 'plan.intent'))
+  ORDER BY e.seq DESC LIMIT ?"""
+_IDS: Final = "SELECT key FROM claims WHERE tenant_id = ? AND scope = 'plan' ORDER BY key DESC"
+
+Undo = Literal["POSSIBLE", "PARTLY_DONE", "DONE", "EXPIRED", "NOTHING", "STAYS", "UNKNOWN"]
+"""STAYS: what is left of it cannot be taken back."""
+
+
+class KnownRun(NamedTuple):
+    """One run of a plan, or of the rollback of one."""
+
+    at: str
+    what: Literal["plan", "rollback"]
+    plan_id: str
+    envelope_id: str
+    status: str
+    files: int | None
+    undo: Undo
+    until: str | None = None
+    report: str | None = None
+    key: str = ""
+    """Of the claim: the envelope's id, or that of the order which took it back."""
+
+    @property
+    def can_be_undone(self) -> bool:
+        return self.undo in {"POSSIBLE", "PARTLY_DONE"}
+
+    def tree(self) -> dict[str, Any]:
+        command = f"remit rollback {self.envelope_id}" if self.can_be_undone else None
+        undo = {"state": self.undo, "until": self.until, "command": command}
+        return {name: value for name, value in self._asdict().items() if name not in {"until", "key"}} | {"undo": undo}
+
+
+def list_runs(workspace: Workspace, limit: int = MANY, before: tuple[str, str] = AFTER_ALL) -> Iterator[KnownRun]:
+    """The newest first. One that the ledger does not vouch for is listed, and nothing it says of itself is.
+
+    `before` is the time and the key of a run that was listed already.
+    """
+    reading = _Reading(workspace)
+    at, key = before
+    with workspace.store.reading() as connection:
+        rows = list(connection.rows(_NEWEST, (DEFAULT_TENANT, at, at, key, limit)))
+    for scope, key, at in rows:
+        found = reading.runs.claim(str(key), str(scope))
+        if found is not None:
+            run = reading.plan(found, str(at)) if scope == "plan" else reading.rollback(found, str(at))
+            yield run._replace(key=str(key))
+
+
+def known_run(workspace: Workspace, envelope_id: str) -> KnownRun | None:
+    """The run of one envelope, if it was ever begun."""
+    with workspace.store.glancing() as connection:
+        row = connection.one(_AT, (DEFAULT_TENANT, envelope_id))
+    reading = _Reading(workspace)
+    found = reading.runs.claim(envelope_id) if row is not None else None
+    return None if row is None or found is None else reading.plan(found, str(row[0]))._replace(key=envelope_id)
+
+
+def short_name(envelope_id: str) -> str:
+    """The last part: the first ones of ids that were made in one minute are the same."""
+    return envelope_id.rpartition("-")[2]
+
+
+def full_name(workspace: Workspace, name: str) -> str:
+    """The envelope's id that ends like this; whatever else a run is called stays as it is."""
+    if name == "last" or len(name) < LEAST_SHORT or "/" in name:
+        return name
+    with workspace.store.reading() as connection:
+        ids = [str(row[0]) for row in connection.rows(_IDS, (DEFAULT_TENANT,))]
+    meant = [each for each in ids if each.endswith(name)]
+    if len(meant) > 1 and name not in meant:
+        raise Refused(
+            Reason.MALFORMED,
+            f"{len(meant):,} runs have an envelope whose id ends like this",
+            where=name,
+            next_step=f"Give more of it: {meant[0]}, or {meant[1]}.",
+        )
+    return meant[0] if len(meant) == 1 else name
+
+
+def project_root(workspace: Workspace) -> str:
+    return str((workspace.root / workspace.config.root).resolve())
+
+
+def open_past_runs(workspace: Workspace) -> PastRuns:
+    """To read what was recorded, and for nothing else."""
+    rules = PlanRules(lambda: project_root(workspace), lambda: workspace.config, workspace.clock)
+    return PastRuns(lambda: workspace.ledger, lambda: workspace.keyring, rules, workspace.state.hosts)
+
+
+def unused_envelopes(workspace: Workspace, limit: int) -> list[str]:
+    """Ids of approvals that nobody has used or cancelled, the newest first. Some may have expired."""
+    with workspace.store.reading() as connection:
+        return [str(row[0]) for row in connection.rows(_UNUSED, (DEFAULT_TENANT, limit))]
+
+
+class _Reading:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self.runs = open_past_runs(workspace)
+        self._known = cache(self._outcomes)
+
+    def plan(self, found: Done | Running, at: str) -> KnownRun:
+        envelope_id = found.key.key
+        if isinstance(found, Running):
+            plan_id = _said(found).get("plan_id", "")
+            return KnownRun(at, "plan", str(plan_id), envelope_id, self._unfinished(found), None, "UNKNOWN")
+        known = self._known(envelope_id)
+        if known is None:
+            return KnownRun(at, "plan", "", envelope_id, NOT_VOUCHED_FOR, None, "UNKNOWN")
+        outcome, rollbacks = known
+        undo, until = self._undo(outcome, rollbacks)
+        status, files = outcome.status, outcome.change_log.files_affected_count
+        return KnownRun(at, "plan", status.plan_id, envelope_id, status.status, files, undo, until, status.folder)
+
+    def rollback(self, found: Done | Running, at: str) -> KnownRun:
+        envelope_id = found.correlation_id
+        if isinstance(found, Running):
+            plan_id = _said(found).get("manifest", {}).get("plan_id", "")
+            return KnownRun(at, "rollback", str(plan_id), envelope_id, self._unfinished(found), None, "NOTHING")
+        known = self._known(envelope_id)
+        outcome, rollbacks = known or (None, ())
+        this = next((each for each in rollbacks if each.order_id == found.key.key), None)
+        if outcome is None or this is None:
+            return KnownRun(at, "rollback", "", envelope_id, NOT_VOUCHED_FOR, None, "NOTHING")
+        folders = {each.checkpoint_id for each in this.manifest.checkpoints if each.file_kind == "directory"}
+        files = len(set(this.restored) - folders)
+        status = outcome.status
+        return KnownRun(
+            at, "rollback", status.plan_id, envelope_id, this.status, files, "NOTHING", report=status.folder
+        )
+
+    def _outcomes(self, envelope_id: str) -> tuple[PlanOutcome, tuple[RollbackOutcome, ...]] | None:
+        try:
+            found = self.runs.claim(envelope_id)
+            if not isinstance(found, Done):
+                return None
+            outcome = self.runs.outcome_of(found)
+            return outcome, tuple(self.runs.rollbacks_of(outcome))
+        except RemitError:  # one row that somebody changed must not hide the others
+            return None
+
+    def _undo(self, outcome: PlanOutcome, rollbacks: tuple[RollbackOutcome, ...]) -> tuple[Undo, str | None]:
+        if outcome.manifest is None or outcome.status.status not in {"SUCCESS", "PARTIAL"}:
+            return "NOTHING", None
+        now = fold(outcome.manifest, rollbacks, self._workspace.clock())
+        if now.status == "EXECUTED":
+            return "DONE", None
+        if changed_nothing(outcome.manifest):
+            return "NOTHING", None
+        if now.status == "EXPIRED":
+            return "EXPIRED", now.expires_at
+        rows_stay = now.rows is None or now.rows.irreversible is not None or now.rows.restored_at is not None
+        if rows_stay and all(each.restored_at for each in now.checkpoints):
+            return "STAYS", None
+        partly = any(each.restored_at for each in now.checkpoints)
+        return "PARTLY_DONE" if partly else "POSSIBLE", now.expires_at
+
+    def _unfinished(self, found: Running) -> str:
+        return "UNFINISHED" if is_orphan(found, self._workspace.store.dialect) else "RUNNING"
+
+
+def _said(found: Running) -> dict[str, Any]:
+    """Only to name it; nothing is decided by what is written there."""
+    try:
+        said = json.loads(found.checkpoint)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}

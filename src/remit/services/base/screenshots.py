@@ -1,0 +1,41 @@
+"""Pictures of pages, handed out: only what lies in the folder of pictures, under a name that Remit gives."""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from remit.core.errors import Reason, Refused
+from remit.fs.state_dir import StateDirectory
+
+FOLDER: Final = "screens"
+MAX_BYTES: Final = 32 << 20
+_NAME: Final = re.compile(r"[0-9a-f]{32}\.png")
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+
+
+def read_picture(state: StateDirectory, kept_at: str | None, where: str) -> bytes:
+    """By the place that was recorded. Whatever a row of the database says, nothing else is ever read."""
+    name = Path(kept_at or "").name
+    if not _NAME.fullmatch(name):
+        raise _none(where, "there is no picture to it")
+    try:
+        folder = os.open(state.path / "browser" / FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        raise _none(where, "this picture is no longer kept") from None
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        raise _none(where, "this picture is no longer kept") from None
+    finally:
+        os.close(folder)
+    with contextlib.closing(os.fdopen(descriptor, "rb")) as stream:
+        picture = stream.read(MAX_BYTES + 1)
+    if not picture.startswith(_PNG) or len(picture) > MAX_BYTES:
+        raise _none(where, "what is kept there is no picture")
+    return picture
+
+
+def _none(where: str, what: str) -> Refused:
+    return Refused(Reason.STATE_MISSING, what, where=where, next_step="browser.picture_days says how long.")

@@ -1,0 +1,127 @@
+"""One listener of the stream of events: a queue in its own event loop, with a limit."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, Protocol, Self
+
+from remit.core.ids import DEFAULT_TENANT
+from remit.identity.callers import AgentCaller, Caller
+from remit.services.base.event_format import Sent
+
+MOST_QUEUED: Final = 1_000
+STRETCH: Final = 500
+"""Events that are read, or handed on, at once."""
+
+
+class Stream(Protocol):
+    """What it listens to."""
+
+    def leave(self, subscription: "Subscription") -> None: ...
+
+    def lagged(self) -> Sent: ...
+
+
+class Subscription:
+    """One listener, in one event loop: `async for sent in subscription`. Close it."""
+
+    def __init__(
+        self,
+        events: Stream,
+        caller: Caller,
+        loop: asyncio.AbstractEventLoop,
+        counts: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.agent = caller.id if isinstance(caller, AgentCaller) else None
+        self.tenants = tenants_of(caller)
+        self.loop = loop
+        self.counts = counts
+        self._events = events
+        self._queue: deque[Sent] = deque()
+        self._come = asyncio.Event()
+        self.is_over = False
+        self.ended_with_caller = False
+        self.missed: AsyncIterator[Sent] | None = None
+
+    def put(self, sent: Sequence[Sent]) -> None:
+        """In the loop. What is too much ends it: memory is for those who read."""
+        if self.is_over:
+            return
+        if len(self._queue) + len(sent) > MOST_QUEUED:
+            self._queue.clear()
+            self._queue.append(self._events.lagged())
+            self.is_over = True
+        else:
+            self._queue.extend(sent)
+        self._come.set()
+
+    def end(self) -> None:
+        """In the loop: what is in the queue is still told."""
+        self.is_over = True
+        self._come.set()
+
+    def end_with_caller(self) -> None:
+        """In the loop: he does not count any more, and is told nothing of what he has not yet taken."""
+        self.ended_with_caller = True
+        self._queue.clear()
+        self.missed = None
+        self.end()
+
+    def close(self) -> None:
+        self.is_over = True  # first: whoever is about to join sees it, or is found to leave
+        self._events.leave(self)
+        self._queue.clear()
+        self._come.set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Sent:
+        if self.missed is not None:
+            try:
+                return await anext(self.missed)
+            except StopAsyncIteration:
+                self.missed = None
+        while not self._queue:
+            if self.is_over:
+                raise StopAsyncIteration
+            self._come.clear()
+            await self._come.wait()
+        return self._queue.popleft()
+
+    async def several(self) -> list[Sent]:
+        """What has come, as soon as anything has; empty when it is over. A few hundred at once cost as much as one."""
+        found: list[Sent] = []
+        while self.missed is not None and len(found) < STRETCH:
+            async for sent in self.missed:
+                found.append(sent)
+                if len(found) >= STRETCH:
+                    break
+            else:
+                self.missed = None
+        if found:  # what happens from now on may take its time
+            return found
+        async for sent in self:
+            found.append(sent)
+            if not self._queue or len(found) >= STRETCH:
+                break
+        return found
+
+    def is_for(self, owner: str | None, tenant: str | None) -> bool:
+        """To an agent, its own things; and of tenants, that of its token."""
+        if self.agent is None or self.tenants is None:
+            return True
+        return owner == self.agent and (tenant is None or tenant in self.tenants)
+
+
+def tenants_of(caller: Caller) -> frozenset[str] | None:
+    """None for people: all of them."""
+    if not isinstance(caller, AgentCaller):
+        return None
+    return frozenset({DEFAULT_TENANT, caller.token.constraints.tenant or DEFAULT_TENANT})

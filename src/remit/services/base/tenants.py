@@ -1,0 +1,44 @@
+"""Whose user somebody is, where nobody said: the only tenant there is, or the one called `default`."""
+
+from typing import Final
+
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT
+from remit.workspace.workspace import Workspace
+
+SHOWN: Final = 5
+
+
+def choose_tenant(workspace: Workspace, given: str | None, where: str = "tenant") -> str:
+    """For something new. `where` is what the caller names it with."""
+    if given is not None:
+        return given
+    known = sorted(workspace.config.tenants)
+    if len(known) == 1:
+        return known[0]
+    if DEFAULT_TENANT in known:
+        return DEFAULT_TENANT
+    raise Refused(
+        Reason.MALFORMED,
+        "there are several tenants" if known else "remit.yaml names no tenant, so nobody can ask for anything",
+        where=where,
+        next_step=f"Give {where}, one of: {some_of(known)}" if known else "Name one: tenants: {acme: {users: [mia]}}",
+    )
+
+
+def tenant_of_user(workspace: Workspace, user: str | None, tenant: str | None, option: str = "") -> str | None:
+    """The tenant that goes with a user; None where no user is named. `option` is written before a field's name."""
+    if user is not None:
+        return choose_tenant(workspace, tenant, f"{option}tenant")
+    if tenant is not None:
+        raise Refused(
+            Reason.MALFORMED,
+            "a tenant is named, and no user of it",
+            where=f"{option}user",
+            next_step=f"Give {option}user as well, or leave {option}tenant away.",
+        )
+    return None
+
+
+def some_of(names: list[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")

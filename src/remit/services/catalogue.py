@@ -1,0 +1,112 @@
+"""The catalogue at the desk: seen by people, promoted and retired by an admin, out of every agent's reach."""
+
+from remit.contracts.services.admin import CatalogueView, SimulationLine, SimulationView, StateSaid
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.text_printable import printable
+from remit.goals.catalogue.catalogue import CatalogueEntry
+from remit.identity.callers import AgentCaller, Caller
+from remit.identity.person import Person
+from remit.ledger.goal_queries_simulation_states import PromotedState
+from remit.services.base.context import Room
+from remit.services.base.permissions import Right, require
+
+
+class CatalogueDesk:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def listed(self, caller: Caller, tenant: str) -> CatalogueView:
+        """All simulations, and where each stands for the tenant."""
+        require(caller, Right.SEE)
+        promotion = self._room.workspace.promotion
+        entries = promotion.catalogue(tenant)
+        standing = promotion.standing(tenant)
+        return CatalogueView(
+            tenant_id=tenant,
+            catalogue_ref=entries.ref,
+            simulations=tuple(map(line_of, entries)),
+            changed=standing.changed,
+            gone=standing.gone,
+        )
+
+    def spoken(self, caller: Caller, tenant: str) -> tuple[str, ...]:
+        """The language tags in which something can be asked for there. None while the files are not in order."""
+        require(caller, Right.SEE)
+        try:
+            entries = self._room.workspace.promotion.catalogue(tenant)
+        except RemitError:
+            return ()
+        active = [entry.simulation for entry in entries if entry.state == "ACTIVE"]
+        return tuple(sorted({tag for simulation in active for tag in simulation.phrases}))
+
+    def show(self, caller: Caller, tenant: str, simulation_id: str) -> SimulationView:
+        """One simulation whole, with the digest that `promote` takes."""
+        require(caller, Right.SEE)
+        promotion = self._room.workspace.promotion
+        entry = promotion.catalogue(tenant).find(simulation_id)
+        if entry is None:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "no file of the catalogue has such a simulation",
+                where=f"simulation {simulation_id}",
+                next_step="See the catalogue of this tenant.",
+            )
+        said = promotion.states(tenant).get(simulation_id)
+        return SimulationView(
+            tenant_id=tenant,
+            line=line_of(entry),
+            said=said_of(said) if said is not None else None,
+            simulation=entry.simulation.tree(),
+        )
+
+    def promote(
+        self, caller: Caller, tenant: str, simulation_id: str, *, digest: str, reason: str | None = None
+    ) -> SimulationView:
+        """Make it ACTIVE, exactly as it was read: the digest says so."""
+        who = _person(caller)
+        self._room.workspace.promotion.promote(
+            simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason), digest=digest
+        )
+        return self.show(caller, tenant, simulation_id)
+
+    def retire(self, caller: Caller, tenant: str, simulation_id: str, *, reason: str | None = None) -> StateSaid:
+        """Stop it at once; also one whose file was changed or is gone."""
+        who = _person(caller)
+        promotion = self._room.workspace.promotion
+        return said_of(promotion.retire(simulation_id, tenant_id=tenant, who=who, reason=shown_reason(reason)))
+
+
+def line_of(entry: CatalogueEntry) -> SimulationLine:
+    simulation = entry.simulation
+    return SimulationLine(
+        simulation_id=simulation.id,
+        version=simulation.version,
+        title=simulation.title_in("en")[:1_000],
+        state=entry.state,
+        impact=simulation.impact,
+        risk=simulation.risk,
+        access_action=simulation.access_action,
+        rollback=simulation.rollback,
+        definition_digest=entry.digest,
+    )
+
+
+def _person(caller: Caller) -> Person:
+    require(caller, Right.CHANGE_CATALOGUE)
+    if isinstance(caller, AgentCaller):  # the table says so already; nothing rests on it alone
+        raise Refused(Reason.PERMISSION_DENIED, "the catalogue is changed by people", where="the caller")
+    return caller.person
+
+
+def said_of(state: PromotedState) -> StateSaid:
+    return StateSaid(
+        state=state.state,
+        version=state.version,
+        definition_digest=state.digest,
+        by=state.actor,
+        changed_at=state.changed_at,
+    )
+
+
+def shown_reason(given: str | None) -> str | None:
+    return printable(given.strip()) or None if given else None

@@ -1,0 +1,143 @@
+"""What whoever asks at the goal door is answered: where the goal stands, what it waits for, and who can do what now."""
+
+from typing import Final, NamedTuple
+
+from remit.contracts.services.common import GoalAnswer, QuestionKind, Waiting, WaitingFor
+from remit.core.errors import Reason, Refused
+from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
+from remit.goals.history import read_history
+from remit.goals.service import Reply
+from remit.goals.status import Stands, stands
+from remit.identity.callers import AgentCaller, Caller
+from remit.services.base.context import Room
+from remit.services.goals.approvals import expires_at
+from remit.services.goals.hints import hints_of
+from remit.services.goals.reasons import explained
+from remit.services.goals.states import can_take_back, state_of, waiting_for
+
+_LEFT: Final = frozenset({"", "ACCESS_ALLOWED"})
+"""Let through and not begun. Told where nobody here is at work on it: whoever was has died before he began."""
+_GO_ON: Final = (
+    "It was let through, and whoever was at work on it ended before it was begun.",
+    "Go on with it, or ask the same again under the same id: nothing is done twice.",
+)
+
+
+class User(NamedTuple):
+    user: str
+    tenant: str
+
+
+class GoalAnswers:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def told(self, caller: Caller, reply: Reply) -> GoalAnswer:
+        goal, outcome = reply.goal, reply.outcome
+        now = self.stands(goal.tenant_id, goal.correlation_id)
+        event = now.event if now is not None else ""
+        waits = waiting_for(outcome, event)
+        is_under_way = now is not None and event == "DISPATCHED"
+        is_left = now is not None and event in _LEFT
+        return GoalAnswer(
+            state="running" if is_under_way else "waiting" if is_left else state_of(outcome, event),
+            tenant_id=goal.tenant_id,
+            correlation_id=goal.correlation_id,
+            user_id=goal.user_id,
+            event=event,
+            text=outcome.user_visible_text,
+            outcome=outcome,
+            waiting_for=waits,
+            waiting=self._waiting(reply, now, waits),
+            why=self._why(caller, reply)[:10_000] or None,
+            can_take_back=now is not None and can_take_back(goal, now),
+            next=_GO_ON if is_left else _next(waits, is_under_way=is_under_way),
+        )
+
+    def _waiting(self, reply: Reply, now: Stands | None, waits: WaitingFor | None) -> Waiting | None:
+        if now is None or waits not in {"confirmation", "approval"}:
+            return None
+        goal = reply.goal
+        kind: QuestionKind = "confirmation" if waits == "confirmation" else "goal"
+        life = ANSWER_LIFE if waits == "confirmation" else APPROVAL_LIFE
+        return Waiting(
+            kind=kind,
+            id=goal.correlation_id,
+            tenant=goal.tenant_id,
+            what=reply.outcome.user_visible_text,
+            expires=expires_at(now.at, life),
+            link=self._room.link("inbox", kind, goal.tenant_id, goal.correlation_id),
+        )
+
+    def _why(self, caller: Caller, reply: Reply) -> str:
+        """To an agent, the gate's own reason; people hear more, since they may see the record anyway."""
+        if not isinstance(caller, AgentCaller):
+            return hints_of(self._room.workspace, reply, None).why
+        goal, workspace = reply.goal, self._room.workspace
+        with workspace.store.reading() as connection:
+            names = (goal.tenant_id, goal.correlation_id, reply.outcome.audit_event_id)
+            return explained(connection, lambda: workspace.keyring, *names).why
+
+    def settled(self, tenant: str, correlation_id: str) -> Stands | None:
+        """The same as `stands`; but what a process that died had dispatched is settled first."""
+        now = self.stands(tenant, correlation_id)
+        if now is None or now.event != "DISPATCHED":
+            return now
+        with self._room.workspace.store.reading() as connection:
+            history = read_history(connection, lambda: self._room.workspace.keyring, tenant, correlation_id)
+        dispatched = history.newest("DISPATCHED")
+        if dispatched is not None:
+            self._room.found("simulation", dispatched.row.idempotency_key, tenant)
+        return self.stands(tenant, correlation_id)
+
+    def stands(self, tenant: str, correlation_id: str) -> Stands | None:
+        workspace = self._room.workspace
+        with workspace.store.reading() as connection:
+            return stands(connection, lambda: workspace.keyring, tenant, correlation_id)
+
+
+def speaker(caller: Caller) -> User:
+    """For whom somebody asks at the goal door."""
+    if isinstance(caller, AgentCaller):
+        limits = caller.token.constraints
+        if limits.user is not None and limits.tenant is not None:
+            return User(limits.user, limits.tenant)
+        raise Refused(
+            Reason.CONSTRAINT_VIOLATED,
+            "this token names no user for whom its agent may ask",
+            where="constraints.user",
+            next_step="Have one issued that does: remit token issue --cap goal.ask --user USER --tenant TENANT",
+        )
+    if caller.user is not None and caller.tenant is not None:
+        return User(caller.user, caller.tenant)
+    raise Refused(
+        Reason.PERMISSION_DENIED,
+        "this person is no user of a tenant, so there is nobody to ask for",
+        where="the caller",
+        next_step="An admin says who is which user: remit people invite NAME --user USER --tenant TENANT",
+    )
+
+
+def running(tenant: str, correlation_id: str, now: Stands | None, user: str = "") -> GoalAnswer:
+    return GoalAnswer(
+        state="running",
+        tenant_id=tenant,
+        correlation_id=correlation_id,
+        user_id=now.user_id if now is not None else user or "unknown",
+        event=now.event if now is not None else "",
+        text="",
+        next=_next(None, is_under_way=True),
+    )
+
+
+def _next(waits: WaitingFor | None, *, is_under_way: bool) -> tuple[str, ...]:
+    if is_under_way:
+        return ("Look at it by its id in a moment; if nothing moves: remit recover",)
+    match waits:
+        case "confirmation":
+            return ("The user answers in the inbox; nobody can for him. Then look again by its id.",)
+        case "approval":
+            return ("Somebody else approves it in the inbox.", "Then go on with it, or ask the same under the same id.")
+        case "clarification":
+            return ("Ask again with the answer, and this id as reply_to.",)
+    return ()

@@ -1,0 +1,147 @@
+"""Goals that wait for a person: for somebody else's approval, or for the user's own yes.
+
+What a person is shown is made from the catalogue, the packet and the policy's answer, as they were recorded: an agent
+words none of it.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from remit.core.errors import Reason, Refused
+from remit.core.ids import CLOCK_TOLERANCE, DEFAULT_TENANT, parse_time, render_time
+from remit.core.text_printable import printable
+from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
+from remit.goals.service import asks_himself
+from remit.goals.status import Stands, WaitingGoal, stands, waiting_goal
+from remit.identity.person import Person
+from remit.ledger.cursor import tenants_in
+from remit.ledger.goal_queries_goal_reading import asked_since, waiting_since
+from remit.ledger.search_seeking import not_before_newest
+from remit.services.base.ownership import GOAL_ASKED, asker_of
+from remit.workspace.workspace import Workspace
+
+MOST_CONFIRMATIONS: Final = 200
+MOST_OF_ONE: Final = 20
+"""Goals of one agent that wait for somebody's answer."""
+CONFIRMATION: Final = "CONFIRMATION_REQUESTED"
+APPROVAL: Final = "APPROVAL_REQUESTED"
+
+
+def all_waiting(workspace: Workspace, tenant_id: str | None = None) -> list[WaitingGoal]:
+    """Of one tenant, or of all; the newest first; without those whose time is over, which nobody can approve."""
+    now = workspace.clock()
+    since = render_time(now - APPROVAL_LIFE)
+    with workspace.store.reading() as connection:
+        # By the record: a process that lives long knows the tenants of the configuration as it was.
+        tenants = [tenant_id] if tenant_id is not None else list(tenants_in(connection))
+        found = [
+            waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+            for tenant in tenants
+            for correlation_id in asked_since(connection, tenant, APPROVAL, since)
+        ]
+        # What is dated later than its chain was asked for while the clock was ahead, and cannot be approved any more.
+        latest = {tenant: not_before_newest(connection, tenant, now) + CLOCK_TOLERANCE for tenant in tenants}
+    return _newest(each for each in found if each is not None and _is_asked_between(each, since, latest))
+
+
+def _is_asked_between(goal: WaitingGoal, since: str, latest: Mapping[str, datetime]) -> bool:
+    return since <= goal.asked_at <= render_time(latest[goal.tenant_id])
+
+
+def unconfirmed(workspace: Workspace, tenant_id: str, user_id: str) -> list[tuple[str, Stands]]:
+    """The user's own goals that ask for his yes, in time: the correlation of each, and where it stands.
+
+    Those that he asked for himself come first, so that no number of agents keeps him from them.
+    """
+    since = render_time(workspace.clock() - ANSWER_LIFE)
+    found: list[tuple[str, Stands]] = []
+    with workspace.store.reading() as connection:
+        waiting = waiting_since(connection, tenant_id, CONFIRMATION, since, GOAL_ASKED)
+        for correlation_id, _ in sorted(waiting.items(), key=lambda each: (each[1] or "").startswith("agent:")):
+            now = stands(connection, lambda: workspace.keyring, tenant_id, correlation_id)
+            if now is not None and now.event == CONFIRMATION and now.user_id == user_id:
+                found.append((correlation_id, now))
+            if len(found) == MOST_CONFIRMATIONS:
+                break
+    return found
+
+
+def require_room(workspace: Workspace, tenant_id: str, asker: str, under_way: int) -> None:
+    """For one more goal of this agent, of which so many are under way: a user who is asked about everything stops
+    reading.
+    """
+    since = render_time(workspace.clock() - max(ANSWER_LIFE, APPROVAL_LIFE))
+    with workspace.store.reading() as connection:
+        found = [waiting_since(connection, tenant_id, event, since, GOAL_ASKED) for event in (CONFIRMATION, APPROVAL)]
+    if under_way + sum(by == asker for waiting in found for by in waiting.values()) >= MOST_OF_ONE:
+        raise Refused(
+            Reason.RESOURCE_EXHAUSTED,
+            f"{MOST_OF_ONE} goals that this agent asked for wait for somebody's answer already",
+            where=asker,
+            next_step="Have some answered first; after ten minutes a question is over.",
+        )
+
+
+def expires_at(asked_at: str, life: timedelta) -> str:
+    return render_time(parse_time(asked_at) + life)
+
+
+def require_waiting(workspace: Workspace, tenant: str, correlation_id: str) -> WaitingGoal:
+    with workspace.store.reading() as connection:
+        found = waiting_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+    if found is None:
+        raise Refused(
+            Reason.TRANSITION_INVALID,
+            "this goal does not wait for an approval, or has its answer",
+            where=f"tenant {tenant}, correlation {correlation_id}",
+            next_step="See where it stands: "
+            f"remit ledger trace {shlex.quote(correlation_id)} --tenant {shlex.quote(tenant)}",
+        )
+    return found
+
+
+def decide_goal(
+    workspace: Workspace,
+    tenant: str,
+    correlation_id: str,
+    *,
+    approved: bool,
+    who: Person,
+    reason: str | None,
+    as_user: str | None = None,
+) -> WaitingGoal:
+    """What was answered, so that it can be told. The door itself says whether this person may: not for the user that he
+    is, `as_user`; and not to what he asked for himself, whoever he was then.
+    """
+    found = require_waiting(workspace, tenant, correlation_id)
+    with workspace.store.glancing() as connection:
+        if asker_of(connection, tenant, correlation_id, GOAL_ASKED) == who.id:
+            raise asks_himself(correlation_id)
+    if approved and found.problem:
+        raise Refused(
+            Reason.STATE_MISSING,
+            f"nobody can see what he would approve: {found.problem}",
+            where=f"correlation {correlation_id}",
+            next_step="Deny it, and let the user ask again.",
+        )
+    told = printable(reason.strip()) if reason else ""
+    workspace.goals.approve(correlation_id, tenant=tenant, who=who, approved=approved, reason=told, as_user=as_user)
+    workspace.approvals.bell.ring()
+    return found
+
+
+def wanted(found: WaitingGoal) -> str:
+    """What would be done, in a line."""
+    filled = ", ".join(f"{name} = {value}" for name, value in sorted(found.fields.items()))
+    title = f"{found.title} ({found.simulation_id} {found.version})" if found.title else found.simulation_id
+    return f"{title}: {filled}" if filled else title
+
+
+def tenants_of(workspace: Workspace) -> list[str]:
+    return sorted({*workspace.config.tenants, DEFAULT_TENANT})
+
+
+def _newest(found: Iterable[WaitingGoal]) -> list[WaitingGoal]:
+    return sorted(found, key=lambda each: each.asked_at, reverse=True)

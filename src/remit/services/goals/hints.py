@@ -1,0 +1,111 @@
+"""What is told beside a goal's outcome: why, by which policies, what may have been meant, and what was over before.
+
+Nothing of it is part of a decision, and nothing is chosen by it: a user reads it, and says what he wants.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from remit.contracts.goals.finder_proof import FinderProof
+from remit.contracts.goals.packets import ClarifyPacket
+from remit.core.errors import RemitError
+from remit.core.ids import DEFAULT_TENANT
+from remit.goals.finder.finder import EmbeddedFinder
+from remit.goals.finder.suggestions import Near
+from remit.goals.finder.value_errors import unfit
+from remit.goals.service import Reply
+from remit.goals.status import refusal_of
+from remit.ledger.documents import load_document
+from remit.services.goals.reasons import Explained, Rule, explained
+from remit.workspace.workspace import Workspace
+
+
+class Hints(NamedTuple):
+    why: str = ""
+    rules: tuple[Rule, ...] = ()
+    near: tuple[Near, ...] = ()
+
+    def tree(self) -> dict[str, Any]:
+        return {
+            "why": self.why or None,
+            "policies": [{"id": each.policy_id, "reason": each.reason or None} for each in self.rules],
+            "did_you_mean": [{**each._asdict(), "languages": list(each.languages)} for each in self.near],
+        }
+
+
+def hints_of(workspace: Workspace, reply: Reply, answered: str | None) -> Hints:
+    """`answered` is the field whose question the goal's words answer, if they answer one."""
+    outcome = reply.outcome
+    if outcome.reason_code == "CLARIFY_REQUIRED":
+        return Hints(why_asked(workspace, reply, answered))
+    if outcome.reason_code == "SIMULATION_MISSING":
+        return Hints(near=_nearest(workspace, reply))
+    gate = _gate(workspace, reply)
+    if outcome.simulation_outcome is not None:
+        return Hints(_failure(outcome.simulation_outcome.payload), gate.rules)
+    return Hints(_refusal(workspace, reply) or gate.why, gate.rules)
+
+
+def why_asked(workspace: Workspace, reply: Reply, answered: str | None) -> str:
+    """Why what was said does not do for the field that is asked for. Empty if nothing was said for it."""
+    goal, packet = reply.goal, reply.goal.sim_finder_packet
+    if not isinstance(packet, ClarifyPacket):
+        return ""
+    try:
+        with workspace.store.reading() as connection:
+            proof = FinderProof.from_tree(load_document(connection, goal.tenant_id, packet.proof_ref))
+        entry = workspace.promotion.catalogue(goal.tenant_id).find(proof.simulation_id or "")
+    except RemitError:  # another Finder's question, or the files were changed since
+        return ""
+    if entry is None:
+        return ""
+    words, answers = goal.raw_user_utterance, answered == packet.field
+    return unfit(entry.simulation, packet.field, goal.language_tag, words, answers=answers, known=proof.fields)
+
+
+def field_asked_by(workspace: Workspace, tenant: str, user: str, correlation_id: str) -> str | None:
+    """The field that an earlier goal of the thread asked for."""
+    packet = workspace.goals.stored_goal(correlation_id, user=user, tenant=tenant).sim_finder_packet
+    return packet.field if isinstance(packet, ClarifyPacket) else None
+
+
+def _nearest(workspace: Workspace, reply: Reply) -> tuple[Near, ...]:
+    """Of what the goal's own tenant has now, and for its own users only."""
+    goal, finder = reply.goal, workspace.goals.finder
+    try:
+        if goal.user_id not in workspace.config.tenants[goal.tenant_id].users:
+            return ()
+        catalogue = workspace.promotion.catalogue(goal.tenant_id)
+    except RemitError:
+        return ()
+    own = finder if isinstance(finder, EmbeddedFinder) else EmbeddedFinder()
+    return own.nearest(goal.language_tag, goal.raw_user_utterance, catalogue)
+
+
+def _gate(workspace: Workspace, reply: Reply) -> Explained:
+    goal, event = reply.goal, reply.outcome.audit_event_id
+    with workspace.store.reading() as connection:
+        return explained(connection, lambda: workspace.keyring, goal.tenant_id, goal.correlation_id, event)
+
+
+def _refusal(workspace: Workspace, reply: Reply) -> str:
+    """The particulars that a user's text leaves out: whoever sits here may also see the ledger."""
+    goal, event = reply.goal, reply.outcome.audit_event_id
+    with workspace.store.reading() as connection:
+        for tenant in dict.fromkeys((goal.tenant_id, DEFAULT_TENANT)):
+            told = refusal_of(connection, tenant, goal.correlation_id, event)
+            if told is not None:
+                where = f" (at {told['where']})" if told.get("where") else ""
+                return f"{told.get('what', '')}{where}. {told.get('next_step', '')}".strip()
+    return ""
+
+
+def _failure(payload: Mapping[str, Any]) -> str:
+    """What went wrong, in the words of the door that the simulation is bound to."""
+    errors = payload.get("errors")
+    told = errors[0] if isinstance(errors, list) and errors else payload.get("error")
+    if told is None and isinstance(result := payload.get("result"), dict):
+        told = result.get("error")
+    if not isinstance(told, dict):
+        return ""
+    return str(told.get("message") or told.get("what") or "")

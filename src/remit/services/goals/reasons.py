@@ -1,0 +1,60 @@
+"""Why a gate said no, for whoever asks: what was kept of its decision and of the policies behind it. Reads only."""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from remit.contracts.goals.access import AccessSnapshot
+from remit.core.errors import RemitError
+from remit.crypto.signing import Keyring
+from remit.goals.access.cedar_access_reasons import policy_reasons
+from remit.goals.decisions import DecisionRecord
+from remit.goals.history import load_decision, read_history
+from remit.ledger.documents import load_document
+from remit.store.connection import Connection
+
+STOPPED: Final = frozenset({"REFUSED", "APPROVAL_REQUESTED"})
+SAID_NO: Final = "somebody was asked to approve it, and said no"
+
+
+class Rule(NamedTuple):
+    """A policy that decided, by its `@id`, with its `@reason` if it has one. Never its text."""
+
+    policy_id: str
+    reason: str
+
+
+class Explained(NamedTuple):
+    why: str = ""
+    rules: tuple[Rule, ...] = ()
+
+
+def explained(
+    connection: Connection, keyring: Callable[[], Keyring], tenant_id: str, correlation_id: str, event_id: str
+) -> Explained:
+    """Of the goal's last event, if it is this one, and a gate's. What is lost is told by a replay, not here."""
+    last = read_history(connection, keyring, tenant_id, correlation_id).last
+    if last is None or last.row.event_id != event_id or last.row.event not in STOPPED:
+        return Explained()
+    try:
+        record = load_decision(connection, tenant_id, last.row.dispatch_decision_hash or "")
+        access = load_document(connection, tenant_id, record.access_decision_ref) if record.access_decision_ref else {}
+        return Explained(_why(record, access), _rules(connection, tenant_id, record, access))
+    except RemitError:
+        return Explained()
+
+
+def _why(record: DecisionRecord, access: dict[str, Any]) -> str:
+    if record.reason_code == "FINDER_REFUSED":
+        return ""  # its code is the Finder's own, and is told as such
+    needed = access.get("verdict") == "APPROVAL_REQUIRED"
+    return SAID_NO if needed and record.approval == "DENIED" else record.why or ""
+
+
+def _rules(connection: Connection, tenant_id: str, record: DecisionRecord, access: dict[str, Any]) -> tuple[Rule, ...]:
+    """None where the policies let it through, and something else stopped it."""
+    names = [str(name) for name in access.get("policies", ())] if access.get("verdict") != "ALLOWED" else []
+    if not names:
+        return ()
+    tree = load_document(connection, tenant_id, record.policy_snapshot_ref)
+    reasons = policy_reasons(AccessSnapshot.from_tree(tree, source="access snapshot"), names)
+    return tuple(Rule(name, reasons.get(name, "")) for name in names)

@@ -1,0 +1,192 @@
+"""The record at the desk, for people: looked through, traced, checked, and exported as evidence."""
+
+import tempfile
+from typing import IO, Final
+
+from remit.contracts.ledger import LedgerEntry, LedgerHead
+from remit.contracts.services.common import Progress
+from remit.contracts.services.ledger import Chain, EntryFilter, EntryPage, EntryView, TraceAnswer, Verdict, VerifyAnswer
+from remit.core.errors import Reason, Refused
+from remit.core.ids import render_time
+from remit.goals.history_nodes import covered_problem
+from remit.goals.trace.tree import trace_goal
+from remit.identity.callers import Caller
+from remit.ledger.bundle import newest_head, write_bundle
+from remit.ledger.cursor import ends_of, tenants_in
+from remit.ledger.entry import Entry
+from remit.ledger.search_searching import Wanted, find_entries, read_entry
+from remit.services.base.context import Room, require_wait
+from remit.services.base.jobs import Job
+from remit.services.base.ownership import require_name
+from remit.services.base.permissions import Right, require
+from remit.services.goals.approvals import tenants_of
+from remit.store.connection import Connection
+
+MOST_ENTRIES: Final = 200
+IN_MEMORY: Final = 8 << 20
+"""A bundle that is larger goes through a file, which nobody else can open."""
+ALL: Final = "all tenants"
+
+
+class Record:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def tenants(self, caller: Caller) -> list[Chain]:
+        """Whose chains there are, and who could have one."""
+        require(caller, Right.SEE)
+        configured = tenants_of(self._room.workspace)
+        with self._room.workspace.store.reading() as connection:
+            ends = ends_of(connection)
+            return [
+                Chain(
+                    tenant_id=name,
+                    entries=ends.get(name, 0),
+                    head=newest_head(connection, name) if name in ends else None,
+                    configured=name in configured,
+                )
+                for name in sorted({*ends, *configured})
+            ]
+
+    def heads(self, caller: Caller) -> list[LedgerHead]:
+        """The newest signed head of each chain. Kept elsewhere, they prove later that nothing was cut off."""
+        require(caller, Right.SEE)
+        with self._room.workspace.store.reading() as connection:
+            return [newest_head(connection, name) for name in tenants_in(connection)]
+
+    def entries(
+        self,
+        caller: Caller,
+        tenant: str,
+        filters: EntryFilter | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> EntryPage:
+        """The newest first, from a cursor on. Each answer looks through so many entries at most."""
+        require(caller, Right.SEE)
+        require_name("tenant", tenant)
+        filters = filters or EntryFilter()
+        wanted = Wanted(**filters.tree())
+        before = _before(cursor)
+        with self._room.workspace.store.reading() as connection:
+            found = find_entries(connection, tenant, wanted, before, max(1, min(limit, MOST_ENTRIES)))
+            items = tuple(_view(entry) for entry in found.entries)
+        return EntryPage(items=items, next=str(found.before) if found.before is not None else None)
+
+    def entry(self, caller: Caller, tenant: str, seq: int) -> EntryView:
+        """One entry, held against the signed head that covers it."""
+        require(caller, Right.SEE)
+        require_name("tenant", tenant)
+        workspace = self._room.workspace
+        with workspace.store.reading() as connection:
+            entry = read_entry(connection, tenant, seq)
+            if entry is None:
+                raise _no_entry(tenant, seq)
+            return _view(entry, self._problem(connection, entry))
+
+    def trace(self, caller: Caller, tenant: str, correlation_id: str) -> TraceAnswer:
+        """The chain of one goal as a tree, from the words to the effect; of another correlation, its entries."""
+        require(caller, Right.SEE)
+        require_name("correlation", tenant, correlation_id)
+        workspace = self._room.workspace
+        with workspace.store.reading() as connection:
+            found = trace_goal(connection, lambda: workspace.keyring, tenant, correlation_id)
+        if found is None:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "the ledger has nothing of this correlation",
+                where=f"tenant {tenant}, correlation {correlation_id}",
+                next_step="Look for it in the entries of another tenant.",
+            )
+        problems = tuple(found.problems())[:1_000]
+        return TraceAnswer(
+            tenant_id=tenant,
+            correlation_id=correlation_id,
+            holds=not problems,
+            problems=problems,
+            trace=found.tree(),
+        )
+
+    def verify(
+        self, caller: Caller, tenant: str | None = None, wait: float = 0.0, *, again: bool = True
+    ) -> VerifyAnswer:
+        """Check every hash, link and signature. Without `again`, what the last check found, if that is there still."""
+        require(caller, Right.SEE)
+        require_wait(wait)
+        require_name("tenant", tenant or ALL)
+        subject = f"verify:{tenant or ALL}"
+        job = self._room.work.about(subject)
+        if job is None or (again and not job.is_running):
+            job = self._room.work.begin(
+                subject, lambda job: self._verified(job, tenant), subject=subject, owner="record"
+            )
+        if not job.wait(wait):
+            return VerifyAnswer(state="running", progress=job.progress)
+        answer: VerifyAnswer = job.result()
+        return answer
+
+    def bundle(self, caller: Caller, tenant: str, correlation_id: str | None = None) -> IO[bytes]:
+        """An evidence bundle, to be read from its beginning. Close it: it may be a file that nobody else can open."""
+        require(caller, Right.SEE)
+        require_name("correlation", tenant, correlation_id or ALL)
+        workspace = self._room.workspace
+        out: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 - whoever asked for it closes it
+        try:
+            write_bundle(workspace.store, out, tenant, workspace.clock, correlation_id=correlation_id)
+            out.seek(0)
+        except BaseException:
+            out.close()
+            raise
+        return out
+
+    def _verified(self, job: Job[VerifyAnswer], tenant: str | None) -> VerifyAnswer:
+        workspace = self._room.workspace
+        with workspace.store.reading() as connection:
+            total = sum(ends_of(connection, None if tenant is None else [tenant]).values())
+        job.say("checking", 0, total)
+        found = workspace.verify_ledger(tenant_id=tenant, progress=lambda done: job.say("checking", done, total))
+        if tenant is not None and found.holds and not found.entries:
+            raise Refused(
+                Reason.STATE_MISSING,
+                "this tenant has no entries",
+                where=f"tenant {tenant}",
+                next_step="Check the name; without one every chain is checked.",
+            )
+        verdict = Verdict.from_tree(found.as_json(), source="the verdict")
+        at = render_time(workspace.clock())
+        whole = Progress(phase="checking", done=found.entries, total=found.entries)
+        return VerifyAnswer(state="done", verdict=verdict, checked_at=at, progress=whole)
+
+    def _problem(self, connection: Connection, entry: Entry) -> str | None:
+        return covered_problem(connection, lambda: self._room.workspace.keyring, entry) or None
+
+
+def _view(entry: Entry, problem: str | None = None) -> EntryView:
+    """One that somebody else has written over must not hide the others: it is shown without its payload."""
+    try:
+        tree = entry.as_wire()
+    except Refused as found:
+        tree, problem = entry.as_wire(shown=False), found.what
+    return EntryView(entry=LedgerEntry.from_tree(tree, source=f"entry {entry.seq}"), problem=problem)
+
+
+def _before(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 16):
+        raise Refused(
+            Reason.MALFORMED,
+            "this is no place in the record",
+            where="cursor",
+            next_step="Give back `next` of the page before, as it came.",
+        )
+    return int(cursor)
+
+
+def _no_entry(tenant: str, seq: int) -> Refused:
+    return Refused(
+        Reason.STATE_MISSING,
+        "there is no such entry",
+        where=f"tenant {tenant}, entry {seq}",
+        next_step="Look for it in the list of entries.",
+    )

@@ -1,0 +1,218 @@
+"""The preview of a plan as its agent sees it: what it sent itself, and nothing of any file or row. Pure.
+
+A preview is read access. An agent that may propose a plan may not read files, so a diff, a digest, a count, an error
+and even "no match" would tell it what a file holds. Everything here is computed from the plan and the configuration:
+two workspaces that differ only in the content of files and rows give the same document.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from remit.contracts.base import RiskLevel
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.agent_views import (
+    AgentPlanPreview,
+    AgentPreviewedFile,
+    AgentPreviewedPipeline,
+    AgentPreviewedSql,
+)
+from remit.contracts.plans.change_log import FileOperation
+from remit.contracts.plans.plan import Action, FileCreate, FileDelete, FileRename, PipelineAction, Plan, SqlAction
+from remit.contracts.plans.preview import MAX_FINDINGS, NeededApprovals, PreviewedFinding
+from remit.contracts.plans.sql_report import MAX_SQL_SHOWN
+from remit.contracts.plans.validation_rules import MatchesJsonSchema, SqlExpect, ValidationRule
+from remit.core.canonical import digest_bytes
+from remit.core.errors import show_line
+from remit.effects.edits.data_files import PLAIN_CHECKS, Finding
+from remit.effects.edits.splice import Edited
+from remit.effects.edits.whole_file import content_of
+from remit.effects.plans.content_scan import find_in_added, find_in_final
+from remit.effects.plans.diff import BINARY, diff_whole
+from remit.fs.paths import plain_spelling
+from remit.plans.model.parameters import show_parameters
+from remit.plans.model.simulation_result import show_diff, show_sql
+from remit.plans.policy.plan import needed_approvals
+from remit.plans.preview.document import MANY_FILES, RISKS, replaces_document
+
+WITHHELD: Final = (
+    "An agent sees only what it sent itself. A person sees the diff, the results, the counts and what would fail, and"
+    " decides. Null means that something is withheld: it does not mean none. This answer is the same whatever the files"
+    " and rows hold."
+)
+MOST_SHOWN: Final = 1 << 20
+"""Characters of the agent's own content that its preview repeats."""
+_OPERATIONS: Final[dict[str, FileOperation]] = {
+    "FILE_CREATE": "CREATE",
+    "FILE_MODIFY": "MODIFY",
+    "SCHEMA_UPDATE": "MODIFY",
+    "FILE_DELETE": "DELETE",
+    "FILE_RENAME": "RENAME",
+}
+_NEW_FILE: Final = 0o644
+
+
+def agent_title(plan: Plan) -> str:
+    """The plan in a line, by its text alone."""
+    actions = len(plan.action_plan)
+    files = len({plain_spelling(action.target) for action in plan.action_plan if action.target is not None})
+    things = f"{actions:,} action{'' if actions == 1 else 's'} on {files:,} file{'' if files == 1 else 's'}"
+    return f"plan {show_line(plan.plan_id)}: {things}"
+
+
+def agent_risk(plan: Plan, config: SystemConfig) -> RiskLevel:
+    """The highest risk that the text of the plan and the configuration show. The content of files may raise it."""
+    findings = _findings(plan)
+    return _risk(plan, _needed(plan, config, findings), findings)
+
+
+def agent_document(plan: Plan, config: SystemConfig) -> AgentPlanPreview:
+    """The preview of a plan as its agent sees it: its own operations, its own content, and nothing of any file."""
+    findings = _findings(plan)
+    needs = _needed(plan, config, findings)
+    return AgentPlanPreview.from_tree(
+        {
+            "plan_id": plan.plan_id,
+            "plan_digest": plan.digest(),
+            "status": "WITHHELD",
+            "risk": _risk(plan, needs, findings),
+            "files": [file.tree() for file in _files(plan)],
+            "sql": [_sql(action).tree() for action in plan.action_plan if isinstance(action, SqlAction)],
+            "pipelines": [
+                _pipeline(action, config).tree() for action in plan.action_plan if isinstance(action, PipelineAction)
+            ],
+            "needs": needs.tree(),
+            "findings": [found.tree() for found in findings[:MAX_FINDINGS]],
+            "rules": [_sentence(rule) for rule in plan.validation_rules],
+            "withheld": WITHHELD,
+        }
+    )
+
+
+# --- inside ----------------------------------------------------------------------------------------------------------
+
+
+def _files(plan: Plan) -> Iterator[AgentPreviewedFile]:
+    """One for each action on a file. Only what the agent wrote out as a whole file has lines."""
+    room = MOST_SHOWN
+    for action in plan.action_plan:
+        if action.action_type not in _OPERATIONS or action.target is None:
+            continue
+        target = plain_spelling(action.target)
+        text: str | None = None
+        added = left_out = content = None
+        if isinstance(action, FileCreate):
+            content = content_of(action.operation.tree())
+            diff = diff_whole(target, None, content)
+            text, added, left_out = show_diff(diff.text).text, diff.added, diff.left_out
+            if len(text) > room:
+                text, left_out = "", left_out + text.count("\n")
+            room -= len(text)
+        yield AgentPreviewedFile(
+            action_id=action.action_id,
+            path=target,
+            new_path=plain_spelling(action.operation.new_path) if isinstance(action, FileRename) else None,
+            operation=_OPERATIONS[action.action_type],
+            after=digest_bytes(content) if content is not None else None,
+            size_after=len(content) if content is not None else None,
+            lines_added=added,
+            diff=text,
+            diff_left_out=left_out,
+        )
+
+
+def _sql(action: SqlAction) -> AgentPreviewedSql:
+    """The statements and the values as the agent sent them. What a query file holds is not told."""
+    operation = action.operation
+    shown = show_sql(operation.query, MAX_SQL_SHOWN).text if operation.query is not None else None
+    return AgentPreviewedSql(
+        action_id=action.action_id,
+        connection=operation.connection,
+        saved_to=operation.save_results_to,
+        query_file=operation.query_file,
+        texts=(shown,) if shown is not None else None,
+        parameters=show_parameters(operation.parameters).parameters,
+    )
+
+
+def _pipeline(action: PipelineAction, config: SystemConfig) -> AgentPreviewedPipeline:
+    known = config.pipelines.get(action.operation.pipeline)  # gone only if the config changed since it was proposed
+    return AgentPreviewedPipeline(
+        action_id=action.action_id,
+        pipeline=action.operation.pipeline,
+        kind=None if known is None else known.type,
+        reversible=action.reversible,
+        parameters=show_parameters(action.operation.parameters).parameters,
+    )
+
+
+def _findings(plan: Plan) -> tuple[PreviewedFinding, ...]:
+    """In files that the agent wrote out as a whole. In edits they depend on the lines around."""
+    found = []
+    for action in plan.action_plan:
+        if isinstance(action, FileCreate):
+            content, target = content_of(action.operation.tree()), plain_spelling(action.target)
+            mode = int(action.operation.mode or "0", 8) or _NEW_FILE
+            found += [_finding(target, one) for one in _findings_of(target, content, mode)]
+    return tuple(found)
+
+
+def _findings_of(path: str, content: bytes, mode: int) -> list[Finding]:
+    checked = [one for one in find_in_final(path, content, mode, PLAIN_CHECKS) if not _is_unchecked(one)]
+    if diff_whole(path, None, content, full=False).preview.startswith(BINARY):
+        checked.append(Finding("command", "", "this is no text: what the file would hold is not shown here"))
+    return [*checked, *find_in_added(path, Edited(content, None, ""))]
+
+
+def _is_unchecked(found: Finding) -> bool:
+    """YAML is parsed in a sandboxed process only, when a person has the plan previewed."""
+    return found.rule == "syntax" and found.what.endswith("cannot be checked in this process")
+
+
+def _finding(path: str, found: Finding) -> PreviewedFinding:
+    return PreviewedFinding.from_tree({"path": path, "rule": found.rule, "where": found.where, "what": found.what})
+
+
+def _needed(plan: Plan, config: SystemConfig, findings: Sequence[PreviewedFinding]) -> NeededApprovals:
+    """What a person must allow by name, as far as the plan names it: what a pipeline reads stands in the config."""
+    named = {plain_spelling(path) for path in _named(plan)}
+    needed = needed_approvals(plan, config)
+    return NeededApprovals(
+        protected=tuple(path for path in needed.protected if path in named),
+        executable=tuple(sorted({one.path for one in findings if one.rule == "executable"})),
+        content=tuple(sorted({one.path for one in findings if one.rule != "executable"})),
+        irreversible=needed.irreversible,
+    )
+
+
+def _named(plan: Plan) -> Iterator[str]:
+    """Every path that stands in the plan."""
+    for action in plan.action_plan:
+        also = (getattr(action.operation, name, None) for name in ("new_path", "query_file", "save_results_to"))
+        yield from (path for path in (action.target, *also) if path is not None)
+    for rule in plan.validation_rules:
+        if not isinstance(rule, SqlExpect):
+            yield rule.path
+        if isinstance(rule, MatchesJsonSchema) and rule.schema_file is not None:
+            yield rule.schema_file
+
+
+def _risk(plan: Plan, needs: NeededApprovals, findings: Sequence[PreviewedFinding]) -> RiskLevel:
+    named: list[RiskLevel] = [action.risk_level for action in plan.action_plan]
+    named += ["MEDIUM" if found.rule == "syntax" else "HIGH" for found in findings]
+    if needs.protected or needs.irreversible or any(map(_is_grave, plan.action_plan)):
+        named.append("HIGH")
+    if any(isinstance(action, SqlAction | PipelineAction) for action in plan.action_plan):
+        named.append("MEDIUM")
+    if len({action.target for action in plan.action_plan}) > MANY_FILES:
+        named.append("MEDIUM")
+    return max(named, key=RISKS.index)
+
+
+def _is_grave(action: Action) -> bool:
+    return isinstance(action, FileDelete) or replaces_document(action)
+
+
+def _sentence(rule: ValidationRule) -> str:
+    if isinstance(rule, SqlExpect):
+        return f"{rule.type} on {rule.connection}"
+    return f"{rule.type} {plain_spelling(rule.path)}"

@@ -1,0 +1,181 @@
+"""What an agent is told about its proposals and their runs: how each one ended, and nothing of any file or row. Pure.
+
+`PlanDesk` passes every answer for an `AgentCaller` through these functions, and through
+`remit.services.plans.agent_preview`. People see everything. After a person approved a plan, its agent learns how the
+run ended, and whether it was refused: that is what the person allowed.
+"""
+
+import re
+from typing import Final
+
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.plans.agent_views import (
+    AgentActionsSummary,
+    AgentChangeLog,
+    AgentProposalPreview,
+    AgentReport,
+    AgentRunDocuments,
+    AgentUndoAnswer,
+    AgentUndoLook,
+)
+from remit.contracts.plans.plan import Plan
+from remit.contracts.services.common import told_error
+from remit.contracts.services.plans import ProposalView, RunDocuments, RunView, UndoAnswer, UndoTold
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.services.base.run_list import KnownRun
+from remit.services.plans.agent_preview import WITHHELD, agent_document
+
+TOLD_AS_THEY_ARE: Final = frozenset(
+    {
+        Reason.EXPIRED,
+        Reason.REVOKED,
+        Reason.CANCELLED,
+        Reason.IN_PROGRESS,
+        Reason.TRANSITION_INVALID,
+        Reason.STATE_MISSING,
+        Reason.STORE_UNAVAILABLE,
+        Reason.SANDBOX_UNAVAILABLE,
+        Reason.CAPABILITY_MISSING,
+        Reason.ROLLBACK_EXPIRED,
+    }
+)
+"""Reasons that depend on the approval, the token and the machine, and never on what a file or row holds."""
+RUN_WITHHELD: Final = (
+    "An agent is told how the run of its plan ended. A person sees what was changed, what failed, and why. Null means"
+    " that something is withheld: it does not mean none."
+)
+UNDO_WITHHELD: Final = (
+    "An agent is told whether its plan was undone. A person sees which files were restored, and which were changed"
+    " since. Null means that something is withheld: it does not mean none."
+)
+_COUNTED: Final = re.compile(r", \+[\d,]+ -[\d,]+ lines(?=[,;]|$)|; [\d,]+ would fail$")
+_CAN_BE_UNDONE: Final = frozenset({"APPLIED", "PARTIAL", "SUCCESS"})
+_DIED: Final = frozenset({"FAILED", "ROLLED_BACK", "CANCELLED"})
+
+
+def agent_preview(proposal_id: str, plan: Plan, config: SystemConfig) -> AgentProposalPreview:
+    return AgentProposalPreview(proposal_id=proposal_id, document=agent_document(plan, config))
+
+
+def agent_proposal(view: ProposalView) -> ProposalView:
+    """Without counts, without progress, and with refusals that name no file."""
+    refused = view.refused
+    if refused is not None and refused.code not in TOLD_AS_THEY_ARE:
+        refused = told_error(_withheld_reason())
+    return view.model_copy(
+        update={
+            "title": _COUNTED.sub("", view.title),
+            "undo": None if view.undo is None else _undo(view.state),
+            "progress": None,
+            "refused": refused,
+        }
+    )
+
+
+def agent_run(view: RunView) -> RunView:
+    status = "UNDONE" if view.undo.state == "DONE" else view.status
+    return view.model_copy(update={"files": None, "undo": _undo(status)})
+
+
+def agent_report(documents: RunDocuments) -> AgentRunDocuments:
+    """How the run ended. Which action failed, what was changed and how long it took is for people."""
+    report, log = documents.report, documents.change_log
+    total = report.actions_summary.total
+    known = report.status == "SUCCESS"  # then every action was completed, as the status says
+    return AgentRunDocuments(
+        report=AgentReport(
+            report_id=report.report_id,
+            plan_id=report.plan_id,
+            executor_version=report.executor_version,
+            status=report.status,
+            completed_at=report.completed_at,
+            actions_summary=AgentActionsSummary(
+                total=total,
+                completed=total if known else None,
+                failed=0 if known else None,
+                skipped=0 if known else None,
+            ),
+            # How far a cancelled run had come depends on what files and rows hold.
+            rollback_performed=None if report.status == "CANCELLED" else report.rollback_performed,
+            rollback_manifest_id=report.rollback_manifest_id if report.status == "ROLLED_BACK" else None,
+        ),
+        change_log=AgentChangeLog(
+            log_id=log.log_id,
+            plan_id=log.plan_id,
+            execution_report_id=log.execution_report_id,
+            created_at=log.created_at,
+        ),
+        withheld=RUN_WITHHELD,
+    )
+
+
+def agent_undo_look(envelope_id: str, run: KnownRun) -> AgentUndoLook:
+    status = "UNDONE" if run.undo == "DONE" else run.status
+    return AgentUndoLook(envelope_id=envelope_id, undo=_undo(status), withheld=WITHHELD)
+
+
+def agent_undo(answer: UndoAnswer, link: str | None) -> AgentUndoAnswer:
+    """Whether it was undone. A run that changed nothing is told like one that was undone."""
+    refused = answer.refused
+    return AgentUndoAnswer(
+        status="EXECUTED" if answer.status == "NOTHING" else answer.status,
+        envelope_id=answer.envelope_id,
+        stored=answer.stored,
+        refused=None if refused is None else told_error(_undo_problem(refused.code, link)),
+        withheld=UNDO_WITHHELD,
+    )
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+def agent_error(problem: RemitError) -> RemitError:
+    """Why an approved plan was not applied, in words that are the same for every content."""
+    if problem.reason in TOLD_AS_THEY_ARE:
+        return problem
+    if isinstance(problem, Refused):
+        return _withheld_reason()
+    return EnvironmentFailed(
+        Reason.EFFECT_FAILED,
+        "the run of the plan did not end as it should; the reason is shown to people only",
+        next_step="Ask a person to look at the page of the plan.",
+    )
+
+
+def agent_undo_error(problem: RemitError, link: str | None) -> RemitError:
+    """The same for an undo. `link` is the page of the run, for a person."""
+    return problem if problem.reason in TOLD_AS_THEY_ARE else _undo_problem(problem.reason, link)
+
+
+def _undo_problem(reason: Reason, link: str | None) -> RemitError:
+    place = f": {link}" if link else "."
+    if reason is Reason.DRIFTED:
+        return Refused(
+            Reason.DRIFTED,
+            "something that the plan changed was changed again since, so nothing was undone",
+            next_step=f"Only a person can have it overwritten{place}",
+        )
+    return Refused(
+        Reason.ROLLBACK_FAILED,
+        "the plan was not undone; the reason is shown to people only",
+        next_step=f"Ask a person to look at the page of the run{place}",
+    )
+
+
+def _withheld_reason() -> RemitError:
+    """One answer for every cause. Which cause it was would tell something about the files."""
+    return Refused(
+        Reason.BINDING_MISMATCH,
+        "the plan was not applied and nothing was changed; the reason is shown to people only",
+        next_step="Ask a person to look at the page of the plan. To have it approved for the files as they are now,"
+        " propose it again.",
+    )
+
+
+def _undo(status: str) -> UndoTold:
+    """By the status alone: whether the run changed anything depends on what the files held."""
+    if status in _CAN_BE_UNDONE:
+        return UndoTold(state="POSSIBLE")
+    if status == "UNDONE":
+        return UndoTold(state="DONE")
+    return UndoTold(state="NOTHING" if status in _DIED else "UNKNOWN")

@@ -1,0 +1,131 @@
+"""Which inputs of a proposed plan are not as they were. For telling, not for deciding: approve and apply look again.
+
+Files are opened and hashed here, and nothing is executed. Rows on a database server are not looked at.
+"""
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from remit.contracts.config.config import CONFIG_NAME
+from remit.contracts.plans.envelope import ApprovedInput, Envelope
+from remit.contracts.plans.preview import PlanPreviewDocument
+from remit.contracts.services.plans import ChangedSince
+from remit.core.errors import RemitError
+from remit.effects.plans.steps import State
+from remit.plans.approval_checks import input_differences
+from remit.plans.preparation.pipeline_scratch import folder_digest
+from remit.plans.preparation.pipelines import NOT_DBTS
+from remit.plans.preparation.remote_sql import is_bound_server
+from remit.plans.storage.backups import state_of
+from remit.plans.storage.drift import see
+from remit.services.base.run_list import project_root
+from remit.store.proposals import ProposalRow
+from remit.workspace.workspace import Workspace
+
+MOST_REMEMBERED: Final = 1_000
+SETTLED_AFTER: Final = 2_000_000_000
+"""Nanoseconds after which a file's times tell two versions of it apart on every file system that Remit runs on."""
+_MOST_TOLD: Final = 1_000
+_APPROVED: Final = "the plan was approved"
+_COMPUTED: Final = "this preview was computed"
+
+
+class Inputs:
+    """The files that previews were computed from, as they are now. Safe to use from several threads.
+
+    A file is hashed once for each version of it, as far as its times and size tell versions apart.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._hashed: OrderedDict[tuple[int, ...], State] = OrderedDict()
+
+    def changed_since(
+        self, workspace: Workspace, row: ProposalRow, document: PlanPreviewDocument
+    ) -> tuple[ChangedSince, ...]:
+        """Since the approval, of a plan that has one; else since the preview was computed."""
+        try:
+            envelope = Envelope.parse(workspace.proposals.envelope_of(row)) if row.state == "APPROVED" else None
+        except RemitError:
+            return ()
+        before = (envelope or document).inputs
+        config_digest = (envelope or document).config_digest
+        when = _COMPUTED if envelope is None else _APPROVED
+        found = list(self._changed_files(workspace, before, document, when))
+        if config_digest != workspace.config.digest():
+            found.append((CONFIG_NAME, f"the configuration was changed since {when}"))
+        return tuple(ChangedSince(path=path, how=how) for path, how in found[:_MOST_TOLD])
+
+    def _changed_files(
+        self, workspace: Workspace, before: Sequence[ApprovedInput], document: PlanPreviewDocument, when: str
+    ) -> Iterable[tuple[str, str]]:
+        files = {item.path: item for item in before if not is_bound_server(item.path)}
+        now: list[ApprovedInput] = []
+        odd: list[tuple[str, str]] = []
+        root = project_root(workspace)
+        for path in (*files, *_to_be_made(document, files)):
+            if (Path(root) / path).is_dir() and path in files:
+                if not self._is_same_folder(workspace, files[path], document):
+                    odd.append((path, f"a file in this folder was changed since {when}"))
+                continue
+            try:
+                state = see(root, (path,), self._state_of)[path]
+            except RemitError as problem:
+                odd.append((path, f"this file cannot be compared with what it was when {when}: {problem.what}"))
+                continue
+            if state is not None:
+                mode = f"{state.mode:04o}" if path not in files or files[path].mode is not None else None
+                now.append(ApprovedInput.from_tree({"path": path, "digest": state.sha256, "mode": mode}))
+            elif path in files:
+                odd.append((path, f"this file was there when {when}, and is gone"))
+        yield from input_differences(before, now, when)
+        yield from odd
+
+    def _is_same_folder(self, workspace: Workspace, then: ApprovedInput, document: PlanPreviewDocument) -> bool:
+        """Of a folder that a pipeline reads. One in which the plan itself leaves files is not compared here: what is
+        bound of it depends on the order of the plan's actions.
+        """
+        if any(
+            path.startswith(f"{then.path}/") for file in document.files for path in (file.path, file.new_path or "")
+        ):
+            return True
+        config, root = workspace.config, project_root(workspace)
+        try:
+            return any(
+                folder_digest(root, then.path, config, without, lambda file: self._state_of(file).sha256)
+                == then.input_digest
+                for without in (frozenset[str](), NOT_DBTS)
+            )
+        except (RemitError, OSError):
+            return False
+
+    def _state_of(self, descriptor: int) -> State:
+        before = os.fstat(descriptor)
+        key = _version(before)
+        with self._lock:
+            if key in self._hashed:
+                self._hashed.move_to_end(key)
+                return self._hashed[key]
+        state = state_of(descriptor)
+        if _version(os.fstat(descriptor)) == key and time.time_ns() - before.st_ctime_ns > SETTLED_AFTER:
+            with self._lock:
+                self._hashed[key] = state
+                while len(self._hashed) > MOST_REMEMBERED:
+                    self._hashed.popitem(last=False)
+        return state
+
+
+def _version(found: os.stat_result) -> tuple[int, ...]:
+    return (found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _to_be_made(document: PlanPreviewDocument, known: Iterable[str]) -> list[str]:
+    """Paths at which there was no file, and the plan would make one."""
+    made = [each.path for each in document.files if each.operation == "CREATE"]
+    made += [each.new_path for each in document.files if each.new_path is not None]
+    return [path for path in dict.fromkeys(made) if path not in set(known)]

@@ -1,0 +1,193 @@
+"""A proposed plan as it is told: what the proposal itself says, and what the run of its envelope has made of it."""
+
+import base64
+import binascii
+import json
+from typing import Any, Final
+
+from remit.contracts.plans.outcome import PlanRefusal
+from remit.contracts.plans.proposal import KeptState
+from remit.contracts.services.common import ErrorTold, told_error
+from remit.contracts.services.plans import ProposalState, ProposalView, RunView, UndoTold
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT, render_time
+from remit.services.base.context import ConsoleUrl, link_to
+from remit.services.base.jobs import Job
+from remit.services.base.run_list import NOT_VOUCHED_FOR, KnownRun, known_run
+from remit.services.plans.next_steps import after_apply
+from remit.store.proposals import ProposalRow
+from remit.workspace.workspace import Workspace
+
+_OF_RUN: Final[dict[str, ProposalState]] = {
+    "SUCCESS": "APPLIED",
+    "PARTIAL": "PARTIAL",
+    "FAILED": "FAILED",
+    "ROLLED_BACK": "ROLLED_BACK",
+    "CANCELLED": "CANCELLED",
+    "RUNNING": "RUNNING",
+    "UNFINISHED": "UNFINISHED",
+    NOT_VOUCHED_FOR: "NOT_VOUCHED_FOR",
+}
+KEPT_AS: Final[dict[ProposalState, tuple[KeptState, ...]]] = {
+    "PENDING": ("PENDING",),
+    "DENIED": ("DENIED",),
+    "EXPIRED": ("EXPIRED", "APPROVED"),
+    "VOID": ("VOID", "APPROVED"),
+    "NOT_VOUCHED_FOR": ("PENDING", "APPROVED", "DENIED", "EXPIRED", "VOID"),
+}
+"""In which states of the row a told state can be found; all others, where a person said yes."""
+AFTER_YES: Final[tuple[KeptState, ...]] = ("APPROVED", "VOID")
+_NO_DIGEST: Final = "sha256:" + "0" * 64
+_CANCELLED: Final = """SELECT 1 FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = ? AND kind = 'envelope.cancelled' LIMIT 1"""
+
+
+class Views:
+    """Of one workspace. `console_url` is where people find the console, for links."""
+
+    def __init__(self, workspace: Workspace, console_url: ConsoleUrl) -> None:
+        self._workspace = workspace
+        self._console_url = console_url
+
+    def proposal(self, row: ProposalRow, job: Job[Any] | None = None) -> ProposalView:
+        """Of a row that is vouched for."""
+        run = known_run(self._workspace, row.envelope_id) if row.envelope_id is not None else None
+        until = _apply_until(row)
+        state = self._state(row, run, until)
+        is_going = job is not None and job.is_running
+        if is_going and state == "APPROVED":
+            state = "RUNNING"  # begun, and nothing is claimed yet
+        return ProposalView(
+            proposal_id=row.proposal_id,
+            state=state,
+            plan_id=row.plan_id,
+            plan_digest=row.plan_digest,
+            title=row.title,
+            risk=row.risk,  # type: ignore[arg-type]  # checked by the model
+            proposed_by=row.proposed_by,
+            token_jti=row.token_jti,
+            note=row.note,
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            decided_by=row.decided_by,
+            decided_at=row.decided_at,
+            reason=row.reason,
+            envelope_id=row.envelope_id,
+            apply_until=until if state == "APPROVED" else None,
+            report_folder=run.report if run is not None else None,
+            undo=undo_told(run) if run is not None else None,
+            progress=job.progress if job is not None and is_going else None,
+            refused=_refused(job) if state == "APPROVED" else None,
+            link=self._link(row),
+        )
+
+    def run(self, run: KnownRun) -> RunView:
+        try:
+            proposal = self._workspace.proposals.of_envelope(run.envelope_id)
+        except EnvironmentFailed:  # its row is not as it was recorded; the run itself is
+            proposal = None
+        return RunView(
+            at=run.at,
+            what=run.what,
+            plan_id=run.plan_id,
+            envelope_id=run.envelope_id,
+            proposal_id=proposal.proposal_id if proposal is not None else None,
+            status=run.status,
+            files=run.files,
+            undo=undo_told(run),
+            report_folder=run.report,
+        )
+
+    def _state(self, row: ProposalRow, run: KnownRun | None, until: str | None) -> ProposalState:
+        """A run tells more than its proposal: even one that was withdrawn too late."""
+        if run is not None:
+            state = _OF_RUN.get(run.status, "NOT_VOUCHED_FOR")
+            return "UNDONE" if state in {"APPLIED", "PARTIAL"} and run.undo == "DONE" else state
+        if row.state != "APPROVED":
+            return row.state
+        if until is not None and until <= render_time(self._workspace.clock()):
+            return "EXPIRED"
+        with self._workspace.store.glancing() as connection:
+            is_void = connection.one(_CANCELLED, (DEFAULT_TENANT, row.envelope_id)) is not None
+        return "VOID" if is_void else "APPROVED"
+
+    def _link(self, row: ProposalRow) -> str | None:
+        place = ("inbox", "plan") if row.envelope_id is None else ("runs",)
+        return link_to(self._console_url, *place, row.proposal_id)
+
+    def link_of_run(self, name: str) -> str | None:
+        return link_to(self._console_url, "runs", name)
+
+
+def not_vouched_for(row: ProposalRow) -> ProposalView | None:
+    """Somebody has changed the row: nothing of it is told but that there is one."""
+    try:
+        return ProposalView(
+            proposal_id=row.proposal_id,
+            state="NOT_VOUCHED_FOR",
+            plan_id="unknown",
+            plan_digest=_NO_DIGEST,
+            title="This row is not as the ledger recorded it: run `remit ledger verify`.",
+            risk="HIGH",
+            proposed_by="unknown",
+            token_jti=None,
+            note=None,
+            created_at=row.created_at,
+            expires_at=row.created_at,
+            decided_by=None,
+            decided_at=None,
+            reason=None,
+            envelope_id=None,
+        )
+    except ValueError:  # not even the id and the time are such
+        return None
+
+
+def undo_told(run: KnownRun) -> UndoTold:
+    return UndoTold(state=run.undo, until=run.until)
+
+
+def outcome_or_refusal(job: Job[Any]) -> RemitError | None:
+    """Why a job that has ended changed nothing; None if it did, or may have."""
+    outcome, refusals = job.result()
+    if not isinstance(outcome, PlanRefusal):
+        return None
+    return refusals[0] if refusals else Refused(Reason.CANCELLED, outcome.errors[0].message)
+
+
+def cursor_of(place: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode().rstrip("=")
+
+
+def place_of(cursor: str | None, default: tuple[str, str]) -> tuple[str, str]:
+    """Where a list goes on. Nothing is decided by it: whoever makes one up sees another part of his own list."""
+    if cursor is None:
+        return default
+    try:
+        at, key = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if isinstance(at, str) and isinstance(key, str) and (at + key).isascii() and (at + key).isprintable():
+            return at, key
+    except (ValueError, binascii.Error, TypeError, RecursionError):
+        pass
+    raise Refused(Reason.MALFORMED, "this is no place in a list", where="cursor", next_step="Begin without one.")
+
+
+def _apply_until(row: ProposalRow) -> str | None:
+    """As the row says it; the door believes only what is signed."""
+    try:
+        until = json.loads(row.envelope or "{}").get("expires_at")
+    except (ValueError, AttributeError):
+        return None
+    return until if isinstance(until, str) else None
+
+
+def _refused(job: Job[Any] | None) -> ErrorTold | None:
+    if job is None or job.is_running:
+        return None
+    try:
+        problem = outcome_or_refusal(job)
+    except RemitError as raised:
+        problem = raised
+    except Exception:  # noqa: BLE001 - whoever waited for it was told
+        return None
+    return told_error(after_apply(problem)) if problem is not None else None

@@ -1,0 +1,120 @@
+"""Capability tokens at the desk: issued, revoked and listed."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from remit.authority.capability_token import Wish
+from remit.contracts.browser.capabilities import is_browser
+from remit.contracts.services.admin import TokenIssued, TokenView, TokenWish
+from remit.contracts.services.common import Page
+from remit.core.errors import Reason, Refused
+from remit.core.ids import parse_time, render_time
+from remit.identity.callers import AgentCaller, Caller
+from remit.services.base.context import Room
+from remit.services.base.ownership import require_name
+from remit.services.base.permissions import Right, require
+from remit.store.tokens import TokenRow
+
+MOST_LISTED: Final = 200
+
+
+class TokenDesk:
+    def __init__(self, room: Room) -> None:
+        self._room = room
+
+    def issue(self, caller: Caller, wish: bytes | TokenWish) -> TokenIssued:
+        """Sign a token and record it. Its text is told now, and kept nowhere."""
+        require(caller, Right.ISSUE_TOKEN)
+        wanted = wish if isinstance(wish, TokenWish) else TokenWish.parse(wish, source="token wish")
+        require_sense(wanted)
+        begins = parse_time(wanted.not_before) if wanted.not_before is not None else None
+        life = timedelta(seconds=wanted.life_seconds)
+        asked = Wish(wanted.sub, tuple(wanted.caps), wanted.constraints, life, begins)
+        issued = self._room.workspace.tokens.issue(asked, actor=caller.actor)
+        return TokenIssued(
+            jti=issued.claims.jti,
+            sub=issued.claims.sub,
+            kid=issued.kid,
+            expires_at=render_time(datetime.fromtimestamp(issued.claims.exp, UTC)),
+            token=issued.text,
+        )
+
+    def revoke(self, caller: Caller, jti: str, reason: str | None = None) -> str:
+        """From now on it counts nowhere, and what waits for a person on its behalf is void. The whole id."""
+        require(caller, Right.REVOKE_TOKEN)
+        require_name("token", jti)
+        return self._room.workspace.tokens.revoke(jti, actor=caller.actor, reason=reason)
+
+    def listed(self, caller: Caller, cursor: str | None = None, limit: int = 50) -> Page[TokenView]:
+        """Those issued here, the newest first; to an agent, its own."""
+        require(caller, Right.SEE_OWN)
+        rows = self._room.workspace.tokens.listed()
+        if isinstance(caller, AgentCaller):
+            rows = [row for row in rows if row.sub == caller.token.agent_id]
+        begin = _place(rows, cursor)
+        end = begin + max(1, min(limit, MOST_LISTED))
+        now = render_time(self._room.workspace.clock())
+        more = rows[end - 1].jti if end < len(rows) else None
+        return Page[TokenView](items=tuple(_view(row, now) for row in rows[begin:end]), next=more)
+
+
+def require_sense(wanted: TokenWish) -> None:
+    """What could never be used is said now, and not at the first try."""
+    limits = wanted.constraints
+    if "goal.ask" in wanted.caps and limits.user is None:
+        raise _senseless(
+            "a token that lets its agent ask needs a user for whom: without one it can ask nothing",
+            "constraints.user",
+            "Say for whom: the fields user and tenant.",
+        )
+    if "browser.purchase" in wanted.caps and limits.max_purchase is None:
+        raise _senseless(
+            "a token that allows purchases needs a limit for them: without one it allows none",
+            "constraints.max_purchase",
+            'Say how much one purchase may cost, such as {"value": 50, "currency": "EUR"}.',
+        )
+    if any(map(is_browser, wanted.caps)) and not limits.domains:
+        raise _senseless(
+            "a token for the browser needs domains: without any it allows no place at all",
+            "constraints.domains",
+            "Name hosts, such as shop.example.",
+        )
+
+
+def _senseless(what: str, where: str, next_step: str) -> Refused:
+    return Refused(Reason.MALFORMED, what, where=where, next_step=next_step)
+
+
+def _place(rows: list[TokenRow], cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    found = next((at for at, row in enumerate(rows) if row.jti == cursor), None)
+    if found is None:
+        raise _senseless("this is no place in the list", "cursor", "Give back `next` of the page before, as it came.")
+    return found + 1
+
+
+def _view(row: TokenRow, now: str) -> TokenView:
+    return TokenView(
+        jti=row.jti,
+        sub=row.sub,
+        kid=row.kid,
+        caps=tuple(json.loads(row.caps)),
+        constraints=json.loads(row.constraints),
+        issued_at=row.issued_at,
+        not_before=row.not_before,
+        expires_at=row.expires_at,
+        state=_state(row, now),
+        revoked_at=row.revoked_at,
+        revoked_why=row.revoked_why,
+        uses=row.uses,
+    )
+
+
+def _state(row: TokenRow, now: str) -> Literal["active", "not_yet", "expired", "revoked"]:
+    if row.revoked_at:
+        return "revoked"
+    if row.expires_at <= now:
+        return "expired"
+    return "not_yet" if row.not_before > now else "active"

@@ -1,0 +1,57 @@
+"""What the task door writes down before it acts: the sentence for people, and the checkpoint for whoever takes over."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.contracts.tasks.task import TaskManifest
+from remit.core.canonical import canonical_bytes
+from remit.core.errors import show_line
+from remit.effects.registry import Capability, PathUse
+from remit.execution.checkpoint_text import read_checkpoint
+from remit.fs.openat import Identity
+from remit.fs.paths import Located
+
+_VERBS: Final = {PathUse.READ: "read", PathUse.TAKE: "take away", PathUse.MAKE: "make"}
+
+
+@dataclass(frozen=True, slots=True)
+class BegunTask:
+    """A task as its checkpoint knows it. No authority is in it: that ended with the process that had the lease."""
+
+    manifest: TaskManifest
+    before: Mapping[str, Identity]
+    """By input: which file it was, and in what state. A path where nothing was has none."""
+    snapshot: str | None
+    """Where the whole file is kept."""
+    part_name: str
+    """The name of bytes on their way. Drawn at random, so nobody can have put a file of his there."""
+
+
+def render_preview(
+    manifest: TaskManifest, capability: Capability, located: Mapping[str, Located], before: Mapping[str, Identity]
+) -> str:
+    """One masked line: which files will be read, taken away and made, and how large they are."""
+    steps = [f"keep a snapshot of {show_line(located[capability.snapshot].path)}"] if capability.snapshot else []
+    for name, place in located.items():
+        size = f" ({before[name].size:,} bytes)" if name in before else ""
+        steps.append(f"{_VERBS[capability.paths[name]]} {show_line(place.path)}{size}")
+    # Each part by itself: a task may be called after a password, and the files that it names are none.
+    what = f"{show_line(manifest.capability_id)} as task {show_line(manifest.task_id)}"
+    return f"{what}: {', '.join(steps)}" if steps else what
+
+
+def render_checkpoint(begun: BegunTask) -> str:
+    before = {name: seen.as_json() for name, seen in begun.before.items()}
+    tree = {"manifest": begun.manifest.tree(), "before": before, "snapshot": begun.snapshot, "part": begun.part_name}
+    return canonical_bytes(tree).decode()
+
+
+def parse_checkpoint(text: str) -> BegunTask:
+    """The inverse of `render_checkpoint`."""
+    return read_checkpoint(text, _parse, "task")
+
+
+def _parse(tree: Any) -> BegunTask:
+    before = {name: Identity.from_json(halves) for name, halves in tree["before"].items()}
+    return BegunTask(TaskManifest.from_tree(tree["manifest"]), before, tree["snapshot"], tree["part"])

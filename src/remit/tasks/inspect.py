@@ -1,0 +1,86 @@
+"""The host's own look at the files of a task: before, for the preview and the checkpoint; after, to check the effect.
+
+Everything is opened through `confine.beneath`, and nothing is changed. What was seen may be otherwise a moment later:
+the effect compares again, on the descriptors that it acts on.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from remit.core.errors import Reason, Refused
+from remit.effects.registry import PathUse
+from remit.execution.engine import Contradicted
+from remit.fs import openat as beneath
+from remit.fs.openat import Identity
+from remit.fs.paths import Located
+
+
+def look_before(located: Mapping[str, Located], uses: Mapping[str, PathUse], max_bytes: int) -> dict[str, Identity]:
+    """Which file each path names. Refuses unless what is needed is there, and what will be made is not."""
+    seen = {}
+    for name, place in located.items():
+        with opened_folder(place) as folder:
+            if uses[name] is PathUse.MAKE:
+                if beneath.exists(folder, place.name):
+                    raise beneath.already_there(place.path)
+                continue
+            found = beneath.look(folder, place.name, where=place.path)
+        if found.size > max_bytes:
+            raise Refused(
+                Reason.RESOURCE_EXHAUSTED,
+                f"this file is larger than the {max_bytes:,} bytes that a task may handle",
+                where=place.path,
+                next_step="The limit is limits.max_file_bytes in remit.yaml.",
+            )
+        seen[name] = found
+    return seen
+
+
+def look_after(
+    located: Mapping[str, Located], uses: Mapping[str, PathUse], before: Mapping[str, Identity]
+) -> dict[str, Identity]:
+    """What is there now, of the paths that stay or are made. `Contradicted` if it is not what an effect leaves."""
+    found: dict[str, Identity] = {}
+    for name, place in located.items():
+        try:
+            with opened_folder(place) as folder:
+                if uses[name] is not PathUse.TAKE:
+                    found[name] = beneath.look(folder, place.name, where=place.path)
+                elif _is_still_there(folder, place, before[name]):
+                    raise contradicted("the file that should be gone is still there", place)
+        except Refused as problem:
+            raise contradicted(problem.what, place) from None
+    return found
+
+
+def contradicted(what: str, place: Located) -> Contradicted:
+    return Contradicted(
+        Reason.EFFECT_FAILED,
+        f"the effect was reported as done, and then {what}",
+        where=place.path,
+        next_step="Find out who else works in this folder. `remit ledger show` tells what was done.",
+    )
+
+
+@contextmanager
+def opened_folder(place: Located) -> Iterator[int]:
+    base = beneath.open_base(place.base)
+    try:
+        folder = beneath.open_folder(base, place.parents, where=place.path)
+    finally:
+        os.close(base)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _is_still_there(folder: int, place: Located, before: Identity) -> bool:
+    """Another file of the same name may have come since: that is nobody's fault."""
+    if not beneath.exists(folder, place.name):
+        return False
+    try:
+        return beneath.look(folder, place.name, where=place.path).is_file(before.seen_from(folder))
+    except Refused:
+        return False

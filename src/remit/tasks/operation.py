@@ -1,0 +1,369 @@
+"""The task door: a manifest under a lease, run by a registered executor in a sandbox, answered with a signed result."""
+
+import contextlib
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from remit.authority.lease import Lease, parse_lease, verify_lease
+from remit.authority.results import UNCONFINED, UNKNOWN_EXECUTOR, sign_failure, sign_success, verify_result
+from remit.contracts.base import Contract
+from remit.contracts.tasks.result import ExecutionError, ExecutionResult
+from remit.contracts.tasks.task import LeaseToken, TaskManifest, TransferInputs
+from remit.core.canonical import digest_bytes
+from remit.core.errors import SETTLE, EnvironmentFailed, Reason, Refused, RemitError, task_code
+from remit.core.faultpoints import reach
+from remit.core.ids import DEFAULT_TENANT
+from remit.crypto.signing import Keyring, Signer
+from remit.effects.registry import Capability, Registry
+from remit.execution.decision import Decision
+from remit.execution.engine import Door, Note, Notes, Preview, Unsettled
+from remit.execution.journal import Trace
+from remit.fs.openat import Identity
+from remit.fs.paths import Located
+from remit.ledger.entry import Event
+from remit.ledger.writer import Batch
+from remit.sandbox.host import Finished, SandboxHost, StandBy
+from remit.sandbox.orders import Order, Place
+from remit.tasks.checkpoint import BegunTask, parse_checkpoint, render_checkpoint, render_preview
+from remit.tasks.inspect import contradicted, look_after, look_before
+from remit.tasks.policy_task import close_inputs, decide_task, locate_paths, new_part_name
+from remit.tasks.snapshots import open_snapshot, take
+
+Call = Literal["run", "finish", "undo"]
+
+
+@dataclass(frozen=True)
+class TaskRequest:
+    """Nobody has vouched for any of it. The lease stays bytes until it is verified: a broken one is a bad lease."""
+
+    manifest: TaskManifest
+    lease: bytes
+
+    @functools.cached_property
+    def digest(self) -> str:
+        return self.manifest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedTask:
+    """A task whose lease was verified."""
+
+    request: TaskRequest
+    lease: Lease
+    token: LeaseToken
+    standing: list[StandBy] = field(default_factory=list, compare=False)
+    """The process that waits to do it, from the checkpoint to the effect."""
+
+    @property
+    def manifest(self) -> TaskManifest:
+        return self.request.manifest
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPreview(Preview):
+    """With the files that were looked at: what is previewed is what the effect must find."""
+
+    before: Mapping[str, Identity]
+
+
+class Answer(NamedTuple):
+    """What an effect said, as its capability declares it."""
+
+    output: Contract
+    signed: ExecutionResult | None = None
+    """The result, if it was signed while the process was being taken down. It goes nowhere until the world agrees."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRules:
+    """What the workspace's configuration says about tasks."""
+
+    bases: Callable[[], tuple[str, ...]]
+    snapshots: Path
+    max_file_bytes: int
+    confined: bool
+
+
+@dataclass(frozen=True)
+class TaskDoor(Door[TaskRequest, LeasedTask, BegunTask, Answer, ExecutionResult]):
+    """Holds the kernel's public key and the executor's private one; never the kernel's private key.
+
+    Both are asked for when they are needed: a key that was rotated or revoked meanwhile is noticed. So is the sandbox,
+    which is started by the first task that gets that far.
+    """
+
+    keyring: Callable[[], Keyring]
+    signer: Callable[[], Signer]
+    registry: Registry
+    rules: TaskRules
+    sandbox: Callable[[], SandboxHost]
+    on_progress: Callable[[int, int], None] | None = None
+    correlation_id: str | None = None
+    """What the task belongs to, if that is more than itself."""
+    seconds: float | None = None
+    """Less time than every task has, if whoever asks for it wants that."""
+    leased: Event | None = None
+    """The record of a lease that was made for this very run: written with the intent, since nobody else has seen it."""
+    name: str = field(default="task", init=False)
+
+    def parse(self, raw: tuple[bytes, ...]) -> TaskRequest:
+        manifest, lease = raw
+        return TaskRequest(TaskManifest.parse(manifest), lease)
+
+    def trace(self, request: TaskRequest) -> Trace:
+        manifest = request.manifest
+        return Trace(
+            tenant_id=DEFAULT_TENANT,
+            correlation_id=self.correlation_id or manifest.task_id,
+            door=self.name,
+            key=manifest.task_id,
+            request_digest=request.digest,
+            task_id=manifest.task_id,
+            capability_id=manifest.capability_id,
+            authority=lambda: digest_bytes(parse_lease(request.lease).signature.encode()),
+        )
+
+    def verify_authority(self, request: TaskRequest, now: datetime) -> LeasedTask:
+        return self._verified(request, parse_lease(request.lease), now)
+
+    def decide(self, request: TaskRequest) -> Decision:
+        return decide_task(request.manifest, self.registry, self.rules.bases)
+
+    def preview(self, granted: LeasedTask) -> TaskPreview:
+        manifest, capability = granted.manifest, self._capability(granted.manifest)
+        located = self._located(manifest)
+        before = look_before(located, capability.paths, self.rules.max_file_bytes)
+        self.sandbox()  # can be had here, or this is refused
+        with self._kept(manifest, capability):  # what it needs is there, and whole
+            return TaskPreview(render_preview(manifest, capability, located, before), granted.request.digest, before)
+
+    def consent(self, granted: LeasedTask, preview: Preview, now: datetime) -> str:
+        """A lease is the kernel's own consent to this one task: nobody else is asked."""
+        return f"lease {granted.lease.lease_id}"
+
+    def checkpoint(self, granted: LeasedTask, preview: Preview) -> str:
+        manifest, capability = granted.manifest, self._capability(granted.manifest)
+        before = preview.before if isinstance(preview, TaskPreview) else {}
+        kept = None
+        if capability.snapshot is not None:
+            place = self._located(manifest)[capability.snapshot]
+            kept = take(place, self.rules.snapshots, self.rules.max_file_bytes, before[capability.snapshot])
+        return render_checkpoint(BegunTask(manifest, before, kept, new_part_name()))
+
+    def stand_by(self, granted: LeasedTask, begun: BegunTask) -> None:
+        self.stand_down(granted)
+        if self._capability(begun.manifest).restores is None:  # whose snapshot is open for the time of the call only
+            granted.standing.append(self.sandbox().stand_by(self.order(begun, "run")))
+
+    def stand_down(self, granted: LeasedTask) -> None:
+        while granted.standing:
+            granted.standing.pop().dismiss()
+
+    def require_alive(self, granted: LeasedTask, now: datetime) -> None:
+        self._verified(granted.request, granted.token, now)
+
+    def spend(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
+        if self.leased is not None:
+            batch.append(self.leased)
+
+    def take_on(self, granted: LeasedTask, batch: Batch, now: datetime) -> None:
+        if self.leased is not None:
+            batch.require_still(self.leased.actor, self.leased.tenant_id)
+
+    def recall(self, checkpoint: str) -> tuple[TaskRequest, BegunTask]:
+        begun = parse_checkpoint(checkpoint)
+        return TaskRequest(begun.manifest, b""), begun
+
+    def effect(self, granted: LeasedTask, begun: BegunTask, note: Note) -> Answer:
+        noted: list[Mapping[str, Any]] = []
+        answers: list[Answer] = []
+
+        def remember(what: Mapping[str, Any]) -> None:
+            note(what)
+            noted.append(what)
+
+        def sign(output: dict[str, Any] | None) -> None:
+            closed = self._closed(begun.manifest, output)
+            answers.append(Answer(closed, self._signed(begun.manifest, closed)))
+
+        try:
+            self._call(begun, "run", on_note=remember, meanwhile=sign, standing=granted.standing)
+        except Refused:  # nothing was touched
+            raise
+        except BaseException as problem:
+            made = self._undone_or_whole(begun, tuple(noted), note, problem)
+            if made is None:
+                raise
+            return made
+        return answers[0]
+
+    def settle(self, begun: BegunTask, notes: Notes, note: Note) -> Answer | None:
+        output = self._call(begun, "finish", notes, note).output
+        return None if output is None else Answer(self._closed(begun.manifest, output))
+
+    def undo(self, begun: BegunTask, notes: Notes, note: Note) -> None:
+        self._call(begun, "undo", notes, note)
+        reach("road.undone")
+
+    def verify_effect(self, begun: BegunTask, made: Answer) -> None:
+        capability, located = self._capability(begun.manifest), self._located(begun.manifest)
+        found = look_after(located, capability.paths, begun.before)
+        if capability.inputs is TransferInputs:
+            source, made_file = begun.before["source_path"], found["destination_path"]
+            if made_file.size != source.size:
+                raise contradicted("the destination has another size than the source had", located["destination_path"])
+
+    def succeed(self, request: TaskRequest, begun: BegunTask, made: Answer) -> ExecutionResult:
+        return made.signed or self._signed(request.manifest, made.output)
+
+    def fail(self, request: TaskRequest, problem: RemitError, begun: BegunTask | None = None) -> ExecutionResult:
+        manifest = request.manifest
+        error = ExecutionError(error_code=task_code(problem.reason), message=str(problem))
+        return sign_failure(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, error)
+
+    def store_outcome(self, outcome: ExecutionResult) -> str:
+        return outcome.canonical().decode()
+
+    def load_outcome(self, stored: str, recorded_at: str) -> ExecutionResult:
+        try:
+            result = ExecutionResult.parse(stored.encode(), source="stored result")
+            verify_result(result, self.keyring(), recorded_at)
+        except Refused as problem:  # ours to explain, not the caller's lease to blame
+            raise EnvironmentFailed(
+                Reason.EVIDENCE_INVALID,
+                f"the stored result cannot be vouched for: {problem.what}",
+                where=problem.where,
+                next_step="`remit ledger verify` tells what was changed; `remit keys list`, which keys were revoked.",
+            ) from None
+        return result
+
+    def _signed(self, manifest: TaskManifest, output: Contract) -> ExecutionResult:
+        return sign_success(self.signer(), self._signed_as(manifest), manifest.task_id, manifest.capability_id, output)
+
+    def _undone_or_whole(self, begun: BegunTask, notes: Notes, note: Note, problem: BaseException) -> Answer | None:
+        """None once the world is as it was before. An effect that is past undoing is whole, and then that counts."""
+        if isinstance(problem, RemitError) and problem.reason is Reason.SANDBOX_UNAVAILABLE:
+            return None  # nothing ever ran
+        made: Answer | None = None
+        try:
+            try:
+                self._call(begun, "undo", notes, note)
+            except EnvironmentFailed:
+                made = self.settle(begun, notes, note) if isinstance(problem, Exception) else None
+                if made is None:
+                    raise
+        except BaseException as second:  # noqa: BLE001 - interrupted once more, perhaps
+            raise Unsettled(
+                Reason.EFFECT_FAILED,
+                f"the effect failed ({problem}), and what it had begun could not be undone yet ({second})",
+                where=begun.manifest.task_id,
+                next_step=SETTLE,
+            ) from problem
+        reach("road.undone")
+        return made
+
+    def order(self, begun: BegunTask, call: Call, notes: Notes = ()) -> Order:
+        """What the sandbox is asked to do, or to make of what was cut short."""
+        manifest, capability = begun.manifest, self._capability(begun.manifest)
+        located = self._located(manifest)
+        return Order(
+            effect=capability.effect,
+            call=call,
+            task_id=manifest.task_id,
+            capability_id=manifest.capability_id,
+            inputs=close_inputs(manifest, capability),
+            reversible=manifest.constraints.reversible,
+            part_name=begun.part_name,
+            places={name: Place(*place, use=capability.paths[name]) for name, place in located.items()},
+            before={name: seen.as_json() for name, seen in begun.before.items()},
+            checkpoint={"snapshot": begun.snapshot},
+            notes=notes,
+            network=capability.network,
+            restores=capability.restores is not None,
+            seconds=self.seconds if call == "run" else None,  # putting back takes the time that it takes
+        )
+
+    def _call(
+        self,
+        begun: BegunTask,
+        call: Call,
+        notes: Notes = (),
+        on_note: Note | None = None,
+        *,
+        meanwhile: Callable[[dict[str, Any] | None], None] | None = None,
+        standing: list[StandBy] | None = None,
+    ) -> Finished:
+        if standing:
+            with standing.pop() as ready:
+                return ready.run(on_progress=self.on_progress, on_note=on_note, meanwhile=meanwhile)
+        order = self.order(begun, call, notes)
+        with self._kept(begun.manifest, self._capability(begun.manifest)) as (given, meta):
+            if meta is not None:
+                order = replace(order, checkpoint={**order.checkpoint, "meta": meta})
+            return self.sandbox().run(
+                order, given=given, on_progress=self.on_progress, on_note=on_note, meanwhile=meanwhile
+            )
+
+    @contextlib.contextmanager
+    def _kept(
+        self, manifest: TaskManifest, capability: Capability
+    ) -> Iterator[tuple[Mapping[str, int], dict[str, Any] | None]]:
+        """The snapshot that the effect restores: its bytes as a descriptor, and the rest. Verified, or refused."""
+        if capability.restores is None:
+            yield {}, None
+            return
+        reference = close_inputs(manifest, capability)[capability.restores]
+        descriptor, meta = open_snapshot(self.rules.snapshots, reference)
+        try:
+            yield {"snapshot": descriptor}, meta
+        finally:
+            os.close(descriptor)
+
+    def _closed(self, manifest: TaskManifest, output: dict[str, Any] | None) -> Contract:
+        """What the effect said, as its capability declared it. It speaks of no other task, whatever it said."""
+        about = {"task_id": manifest.task_id, "capability_id": manifest.capability_id}
+        try:
+            return self._capability(manifest).output.from_tree(
+                {**(output or {}), **about}, source="the effect's output"
+            )
+        except Refused as problem:
+            raise EnvironmentFailed(
+                Reason.EFFECT_FAILED,
+                f"the effect did not answer as its capability declares: {problem.what}",
+                where=problem.where,
+                next_step="This is a bug in the executor.",
+            ) from None
+
+    def _verified(self, request: TaskRequest, token: LeaseToken, now: datetime) -> LeasedTask:
+        manifest = request.manifest
+        executor_id = self.executor_of(manifest.capability_id) or token.executor_id
+        lease = verify_lease(token, manifest, self.keyring(), executor_id, now, digest=request.digest)
+        return LeasedTask(request, lease, token)
+
+    def _located(self, manifest: TaskManifest) -> dict[str, Located]:
+        return locate_paths(manifest, self._capability(manifest), self.rules.bases)
+
+    def _capability(self, manifest: TaskManifest) -> Capability:
+        found = self.registry.get(manifest.capability_id)
+        if found is None:
+            raise Refused(Reason.CAPABILITY_UNSUPPORTED, "the capability vanished from the registry")
+        return found
+
+    def _signed_as(self, manifest: TaskManifest) -> str:
+        return self.executor_of(manifest.capability_id) or UNKNOWN_EXECUTOR
+
+    def executor_of(self, capability_id: str) -> str | None:
+        return executor_of(self.registry, capability_id, confined=self.rules.confined)
+
+
+def executor_of(registry: Registry, capability_id: str, *, confined: bool) -> str | None:
+    """Who answers for a capability here. One that runs unconfined says so in its very name."""
+    found = registry.get(capability_id)
+    if found is None:
+        return None
+    return found.executor_id if confined else found.executor_id + UNCONFINED

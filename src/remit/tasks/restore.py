@@ -1,0 +1,85 @@
+"""Going back is a task like any other: which one undoes a given result."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from remit.contracts.tasks.result import CopyOutput, CopyUndo, DeleteOutput, ExecutionResult, MoveOutput
+from remit.contracts.tasks.task import FILE_DELETE, FILE_MOVE, FILE_RESTORE, TaskManifest
+from remit.core.errors import Reason, Refused
+from remit.fs.openat import Identity, look, open_file
+from remit.fs.paths import locate
+from remit.tasks.inspect import opened_folder
+
+_LONGEST_ID: Final = 200
+
+
+def restoring_id(task_id: str, attempt: int) -> str:
+    """Derived, so that a second restore is the same task. A further attempt only follows one that failed."""
+    wanted = f"restore-{task_id}" + (f"-{attempt}" if attempt > 1 else "")
+    return wanted if len(wanted) <= _LONGEST_ID else f"restore-{hashlib.sha256(wanted.encode()).hexdigest()}"
+
+
+def restoring_task(result: ExecutionResult, task_id: str) -> TaskManifest:
+    """The task that takes back what this result says was done, from its undo metadata."""
+    match result.output:
+        case MoveOutput(result_summary=summary, undo_metadata=undo):
+            inputs = {"source_path": summary.destination, "destination_path": undo.original_path}
+            return _manifest(task_id, FILE_MOVE, inputs)
+        case DeleteOutput(result_summary=summary, undo_metadata=undo):
+            return _manifest(task_id, FILE_RESTORE, {"recovery": undo.recovery, "destination_path": summary.source})
+        case CopyOutput(undo_metadata=CopyUndo(created_path=created)):
+            return _manifest(task_id, FILE_DELETE, {"source_path": created})
+    raise Refused(
+        Reason.MISUSE,
+        "this result has nothing to undo: the task failed, changed nothing, or was not asked to be reversible",
+        where=f"result of {result.task_id}",
+        next_step="`remit ledger show` tells what the task did.",
+    )
+
+
+def require_undoable(result: ExecutionResult, before: Mapping[str, Identity], bases: Sequence[str]) -> None:
+    """What is there now is what the task left there: somebody else's file is not taken for it."""
+    match result.output:
+        case MoveOutput(result_summary=summary):
+            _require_moved_file(summary.destination, before["source_path"], bases)
+        case CopyOutput(undo_metadata=CopyUndo() as undo):
+            _require_untouched_copy(undo, bases)
+
+
+def _require_moved_file(path: str, before: Identity, bases: Sequence[str]) -> None:
+    """Edited since or not; but a file that took its place, by an editor that saves that way too, is another file."""
+    place = locate(path, bases)
+    with opened_folder(place) as folder:
+        found = look(folder, place.name, where=place.path)
+        same = found.is_file(before.seen_from(folder))
+    if not same and (found.size, found.mtime_ns) != (before.size, before.mtime_ns):
+        raise Refused(
+            Reason.FILE_CONFLICT,
+            "what is there now is not the file that was moved, and is left alone",
+            where=place.path,
+            next_step="Move it with a task of its own if that is wanted.",
+        )
+
+
+def _require_untouched_copy(undo: CopyUndo, bases: Sequence[str]) -> None:
+    """A copy is removed only while it has the bytes that it was made with; what somebody made of it is his."""
+    place = locate(undo.created_path, bases)
+    with opened_folder(place) as folder:
+        descriptor = open_file(folder, place.name, where=place.path)
+        with os.fdopen(descriptor, "rb", buffering=0) as stream:
+            found = "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != undo.sha256:
+        raise Refused(
+            Reason.FILE_CONFLICT,
+            "this copy was changed since it was made, and is left alone",
+            where=place.path,
+            next_step="Remove it with a task of its own if it is not wanted.",
+        )
+
+
+def _manifest(task_id: str, capability_id: str, inputs: dict[str, Any]) -> TaskManifest:
+    return TaskManifest.from_tree(
+        {"task_id": task_id, "capability_id": capability_id, "inputs": inputs, "constraints": {"reversible": True}}
+    )

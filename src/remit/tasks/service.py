@@ -1,0 +1,258 @@
+"""Tasks of one workspace: leased, run in the sandbox, recovered after a crash, and taken back.
+
+The sandbox is started by the first task that needs it, with every effect that is registered by then. The first task
+also settles what a crash left behind.
+"""
+
+import functools
+import logging
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from remit.authority.results import UNKNOWN_EXECUTOR
+from remit.contracts.config.config import SystemConfig
+from remit.contracts.tasks.result import ExecutionResult
+from remit.contracts.tasks.task import LeaseToken, TaskManifest
+from remit.core.errors import Misuse, Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, Clock
+from remit.crypto.signing import Keyring, Signer
+from remit.effects.registry import Registry
+from remit.effects.tasks import capabilities_file_capabilities as file_capabilities
+from remit.effects.tasks import capabilities_no_effect_capability as no_effect_capability
+from remit.execution.engine import Preview, Site, travel
+from remit.execution.journal import Journal, Trace
+from remit.execution.recovery import Recovered, recover
+from remit.fs.state_dir import StateDirectory
+from remit.ledger.entry import Event
+from remit.ledger.writer import Ledger
+from remit.sandbox.host import SandboxHost
+from remit.sandbox.manager import Fleet
+from remit.store.claims import ClaimKey, Done, Running, read_claim
+from remit.store.process_identity import remove_stale_locks
+from remit.tasks.checkpoint import BegunTask, parse_checkpoint
+from remit.tasks.kernel import Kernel
+from remit.tasks.operation import TaskDoor, TaskRules, executor_of
+from remit.tasks.restore import require_undoable, restoring_id, restoring_task
+
+MANY_ATTEMPTS: Final = 1_000
+_LOG: Final = logging.getLogger("remit.tasks")
+
+
+@dataclass(frozen=True)
+class TaskKeys:
+    """Each asked for when it is needed, and as it is then."""
+
+    keyring: Callable[[], Keyring]
+    executor: Callable[[], Signer]
+    kernel: Callable[[], Signer]
+
+
+class Tasks:
+    """`registry` may be added to before the first task; what is registered later gets a sandbox of its own."""
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        config: SystemConfig,
+        bases: Callable[[], tuple[str, ...]],
+        keys: TaskKeys,
+        ledger: Callable[[], Ledger],
+        fleet: Fleet,
+        clock: Clock,
+    ) -> None:
+        self.registry = Registry([no_effect_capability.CAPABILITY, *file_capabilities.CAPABILITIES])
+        self.kernel = Kernel(keys.kernel, keys.keyring, lambda name: self._executor(name) or UNKNOWN_EXECUTOR, clock)
+        self._confined = config.sandbox == "required"
+        self._seconds = float(config.timeouts.file_operation)
+        self._rules = TaskRules(functools.cache(bases), state.snapshots, config.limits.max_file_bytes, self._confined)
+        self._state = state
+        self._ledger = ledger
+        self._keys = keys
+        self._clock = clock
+        self._fleet = fleet
+        self._recovering = threading.Lock()
+        self._recovered = False
+
+    def issue_lease(
+        self, manifest: bytes, life: timedelta, *, correlation_id: str | None = None, actor: str | None = None
+    ) -> LeaseToken:
+        """Sign a lease for this manifest and record that it was issued, and by whose wish."""
+        parsed = TaskManifest.parse(manifest)
+        lease = self.kernel.issue_lease(parsed, life)
+        self._ledger().append(_issued(lease, parsed, correlation_id, actor))
+        return lease
+
+    def lease_and_execute(
+        self, manifest: bytes, life: timedelta, *, correlation_id: str, seconds: float
+    ) -> ExecutionResult:
+        """Both in one go, for one who gives the lease to nobody: a task that is new has it recorded with its intent."""
+        parsed = TaskManifest.parse(manifest)
+        if self._claim(parsed.task_id) is not None:
+            lease = self.issue_lease(manifest, life, correlation_id=correlation_id).canonical()
+            return self.execute(manifest, lease, correlation_id=correlation_id, seconds=seconds)
+        made = self.kernel.issue_lease(parsed, life)
+        leased = _issued(made, parsed, correlation_id)
+        return self.execute(manifest, made.canonical(), correlation_id=correlation_id, seconds=seconds, leased=leased)
+
+    def execute(  # noqa: PLR0913 - each is somebody's
+        self,
+        manifest: bytes,
+        lease: bytes,
+        *,
+        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_stored: Callable[[], None] = lambda: None,
+        on_progress: Callable[[int, int], None] | None = None,
+        correlation_id: str | None = None,
+        seconds: float | None = None,
+        leased: Event | None = None,
+    ) -> ExecutionResult:
+        if not self._recovered:
+            self._recover_once(spare=(TaskManifest.parse(manifest).task_id,))
+        most = None if seconds is None else min(seconds, self._seconds)
+        door = self.door(on_progress, correlation_id, most, leased)
+        outcome = travel(door, (manifest, lease), self._site(), on_refusal=on_refusal, on_stored=on_stored)
+        if isinstance(outcome, Preview):
+            raise Misuse(Reason.MISUSE, "a full run ended in a preview")
+        return outcome
+
+    def preview(
+        self, manifest: bytes, lease: bytes, *, on_refusal: Callable[[Refused], None] = lambda _: None
+    ) -> ExecutionResult | Preview:
+        return travel(self.door(), (manifest, lease), self._site(), dry_run=True, on_refusal=on_refusal)
+
+    def recover(
+        self, *, spare: Collection[str] = (), presumed_dead: Collection[str] = (), abandoned: Collection[str] = ()
+    ) -> list[Recovered[ExecutionResult]]:
+        settled = recover(self.door(), self._site(), spare=spare, presumed_dead=presumed_dead, abandoned=abandoned)
+        remove_stale_locks(self._state.hosts)
+        return settled
+
+    def restore(
+        self,
+        raw: bytes,
+        life: timedelta,
+        *,
+        on_refusal: Callable[[Refused], None] = lambda _: None,
+        on_stored: Callable[[], None] = lambda: None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> ExecutionResult:
+        """Take back what a task did, by a task of its own. A second time gives the first time's result."""
+        result, begun = self._accepted(raw)
+        task, is_new = self._next_attempt(result)
+        if is_new:
+            require_undoable(result, begun.before, self._rules.bases())
+        asked, whole = task.canonical(), result.task_id
+        lease = self.issue_lease(asked, life, correlation_id=whole)
+        token = lease.canonical()
+        return self.execute(
+            asked, token, on_refusal=on_refusal, on_stored=on_stored, on_progress=on_progress, correlation_id=whole
+        )
+
+    def _next_attempt(self, result: ExecutionResult) -> tuple[TaskManifest, bool]:
+        """The task that takes it back, and whether it is yet to be begun. One that failed is tried under another id.
+
+        So is one whose id somebody used for something else: nobody can stand in the way by being faster.
+        """
+        for number in range(1, MANY_ATTEMPTS):
+            task = restoring_task(result, restoring_id(result.task_id, number))
+            found = self._claim(task.task_id)
+            if found is None:
+                return task, True
+            if found.request_digest == task.digest() and not _has_failed(found):
+                return task, False
+        raise Refused(
+            Reason.IDEMPOTENCY_CONFLICT,
+            f"{MANY_ATTEMPTS:,} attempts to take this back have failed",
+            where=f"result of {result.task_id}",
+            next_step="`remit ledger show --correlation` with the task's id tells why.",
+        )
+
+    def _accepted(self, raw: bytes) -> tuple[ExecutionResult, BegunTask]:
+        """A result that this workspace recorded, verified as the kernel does it; and how its task began."""
+        named = ExecutionResult.parse(raw, source="result")
+        done = self._claim(named.task_id)
+        if not isinstance(done, Done):
+            raise Refused(
+                Reason.STATE_MISSING,
+                "this workspace has no outcome of that task",
+                where=f"result of {named.task_id}",
+                next_step="Restore it in the workspace where the task ran.",
+            )
+        trace = Trace(DEFAULT_TENANT, done.correlation_id, "task", named.task_id, done.request_digest)
+        journal = Journal(self._ledger(), trace, self._state.hosts, 0)
+        journal.require_intended(done)
+        begun = parse_checkpoint(done.checkpoint)
+        stored = journal.checked(done)
+        result = self.kernel.accept(raw, begun.manifest.canonical(), at=stored.recorded_at)
+        if result.canonical() != stored.text.encode():
+            raise Refused(
+                Reason.EVIDENCE_INVALID,
+                "this is not the result that was recorded for that task",
+                where=f"result of {named.task_id}",
+                next_step="`remit task run` with the same manifest gives the recorded one.",
+            )
+        return result, begun
+
+    def _claim(self, task_id: str) -> Done | Running | None:
+        with self._ledger().store.glancing() as connection:
+            return read_claim(connection, ClaimKey(DEFAULT_TENANT, "task", task_id))
+
+    def _recover_once(self, spare: Collection[str]) -> None:
+        with self._recovering:
+            if self._recovered:
+                return
+            if not self._confined:
+                _LOG.warning("effects are not confined by the kernel (sandbox: unsafe-none)")
+            for report in self.recover(spare=spare):
+                if report.problem is not None:
+                    _LOG.warning(
+                        "a task could not be settled", extra={"task_id": report.key, "why": str(report.problem)}
+                    )
+            self._recovered = True
+
+    def _site(self) -> Site:
+        return Site(self._ledger(), self._clock, self._state.hosts)
+
+    def _executor(self, capability_id: str) -> str | None:
+        return executor_of(self.registry, capability_id, confined=self._confined)
+
+    def door(
+        self,
+        on_progress: Callable[[int, int], None] | None = None,
+        correlation_id: str | None = None,
+        seconds: float | None = None,
+        leased: Event | None = None,
+    ) -> TaskDoor:
+        return TaskDoor(
+            self._keys.keyring,
+            self._keys.executor,
+            self.registry,
+            self._rules,
+            self._sandbox,
+            on_progress=on_progress,
+            correlation_id=correlation_id,
+            seconds=seconds,
+            leased=leased,
+        )
+
+    def _sandbox(self) -> SandboxHost:
+        return self._fleet.host_for(self.registry.effects())
+
+
+def _issued(lease: LeaseToken, manifest: TaskManifest, correlation_id: str | None, actor: str | None = None) -> Event:
+    return Event(
+        DEFAULT_TENANT,
+        "lease.issued",
+        correlation_id or manifest.task_id,
+        {"lease_id": lease.lease_id, "expires_at": lease.expires_at, "manifest_digest": manifest.digest()},
+        task_id=manifest.task_id,
+        capability_id=manifest.capability_id,
+        actor=actor,
+    )
+
+
+def _has_failed(claimed: Done | Running) -> bool:
+    return isinstance(claimed, Done) and ExecutionResult.parse(claimed.result.encode()).status == "FAILURE"

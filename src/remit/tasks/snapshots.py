@@ -1,0 +1,224 @@
+"""Whole copies of files that are about to be deleted, kept in the state directory and never pruned by Remit.
+
+`<folder>/<id>/content` has the bytes and `meta.json` the rest: path, mode, owner, times, extended attributes, and the
+digest of the bytes. A reference carries the digest of `meta.json`, so the holder of a signed result with a reference
+knows whether what is restored is what was deleted. A random nonce in `meta.json` keeps that digest from telling what
+the file held: without it, an agent could try every likely content. Snapshots from before the nonce are still read.
+A snapshot has its name only when all of it is on the disk.
+"""
+
+import base64
+import contextlib
+import errno
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.faultpoints import reach
+from remit.effects.file_copy import changed, copy_content, require_equal
+from remit.effects.file_copy import sha256_of as digest_of
+from remit.fs.atomic_write import disk_failure, make_private_directory, write_all
+from remit.fs.openat import Identity, failure, identify, open_base, open_file, open_folder
+from remit.fs.paths import Located
+
+MAX_ATTRIBUTE_BYTES: Final = 256 << 10
+"""Of all extended attributes of one file together: they travel to the sandbox in one frame."""
+MAX_META_BYTES: Final = 1 << 20
+NONCE_BYTES: Final = 32
+
+_REFERENCE: Final = re.compile(r"snapshot:([0-9a-f]{32})@(sha256:[0-9a-f]{64})")
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def take(located: Located, folder: Path, max_bytes: int, expected: Identity | None = None) -> str:
+    """Keep the file, whole, and return the reference; on the disk when this returns, or nothing is left behind.
+
+    Refuses a file that is too large before a byte is read, one that is not the `expected` one, and one that changes
+    meanwhile. Limit: a crash in the middle leaves a folder whose name begins with a dot; nothing refers to it.
+    """
+    with _opened(located) as source:
+        seen = identify(source)
+        if expected is not None and seen != expected:
+            raise changed(located.path)
+        _require_size(seen, max_bytes, located.path)
+        times = os.fstat(source)  # before reading, which may change the time of access
+        attributes = _read_attributes(source, located.path)
+        name = secrets.token_hex(16)
+        unfinished = folder / f".{name}"
+        make_private_directory(folder)
+        try:
+            meta = _write(source, seen, times, attributes, unfinished, located.path)
+            os.rename(unfinished, folder / name)
+            _sync_folder(folder)
+            reach("snapshot.published")
+        except BaseException as problem:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            shutil.rmtree(folder / name, ignore_errors=True)
+            if isinstance(problem, OSError):
+                raise disk_failure(problem, folder) from problem
+            raise
+    return f"snapshot:{name}@{digest_bytes(meta)}"
+
+
+def open_snapshot(folder: Path, reference: str) -> tuple[int, dict[str, Any]]:
+    """The bytes, as a descriptor that the caller closes, and the rest; both verified against the reference.
+
+    FILE_RESTORE needs both: the descriptor as `given["snapshot"]`, the rest as `checkpoint["meta"]`.
+    """
+    match = _REFERENCE.fullmatch(reference)
+    if match is None:
+        raise Refused(
+            Reason.MALFORMED,
+            "this is not the reference of a snapshot",
+            where=reference[:200],
+            next_step="Take it from undo_metadata.recovery of the signed result of a FILE_DELETE.",
+        )
+    name, digest = match.groups()
+    raw = _read_meta(folder / name / "meta.json")
+    if digest_bytes(raw) != digest:
+        raise _damaged(folder / name / "meta.json")
+    meta: dict[str, Any] = json.loads(raw)
+    content = folder / name / "content"
+    descriptor = _open_kept(content)
+    whole = False
+    try:
+        whole = os.fstat(descriptor).st_size == meta["size"] and digest_of(descriptor) == meta["sha256"]
+    finally:
+        if not whole:
+            os.close(descriptor)
+    if not whole:
+        raise _damaged(content)
+    return descriptor, meta
+
+
+def _write(
+    source: int, seen: Identity, times: os.stat_result, attributes: dict[str, str], unfinished: Path, path: str
+) -> bytes:
+    """Content, then meta, then the folder that holds them. The bytes of the meta."""
+    os.mkdir(unfinished, 0o700)
+    reach("snapshot.folder_made")
+    content = os.open(unfinished / "content", _NEW_FILE, 0o600)
+    try:
+        copy_content(source, content, seen.size)
+        digest = require_equal(source, content, seen, where=path)
+        os.fsync(content)
+    finally:
+        os.close(content)
+    reach("snapshot.content_synced")
+    meta = canonical_bytes(
+        {
+            "version": 1,
+            "path": path,
+            "size": seen.size,
+            "sha256": digest,
+            "mode": stat.S_IMODE(seen.mode),
+            "uid": seen.uid,
+            "gid": seen.gid,
+            # As text: nanoseconds since 1970 are past what a JSON number can be trusted with.
+            "atime_ns": str(times.st_atime_ns),
+            "mtime_ns": str(times.st_mtime_ns),
+            "xattrs": attributes,
+            "nonce": secrets.token_hex(NONCE_BYTES),
+        }
+    )
+    kept = os.open(unfinished / "meta.json", _NEW_FILE, 0o600)
+    try:
+        write_all(kept, meta)
+        os.fsync(kept)
+    finally:
+        os.close(kept)
+    _sync_folder(unfinished)
+    reach("snapshot.meta_synced")
+    return meta
+
+
+@contextlib.contextmanager
+def _opened(located: Located) -> Iterator[int]:
+    with contextlib.ExitStack() as stack:
+        base = open_base(located.base)
+        stack.callback(os.close, base)
+        folder = open_folder(base, located.parents, where=located.path)
+        stack.callback(os.close, folder)
+        descriptor = open_file(folder, located.name, where=located.path)
+        stack.callback(os.close, descriptor)
+        yield descriptor
+
+
+def _require_size(seen: Identity, max_bytes: int, where: str) -> None:
+    if seen.size > max_bytes:
+        raise Refused(
+            Reason.RESOURCE_EXHAUSTED,
+            f"this file is larger than the {max_bytes:,} bytes that a snapshot may have: no snapshot, no delete",
+            where=where,
+            next_step="The limit is limits.max_file_bytes in remit.yaml.",
+        )
+
+
+def _read_attributes(descriptor: int, where: str) -> dict[str, str]:
+    """All extended attributes, ACLs among them, as base64."""
+    try:
+        values = {name: os.getxattr(descriptor, name) for name in os.listxattr(descriptor)}
+    except OSError as problem:
+        if problem.errno in {errno.ENOTSUP, errno.ENOSYS}:
+            return {}
+        raise failure(problem, where, "has extended attributes that could not be read") from None
+    if sum(len(name) + len(value) for name, value in values.items()) > MAX_ATTRIBUTE_BYTES:
+        raise Refused(
+            Reason.RESOURCE_EXHAUSTED,
+            f"this file has more than {MAX_ATTRIBUTE_BYTES:,} bytes of extended attributes: no snapshot, no delete",
+            where=where,
+            next_step="Remove attributes that nobody needs.",
+        )
+    return {name: base64.b64encode(value).decode("ascii") for name, value in values.items()}
+
+
+def _read_meta(path: Path) -> bytes:
+    descriptor = _open_kept(path)
+    try:
+        return os.read(descriptor, MAX_META_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def _open_kept(path: Path) -> int:
+    try:
+        descriptor = os.open(path, _OLD_FILE)
+    except FileNotFoundError:
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "this snapshot is not here",
+            where=str(path.parent),
+            next_step="Restore the state directory from a backup, or use the workspace in which the file was deleted.",
+        ) from None
+    except OSError as problem:
+        raise disk_failure(problem, path) from problem
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _damaged(path)
+    return descriptor
+
+
+def _damaged(path: Path) -> Refused:
+    return Refused(
+        Reason.EVIDENCE_INVALID,
+        "this snapshot is not what was kept: it was changed or damaged",
+        where=str(path),
+        next_step="Restore the state directory from a backup; nothing is given back from a damaged snapshot.",
+    )
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,244 @@
+"""The self-check of an executor: what every capability promises, tried on a real workspace in a real sandbox.
+
+`check_capability` takes a declaration and a way to arrange files for one task, and returns what is wrong, in sentences;
+an empty list means that the capability may be registered. It is what Remit's own executors are held to.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from remit.contracts.tasks.result import ExecutionResult
+from remit.core.errors import Refused, RemitError
+from remit.core.ids import system_clock
+from remit.effects.registry import Capability
+from remit.sandbox.host import CutShort, SandboxHost
+from remit.sandbox.manager import import_paths
+from remit.sandbox.orders import Quotas
+from remit.tasks.checkpoint import BegunTask
+from remit.tasks.operation import Call, TaskDoor
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
+
+Arrange = Callable[[Path], Mapping[str, Any]]
+"""Makes fresh files below the folder it is given, and returns the inputs of a task that uses them."""
+
+# What an effect may not even load: whoever has one of these within reach has a key, a ledger or a network library.
+FORBIDDEN: Final = (
+    "remit.authority",
+    "remit.kernel",
+    "remit.ledger",
+    "remit.store",
+    "remit.workspace.container",
+    "remit.workspace.workspace",
+    "cryptography",
+    "pydantic",
+    "sqlite3",
+)
+
+
+def check_capability(capability: Capability, arrange: Arrange, folder: Path) -> list[str]:
+    """Everything that is wrong with this capability. `folder` must be empty and not a workspace."""
+    problems = [*_declaration(capability)]
+    if problems:  # nothing below could say more
+        return problems
+    with _bench(capability, arrange, folder) as bench:
+        for check in _CHECKS:
+            problems += check(bench)
+    return problems
+
+
+class _Bench:
+    """A workspace that knows the capability, and tasks for it."""
+
+    def __init__(self, workspace: Workspace, capability: Capability, arrange: Arrange, base: Path) -> None:
+        self.workspace = workspace
+        self.capability = capability
+        self.base = base
+        self._arrange = arrange
+        self._numbers = count(1)
+
+    def task(self, *, reversible: bool = True, **changed_inputs: Any) -> bytes:
+        number = next(self._numbers)
+        place = self.base / f"task-{number}"
+        place.mkdir()
+        manifest = {
+            "task_id": f"self-check-{number}",
+            "capability_id": self.capability.capability_id,
+            "inputs": {**self._arrange(place), **changed_inputs},
+            "constraints": {"reversible": reversible},
+        }
+        return json.dumps(manifest).encode()
+
+    def lease(self, manifest: bytes) -> bytes:
+        return self.workspace.issue_lease(manifest, life=timedelta(minutes=5)).canonical()
+
+    def run(self, manifest: bytes) -> ExecutionResult:
+        return self.workspace.execute_task(manifest, self.lease(manifest))
+
+    def begin(self, manifest: bytes) -> tuple[BegunTask, TaskDoor]:
+        """Everything that comes before the effect, and nothing recorded."""
+        door = self.workspace.tasks.door()
+        granted = door.verify_authority(door.parse((manifest, self.lease(manifest))), system_clock())
+        return door.recall(door.checkpoint(granted, door.preview(granted)))[1], door
+
+    def sandbox(self, quotas: Quotas) -> SandboxHost:
+        effects = (self.capability.effect,)
+        lock = self.workspace.state.hosts / "self-check.lock"
+        return SandboxHost(effects, quotas, lock=lock, import_paths=import_paths(effects))
+
+    def files(self) -> dict[str, bytes]:
+        return {str(path): path.read_bytes() for path in sorted(self.base.rglob("*")) if path.is_file()}
+
+
+@contextmanager
+def _bench(capability: Capability, arrange: Arrange, folder: Path) -> Iterator[_Bench]:
+    base, project = folder / "base", folder / "project"
+    base.mkdir()
+    project.mkdir()
+    environ = {"REMIT_STATE": str(folder / "state"), "HOME": str(folder)}
+    initialise(project, environ, system_clock)[0].close()
+    settings = {"version": 1, "base_directories": [str(base.resolve())]}
+    (project / "remit.yaml").write_text(json.dumps(settings), encoding="utf-8")  # YAML, too
+    with Workspace.open(project, environ=environ) as workspace:
+        if workspace.registry.get(capability.capability_id) is None:
+            workspace.registry.register(capability)
+        yield _Bench(workspace, capability, arrange, base.resolve())
+
+
+def _declaration(capability: Capability) -> Iterator[str]:
+    module_name, _, name = capability.effect.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+        effect = getattr(module, name)
+    except (ImportError, AttributeError, ValueError) as problem:
+        yield f"{capability.effect} cannot be loaded: {problem}"
+        return
+    missing = [method for method in ("run", "settle") if not callable(getattr(effect, method, None))]
+    if missing:
+        yield f"{capability.effect} has no {' and no '.join(missing)}"
+    public = [found for found in dir(effect) if not found.startswith("_") and found not in {"run", "settle"}]
+    if public:
+        yield f"{capability.effect} offers more than run and settle: {', '.join(public)}"
+    unknown = [path for path in capability.paths if path not in capability.inputs.model_fields]
+    if unknown:
+        yield f"declares paths that are no inputs: {', '.join(unknown)}"
+    yield from _heavy_imports(module_name)
+
+
+def _heavy_imports(module_name: str) -> Iterator[str]:
+    """In an interpreter of its own: this one has loaded everything already."""
+    program = f"import sys, json, {module_name}; print(json.dumps(sorted(sys.modules)))"
+    paths = json.dumps([os.path.abspath(path) for path in sys.path])
+    command = [sys.executable, "-I", "-c", f"import sys, json; sys.path[:0] = json.loads({paths!r}); {program}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - this interpreter
+    if done.returncode != 0:
+        yield f"{module_name} cannot be loaded alone: {done.stderr.strip().splitlines()[-1]}"
+        return
+    loaded = json.loads(done.stdout)
+    found = [name for name in FORBIDDEN if any(each == name or each.startswith(name + ".") for each in loaded)]
+    if found:
+        yield f"{module_name} loads what no effect may reach: {', '.join(found)}"
+
+
+def _succeeds(bench: _Bench) -> Iterator[str]:
+    manifest = bench.task()
+    result = bench.run(manifest)
+    if result.error is not None:
+        yield f"a plain task fails: {result.error.message}"
+        return
+    try:
+        bench.workspace.kernel.accept(result.canonical(), manifest)
+    except RemitError as problem:
+        yield f"the kernel does not accept the result: {problem}"
+
+
+def _needs_a_lease(bench: _Bench) -> Iterator[str]:
+    manifest, other = bench.task(), bench.task()
+    before = bench.files()
+    for what, lease in (("without a lease", b"{}"), ("under another task's lease", bench.lease(other))):
+        result = bench.workspace.execute_task(manifest, lease)
+        if result.error is None or result.error.error_code != "INVALID_LEASE":
+            yield f"runs {what}"
+        if bench.files() != before:
+            yield f"changes files {what}"
+
+
+def _closes_its_inputs(bench: _Bench) -> Iterator[str]:
+    manifest = bench.task(no_such_input=1)
+    before = bench.files()
+    try:
+        result = bench.run(manifest)
+    except Refused:  # a built-in capability's inputs are closed while they are parsed
+        result = None
+    if result is not None and result.error is None:
+        yield "takes an input that its contract does not know"
+    if bench.files() != before:
+        yield "changes files although its inputs are wrong"
+
+
+def _happens_once(bench: _Bench) -> Iterator[str]:
+    manifest = bench.task()
+    first = bench.run(manifest)
+    after = bench.files()
+    again = bench.run(manifest)
+    if again.canonical() != first.canonical():
+        yield "gives another result when the same task is run again"
+    if bench.files() != after:
+        yield "changes files when the same task is run again"
+
+
+def _keeps_to_reversibility(bench: _Bench) -> Iterator[str]:
+    manifest = bench.task(reversible=False)
+    before = bench.files()
+    result = bench.run(manifest)
+    if bench.capability.must_be_reversible and (result.error is None or bench.files() != before):
+        yield "runs although the task may not be undone"
+
+
+def _is_settled_when_cut_short(bench: _Bench) -> Iterator[str]:
+    """Run under a quota so small that every effect breaks it, then settled without, in both ways."""
+    if bench.capability.restores is not None:  # takes a snapshot of another task to try
+        return
+    calls: tuple[Call, ...] = ("undo", "finish")
+    for call in calls:
+        begun, door = bench.begin(bench.task())
+        before = bench.files()
+        try:
+            with bench.sandbox(Quotas(1 << 28, read_bytes=1, write_bytes=1, seconds=10)) as tight:
+                tight.run(door.order(begun, "run"))
+        except CutShort as cut:
+            notes = cut.notes
+        except RemitError:  # it failed on its own, which other checks tell
+            continue
+        else:
+            yield "is not stopped by a quota"
+            continue
+        try:
+            with bench.sandbox(Quotas(1 << 28, read_bytes=1 << 30, write_bytes=1 << 30, seconds=10)) as ample:
+                made = ample.run(door.order(begun, call, notes)).output
+        except RemitError as problem:
+            made = {}
+            if call == "finish":  # undoing may be too late; finishing never is
+                yield f"cannot be settled after it was cut short: {problem}"
+        after = bench.files()
+        if any(path.endswith(".part") for path in after) or (made is None and after != before):
+            yield f"leaves something behind when it is cut short ({call})"
+
+
+_CHECKS: Final = (
+    _succeeds,
+    _needs_a_lease,
+    _closes_its_inputs,
+    _happens_once,
+    _keeps_to_reversibility,
+    _is_settled_when_cut_short,
+)

@@ -1,0 +1,144 @@
+"""A throw-away workspace for goals: one simulation that copies a file to a name of its own, so that effects can be
+counted on disk; the one that takes it back; and one that changes nothing.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from remit.contracts.config.config import CONFIG_NAME
+from remit.contracts.goals.goal import AgentExecutionOutcome
+from remit.core.ids import Clock, system_clock
+from remit.goals.service import Goals
+from remit.identity.person import person_at_terminal
+from remit.workspace.create import initialise
+from remit.workspace.workspace import Workspace
+
+TENANT: Final = "load"
+USER: Final = "driver"
+SOURCE: Final = "form.txt"
+
+_COPY: Final[dict[str, Any]] = {
+    "id": "copy-form",
+    "version": "1",
+    "title": "Copy the form",
+    "impact": "impactful",
+    "risk": "LOW",
+    "access_action": "copy_form",
+    "fields": {"name": {"type": "identifier", "question": "Under which name?"}},
+    "phrases": {"en": ["copy the form as {name}"]},
+    "rollback": "undo-copy",
+    "timeout_seconds": 30,
+}
+_UNDO: Final[dict[str, Any]] = {
+    "id": "undo-copy",
+    "version": "1",
+    "title": "Remove the copy",
+    "impact": "impactful",
+    "risk": "LOW",
+    "access_action": "copy_form",
+    "fields": {"of": {"type": "text", "question": "Which goal?"}},
+    "rollback": "copy-form",
+    "binding": {"type": "undo"},
+}
+_PING: Final[dict[str, Any]] = {
+    "id": "ping",
+    "version": "1",
+    "title": "See whether it works",
+    "impact": "read_only",
+    "risk": "LOW",
+    "access_action": "ping",
+    "phrases": {"en": ["are you there"]},
+    "binding": {"type": "task", "capability_id": "NO_EFFECT", "inputs": {}},
+}
+_POLICY: Final = f"""
+@id("the-driver-works")
+permit (principal == User::"{TENANT}/{USER}", action in [Action::"copy_form", Action::"ping"], resource);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    root: Path
+    base: Path
+    environ: Mapping[str, str]
+    clock: Clock = system_clock
+
+    def open(self) -> Workspace:
+        return Workspace.open(self.root, environ=self.environ, clock=self.clock)
+
+    def copies(self) -> list[str]:
+        """What stands beside the form: one file for each goal that took effect, and nothing else."""
+        return sorted(path.name.removesuffix(".txt") for path in self.base.iterdir() if path.name != SOURCE)
+
+
+def make_scratch(
+    folder: Path,
+    *,
+    url_variable: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    clock: Clock = system_clock,
+) -> Scratch:
+    """In an empty folder, with a state directory of its own in there; the simulations are promoted."""
+    folder = folder.resolve()
+    given = dict(os.environ if environ is None else environ)
+    scratch = Scratch(folder / "project", folder / "base", {**given, "REMIT_STATE": str(folder / "state")}, clock)
+    scratch.root.mkdir()
+    scratch.base.mkdir()
+    (scratch.base / SOURCE).write_text("a form\n", encoding="utf-8")
+    initialise(scratch.root, scratch.environ, clock, url_variable=url_variable)[0].close()
+    paths = {"source_path": f"{scratch.base}/{SOURCE}", "destination_path": f"{scratch.base}/{{name}}.txt"}
+    copy = {**_COPY, "binding": {"type": "task", "capability_id": "FILE_COPY", "inputs": paths, "reversible": True}}
+    config = {
+        "version": 1,
+        "base_directories": [str(scratch.base)],
+        "goals": {"catalogue": ["simulations.json"]},
+        "policies": {"cedar_files": ["access.cedar"]},
+        "tenants": {TENANT: {"users": [USER]}},
+    }
+    (scratch.root / CONFIG_NAME).write_text(json.dumps(config), encoding="utf-8")
+    catalogue = {"version": 1, "simulations": [copy, _UNDO, _PING]}
+    (scratch.root / "simulations.json").write_text(json.dumps(catalogue), encoding="utf-8")
+    (scratch.root / "access.cedar").write_text(_POLICY, encoding="utf-8")
+    with scratch.open() as workspace:
+        for name in ("undo-copy", "copy-form", "ping"):
+            workspace.promotion.promote(name, tenant_id=TENANT, who=person_at_terminal({}))
+    return scratch
+
+
+@contextmanager
+def scratch_workspace(*, url_variable: str | None = None) -> Iterator[Scratch]:
+    """Gone afterwards, with its state; its tables in PostgreSQL too."""
+    with tempfile.TemporaryDirectory(prefix="remit-load-") as folder:
+        scratch = make_scratch(Path(folder), url_variable=url_variable)
+        try:
+            yield scratch
+        finally:
+            if url_variable is not None:
+                drop_tables(scratch)
+
+
+def drop_tables(scratch: Scratch) -> None:
+    from remit.store.postgresql import PostgresStore  # noqa: PLC0415 - the driver is an extra
+
+    with scratch.open() as workspace:
+        store = workspace.store
+        if isinstance(store, PostgresStore):
+            connection = store.connect()
+            try:
+                connection.execute(f'DROP SCHEMA IF EXISTS "{store.schema}" CASCADE')
+            finally:
+                connection.close()
+
+
+def carry_through(goals: Goals, correlation_id: str, name: str) -> AgentExecutionOutcome:
+    """Ask for a copy of this name, and confirm it; or go on from wherever the same goal stands."""
+    said = goals.ask(f"copy the form as {name}", correlation_id=correlation_id, user=USER, tenant=TENANT).outcome
+    if said.reason_code == "CONFIRMATION_REQUIRED":
+        said = goals.answer(correlation_id, "yes", user=USER, tenant=TENANT).outcome
+    return said

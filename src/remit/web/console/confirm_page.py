@@ -1,0 +1,28 @@
+"""A word before anything is decided or undone: what will happen, said once more, and a yes to that.
+
+With a script the page asks in a dialog; without one, or before it was loaded, the server does, with a page of its own.
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.web.console.confirm import Asking
+from remit.web.console.forms import Form
+from remit.web.console.pages import page
+
+FIELD: Final = "confirmed"
+_OWN: Final = frozenset({FIELD})
+
+
+def is_confirmed(form: Form) -> bool:
+    return form.one(FIELD) == "yes"
+
+
+def ask_first(request: Request, form: Form, asking: Asking, back: str) -> Response:
+    """The same form once more, with nothing to fill in: only a yes, or the way back."""
+    fields = [(name, value) for name, value in form.everything() if name not in _OWN]
+    query = f"?{request.url.query}" if request.url.query else ""
+    action = request.url.path + query
+    return page(request, "confirm.html", asking=asking, fields=fields, action=action, back=back)

@@ -1,0 +1,80 @@
+"""A question of the inbox in words for people: what it is, what a yes and a no do, how it was closed."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from remit.contracts.services.common import Question
+from remit.web.console.templating import address
+
+_RISKS: Final = {"LOW": "low", "MEDIUM": "medium", "HIGH": "high", "CRITICAL": "high"}
+
+
+class Words(NamedTuple):
+    kind: str
+    yes: str
+    no: str
+
+
+_WORDS: Final[dict[str, Words]] = {
+    "request": Words("Held request", "it goes on, once, exactly as shown.", "it is not sent or done."),
+    "plan": Words("Plan", "the plan may be applied, exactly as shown.", "the plan cannot be applied."),
+    "goal": Words("Goal", "the goal goes on, exactly as shown.", "nothing is done."),
+    "confirmation": Words("Your own goal", "it goes on.", "nothing is done."),
+}
+_CALL: Final = Words("Call", "it is made, once, exactly as shown.", "it is not made.")
+_CLOSED: Final = {
+    "APPROVED": "Approved",
+    "DENIED": "Denied: nothing was done",
+    "EXPIRED": "Expired: nobody answered in time, and nothing was done",
+    "VOID": "Void",
+    "USED": "Approved, and used",
+}
+HOST_GONE: Final = "the process that held it is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    question: Question
+
+    @property
+    def path(self) -> str:
+        asked = self.question
+        return address("/inbox/question", kind=asked.kind, tenant=asked.tenant, id=asked.id)
+
+    @property
+    def title(self) -> str:
+        return self.question.title or self.question.id
+
+    @property
+    def _words(self) -> Words:
+        """Of what an agent asks, only a call of a governed function has a risk of its own."""
+        is_call = self.question.kind == "request" and self.question.risk is not None
+        return _CALL if is_call else _WORDS[self.question.kind]
+
+    @property
+    def kind_words(self) -> str:
+        return self._words.kind
+
+    @property
+    def yes_words(self) -> str:
+        return self._words.yes
+
+    @property
+    def no_words(self) -> str:
+        return self._words.no
+
+    @property
+    def risk_word(self) -> str:
+        return _RISKS.get((self.question.risk or "").upper(), "")
+
+    @property
+    def closed_words(self) -> str:
+        """Empty while it is open. A void question says why: most often, the process that held the request died."""
+        asked = self.question
+        if asked.state == "PENDING":
+            return ""
+        words = _CLOSED.get(asked.state, asked.state.lower())
+        reason = asked.reason or ""
+        if asked.state == "VOID" and "gone" in reason:
+            reason = HOST_GONE
+        return f"{words}: {reason}" if reason else words

@@ -1,0 +1,121 @@
+"""Service levels and metrics: what was promised, how it stands, and what this process has counted."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.core.ids import parse_time, render_time
+from remit.core.metrics import COMMITS, HTTP_SECONDS, REFUSALS, ROAD_SECONDS, Distribution, Spread
+from remit.goals.slo import MOST, WINDOW, Rate, rolling_error_rate
+from remit.observability.gauges import look_at_chains
+from remit.store.connection import Connection
+from remit.web.console.charts import WIDE, Chart, Value, draw_bars
+from remit.web.console.pages import ConsoleRoute, desk_of, page, viewer_of
+from remit.web.console.templating import how_long
+
+if TYPE_CHECKING:
+    from remit.services.services import Desk
+
+router: Final = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+_HOURS: Final = """SELECT substr(created_at, 1, 13) AS hour, event, count(*) FROM agent_execution_ledger
+  WHERE tenant_id = ? AND created_at > ? AND event IN ('SUCCEEDED', 'FAILED') GROUP BY hour, event"""
+_HOUR_LENGTH: Final = 13
+MILLISECONDS: Final = 1_000
+MOST_REFUSALS: Final = 12
+
+
+class Level(NamedTuple):
+    """One figure beside its promise."""
+
+    name: str
+    value: str
+    promise: str
+    state: str
+
+
+@router.get("/levels")
+def levels(request: Request) -> Response:
+    viewer_of(request)
+    desk = desk_of(request)
+    now = desk.workspace.clock()
+    tenants = sorted(desk.workspace.config.tenants)
+    with desk.workspace.store.reading() as connection:
+        rate = rolling_error_rate(connection, tenants, now)
+        hours = _by_hour(connection, tenants, now)
+        chains = look_at_chains(connection)
+    return page(
+        request,
+        "levels.html",
+        here="/levels",
+        levels=[_error_level(rate), *_waiting(desk, now)],
+        goals=hours,
+        roads=[
+            *_spreads(ROAD_SECONDS, "From the first step to the last"),
+            *_spreads(COMMITS, "A commit of the ledger"),
+        ],
+        http=_all_of(HTTP_SECONDS),
+        refusals=sorted(REFUSALS.read().items(), key=lambda each: -each[1])[:MOST_REFUSALS],
+        chains=chains,
+    )
+
+
+def _error_level(rate: Rate) -> Level:
+    promise = f"at most {MOST['execution_error_rate'] * 100:g} %, in 24 hours"
+    if rate.value is None:
+        return Level("Failed dispatches", "no data", promise, "")
+    state = "KEPT" if rate.value <= MOST["execution_error_rate"] else "BREACHED"
+    return Level("Failed dispatches", f"{rate.value * 100:.2f} %", promise, state)
+
+
+def _waiting(desk: "Desk", now: datetime) -> Iterator[Level]:
+    names = {"request": "Held requests", "plan": "Proposed plans", "goal": "Goals to approve"}
+    for kind, (count, oldest) in desk.inbox.counts().items():
+        since = f"the oldest for {how_long((now - parse_time(oldest)).total_seconds())}" if oldest else "none waits"
+        yield Level(names.get(kind, kind), f"{count:,}", since, "")
+
+
+def _by_hour(connection: Connection, tenants: list[str], now: datetime) -> Chart | None:
+    """Goals that ended in each of the last 24 hours; None if there were none."""
+    hours = [render_time(now - timedelta(hours=back))[:_HOUR_LENGTH] for back in range(23, -1, -1)]
+    ended = dict.fromkeys(hours, 0)
+    failed = dict.fromkeys(hours, 0)
+    for tenant in tenants:
+        for hour, event, count in connection.rows(_HOURS, (tenant, render_time(now - WINDOW))):
+            if hour in ended:
+                ended[hour] += count
+                failed[hour] += count if event == "FAILED" else 0
+    if not any(ended.values()):
+        return None
+    values = [Value(f"{hour[-2:]}:00", ended[hour], failed[hour]) for hour in hours]
+    return draw_bars("Goals that ended, by the hour (UTC)", values, width=WIDE)
+
+
+def _spreads(counted: Distribution, what: str) -> Iterator[Chart]:
+    for labels, spread in sorted(counted.read().items()):
+        whose = f" ({', '.join(labels)})" if labels else ""
+        yield draw_bars(f"{what}{whose}", _values(counted, spread))
+
+
+def _all_of(counted: Distribution) -> Chart | None:
+    """Of every route together: which ones there are, the page of metrics says."""
+    spreads = list(counted.read().values())
+    if not spreads:
+        return None
+    counts = tuple(map(sum, zip(*(spread.counts for spread in spreads), strict=True)))
+    return draw_bars("Answers to requests", _values(counted, Spread(counts, 0.0)))
+
+
+def _values(counted: Distribution, spread: Spread) -> list[Value]:
+    """Each bar by the bound that it lies below; what nobody reached is left away at the end."""
+    names = [f"≤ {_bound(bound)}" for bound in counted.bounds]
+    names.append(f"> {_bound(counted.bounds[-1])}")
+    last = max((place for place, count in enumerate(spread.counts) if count), default=0)
+    return [Value(name, count) for name, count in list(zip(names, spread.counts, strict=True))[: last + 1]]
+
+
+def _bound(seconds: float) -> str:
+    return f"{seconds * MILLISECONDS:g} ms" if seconds < 1 else f"{seconds:g} s"

@@ -1,0 +1,118 @@
+"""The header Idempotency-Key: the same key with another body is refused, and what has no id of its own is made once.
+
+What must happen once rests on ids that the ledger knows: a task's, an action's, a proposal's, a goal's. Limit: what is
+remembered here ends with the process, and after an hour.
+"""
+
+import hashlib
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from remit.core.canonical import canonical_bytes, digest_bytes
+from remit.core.errors import Reason, Refused
+
+MOST: Final = 2_000
+SECONDS: Final = 3_600.0
+
+
+@dataclass(slots=True)
+class _Seen:
+    digest: str
+    at: float
+    answer: Response | None = None
+    is_told: bool = False
+    """It was answered, and the answer is a secret that is not kept."""
+
+
+class Keys:
+    """Keys that callers gave lately. Safe to use from any thread."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._seen: OrderedDict[tuple[str, str, str], _Seen] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def require_same(self, caller_id: str, what: str, key: str, body: bytes) -> None:
+        """Refuses a key that this caller gave before with another body, for the same operation."""
+        with self._lock:
+            self._place(caller_id, what, key, body)
+
+    def once(
+        self, caller_id: str, what: str, key: str, body: bytes, make: Callable[[], Response], *, is_secret: bool = False
+    ) -> Response:
+        """The answer that `make` gives; of a second time, the first one's. What fails may be tried again.
+
+        A secret answer is given the first time only.
+        """
+        with self._lock:
+            seen, is_new = self._place(caller_id, what, key, body)
+            if not is_new:
+                if seen.is_told:
+                    raise _told_before()
+                if seen.answer is None:
+                    raise Refused(
+                        Reason.IN_PROGRESS,
+                        "a request with this key is under way",
+                        where="header Idempotency-Key",
+                        next_step="Wait for its answer, or ask again a little later.",
+                    )
+                return seen.answer
+        try:
+            answer = make()
+        except BaseException:
+            with self._lock:
+                self._seen.pop((caller_id, what, key), None)
+            raise
+        if is_secret:
+            seen.is_told = True
+        else:
+            seen.answer = answer
+        return answer
+
+    def _place(self, caller_id: str, what: str, key: str, body: bytes) -> tuple[_Seen, bool]:
+        now, digest, name = self._now(), digest_bytes(body), (caller_id, what, key)
+        self._forget(now)
+        found = self._seen.get(name)
+        if found is None:
+            self._seen[name] = found = _Seen(digest, now)
+            return found, True
+        if found.digest != digest:
+            raise Refused(
+                Reason.IDEMPOTENCY_CONFLICT,
+                "this key was given before, with another body",
+                where="header Idempotency-Key",
+                next_step="Take a new key for a new request.",
+            )
+        return found, False
+
+    def _forget(self, now: float) -> None:
+        while self._seen:
+            name, oldest = next(iter(self._seen.items()))
+            if len(self._seen) < MOST and now - oldest.at < SECONDS:
+                return
+            del self._seen[name]
+
+
+def _told_before() -> Refused:
+    return Refused(
+        Reason.IDEMPOTENCY_CONFLICT,
+        "it was made under this key already; its secret was told then, and is not kept",
+        where="header Idempotency-Key",
+        next_step="If that answer was lost, withdraw what was made, and ask for another one under a new key.",
+    )
+
+
+def id_under(caller_id: str, key: str) -> str:
+    """The id of what this caller asks for under this key: a UUID that is the same each time."""
+    found = hashlib.sha256(canonical_bytes(["remit idempotency key", caller_id, key])).digest()
+    return str(uuid.UUID(bytes=found[:16], version=5))

@@ -1,0 +1,232 @@
+"""One request and its answer: raw bytes in, the caller, how long he waits; a model's bytes out.
+
+Bodies become models by `Contract.parse` alone, which is closed, bounded, and refuses a key that is there twice.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from urllib.parse import quote
+
+from fastapi import Depends, Path, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.contracts.base import Contract
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import Caller
+from remit.services.base.fair_share import Places
+from remit.services.base.permissions import Right, require
+from remit.web.http.authentication import demand_caller
+from remit.web.http.idempotency import Keys
+from remit.web.http.problems import RETRY_AFTER, Answered, of_http
+
+if TYPE_CHECKING:
+    from remit.services.services import Desk
+
+C = TypeVar("C", bound=Contract)
+
+JSON: Final = "application/json"
+DEFAULT_WAIT: Final = 1.0
+"""Seconds that a caller waits who does not say how long. Most work is done by then; the rest is followed by its id."""
+LONGEST_WAIT: Final = 30.0
+
+PathId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00-\x20\x7f/\\]([^\x00-\x1f\x7f/\\]*[^\x00-\x20\x7f/\\])?$",
+        description="The id of what is asked for.",
+    ),
+]
+"""An id in a path: printable, and no part of it is a separator. It is looked up and never made into a file's name."""
+
+Cursor = Annotated[str | None, Query(min_length=1, max_length=1_000, description="`next` of the page before; opaque.")]
+Limit = Annotated[int, Query(ge=1, le=200, description="How many at most.")]
+
+_KEY: Final = re.compile(r"[\x21-\x7e]{1,200}")
+_WAIT: Final = re.compile(r"wait\s*=\s*\"?([0-9]{1,9})\"?")
+# The last one is what a browser says that listens to events.
+_ACCEPTED: Final = frozenset(
+    {
+        JSON,
+        "application/*",
+        "*/*",
+        "application/problem+json",
+        "application/x-ndjson",
+        "image/*",
+        "image/png",
+        "text/event-stream",
+    }
+)
+
+
+class Call:
+    """One request on its way to the desk, of somebody who is known."""
+
+    def __init__(self, request: Request, raw: bytes = b"") -> None:
+        self.request = request
+        self.raw = raw
+
+    @property
+    def desk(self) -> "Desk":
+        desk: Desk = self.request.app.state.desk
+        return desk
+
+    @property
+    def caller(self) -> Caller:
+        return demand_caller(self.request)
+
+    @property
+    def key(self) -> str | None:
+        """The header Idempotency-Key, where one was sent."""
+        given = self.request.headers.get("idempotency-key")
+        if given is None or _KEY.fullmatch(given):
+            return given
+        raise Refused(
+            Reason.MALFORMED,
+            "an idempotency key has 1 to 200 visible ASCII characters",
+            where="header Idempotency-Key",
+            next_step="Use a UUID.",
+        )
+
+    def require_same_body(self) -> None:
+        """A key that was given before with another body is refused."""
+        if self.key is not None:
+            self._keys.require_same(self.caller.id, self.request.scope["route"].name, self.key, self.raw)
+
+    def once(self, right: Right, make: Callable[[], Response], *, is_secret: bool = False) -> Response:
+        """For what has no id of its own: under the same key it is made once, for whoever still has the right to it.
+
+        A secret answer is not kept: who asks again hears that it was made.
+        """
+        if self.key is None:
+            return make()
+        require(self.caller, right)
+        name = self.request.scope["route"].name
+        return self._keys.once(self.caller.id, name, self.key, self.raw, make, is_secret=is_secret)
+
+    @property
+    def _keys(self) -> Keys:
+        keys: Keys = self.request.app.state.keys
+        return keys
+
+    def parse(self, model: type[C]) -> C:
+        """The body as this model; a refusal names the fields that it has, and no command of a terminal.
+
+        No body is an empty object, where nothing needs to be said.
+        """
+        if not self.raw and not needs_body(model):
+            self.raw = b"{}"
+        try:
+            return model.parse(self.raw, source="body")
+        except Refused as problem:
+            fields = ", ".join(model.model_fields)
+            advice = f"The body is a JSON object with: {fields}." if fields else "Send no body, or {}."
+            advice = f"{advice} /v1/openapi.json says more ({model.__name__})."
+            raise Refused(problem.reason, problem.what, where=problem.where, next_step=advice) from None
+
+    @contextmanager
+    def waiting(self) -> Iterator[float]:
+        """How many seconds this caller may wait: as he prefers, unless too many wait already."""
+        wished = wished_wait(self.request.headers.getlist("prefer"))
+        places: Places = self.request.app.state.waiting
+        caller = self.caller
+        if wished <= 0 or not places.take(caller):
+            yield 0.0
+            return
+        try:
+            yield wished
+        finally:
+            places.leave(caller)
+
+
+async def _call(request: Request) -> Call:
+    demand_caller(request)
+    _require_plain_query(request)
+    _require_accepted(request)
+    return Call(request)
+
+
+async def _call_with_body(request: Request) -> Call:
+    """Of a stranger the body is not even read."""
+    demand_caller(request)
+    _require_plain_query(request)
+    _require_accepted(request)
+    media, _, parameters = request.headers.get("content-type", "").partition(";")
+    charset = parameters.strip().lower().removeprefix("charset=").strip('"')
+    raw = await request.body()
+    says_nothing = not raw and "content-type" not in request.headers
+    if not says_nothing and (media.strip().lower() != JSON or charset not in {"", "utf-8"}):
+        raise Answered(of_http(415, "header Content-Type"), 415)
+    return Call(request, raw)
+
+
+Asked = Annotated[Call, Depends(_call)]
+AskedWithBody = Annotated[Call, Depends(_call_with_body)]
+
+
+def needs_body(model: type[Contract]) -> bool:
+    """Whether there is anything that must be said."""
+    return any(field.is_required() for field in model.model_fields.values())
+
+
+def answer(model: Contract, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A model as the bytes of its JSON, straight from the validated model: it is not validated a second time."""
+    return Response(model.__pydantic_serializer__.to_json(model, by_alias=True), status, dict(headers or {}), JSON)
+
+
+def accepted(model: Contract, follow: str) -> Response:
+    """202: it goes on. `follow` is where to ask how far it is; empty where the same request must be sent again."""
+    place = {"Location": follow} if follow else {}
+    return answer(model, 202, {**place, "Retry-After": RETRY_AFTER})
+
+
+def location(folder: str, identifier: str) -> str:
+    """The address of one thing; empty for an id that cannot stand in a path."""
+    if "/" in identifier or "\\" in identifier or identifier in {".", ".."} or identifier != identifier.strip():
+        return ""
+    return f"{folder}/{quote(identifier, safe='')}"
+
+
+def wished_wait(preferences: list[str]) -> float:
+    """RFC 7240: `wait=10`, or `respond-async` for none. What cannot be read is ignored, as the standard says."""
+    wished = DEFAULT_WAIT
+    for preference in ",".join(preferences).lower().split(","):
+        if match := _WAIT.fullmatch(preference.strip()):
+            return min(float(match[1]), LONGEST_WAIT)
+        if preference.strip() == "respond-async":
+            wished = 0.0
+    return wished
+
+
+def _require_accepted(request: Request) -> None:
+    given = request.headers.get("accept")
+    if given and not any(part.partition(";")[0].strip().lower() in _ACCEPTED for part in given.split(",")):
+        raise Answered(of_http(406, "header Accept"), 406)
+
+
+def _require_plain_query(request: Request) -> None:
+    """Each parameter once, and none that the route does not know: a typing error must not read as no filter."""
+    if not request.scope["query_string"]:
+        return
+    known = known_parameters(request.scope.get("route"))
+    seen = set[str]()
+    for name, _ in request.query_params.multi_items():
+        if name not in known:
+            raise Refused(
+                Reason.MALFORMED,
+                "there is no such parameter",
+                where=f"query {name}",
+                next_step=f"Known here: {', '.join(sorted(known)) or 'none'}.",
+            )
+        if name in seen:
+            raise Refused(Reason.MALFORMED, "a parameter is given twice", where=f"query {name}", next_step="Give one.")
+        seen.add(name)
+
+
+def known_parameters(route: Any) -> frozenset[str]:
+    found = getattr(getattr(route, "dependant", None), "query_params", ())
+    return frozenset(field.alias for field in found)

@@ -1,0 +1,124 @@
+"""Reading a request's body: whole, within a size and a time, before any route sees the request.
+
+A body that trickles in holds a connection and nothing else; one that is too large is refused at its length, or at the
+first byte too many.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+
+from remit.core.errors import Reason, Refused
+from remit.identity.callers import Caller
+from remit.services.base.fair_share import Places
+from remit.web.http.problems import RETRY_AFTER, Answered
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+FORM: Final = "application/x-www-form-urlencoded"
+MOST_FIELDS: Final = 1_000
+_CLOSE: Final = {"Connection": "close"}
+
+
+class Gone(Exception):
+    """The client went away in the middle of its body."""
+
+
+class Held:
+    """The bytes of one body, counted for its sender until he is answered. A stranger's are few, and not counted."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._size = 0
+        self.caller: Caller | None = None
+
+    def add(self, size: int) -> None:
+        if self.caller is None:
+            return
+        if not self._places.take(self.caller, size):
+            raise Answered(self._places.refusal(self.caller), 429, {**_CLOSE, "Retry-After": RETRY_AFTER})
+        self._size += size
+
+    def end(self) -> None:
+        if self.caller is not None:
+            self._places.leave(self.caller, self._size)
+            self._size = 0
+
+
+async def read_body(receive: Receive, headers: Headers, most: int, seconds: float, held: Held) -> bytes:
+    """All of it. Answered with 413, 429 or 408 where it is too large, alone or with others, or too slow."""
+    _require_length(headers, most)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part = message.get("body", b"")
+                size += len(part)
+                if size > most:
+                    raise _too_large(most)
+                if part:
+                    held.add(len(part))
+                    parts.append(part)
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        raise Answered(
+            Refused(
+                Reason.TIMED_OUT,
+                f"the body did not come within {seconds:g} seconds",
+                where="body",
+                next_step="Send it at once; `web.limits.body_seconds` in remit.yaml allows more time.",
+            ),
+            408,
+            _CLOSE,
+        ) from None
+
+
+def replay(body: bytes, receive: Receive) -> Receive:
+    """What a route receives: the body that was read, and after it whatever else happens to the connection."""
+    is_told = False
+
+    async def again() -> Message:
+        nonlocal is_told
+        if is_told:
+            return await receive()
+        is_told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def form_field(headers: Headers, body: bytes, name: str) -> str | None:
+    """A field of a plain form; None if it is not there just once, or the body is no such form."""
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
+        return None
+    try:
+        fields = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        return None
+    found = [value for key, value in fields if key == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _require_length(headers: Headers, most: int) -> None:
+    length = headers.get("content-length")
+    # One that is no number, or comes twice, the protocol has refused already.
+    if length is not None and length.isascii() and length.isdigit() and int(length[:20]) > most:
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> Answered:
+    error = Refused(
+        Reason.TOO_LARGE,
+        f"the body is larger than {most:,} bytes",
+        where="body",
+        next_step="Send less at once; `web.limits.body_bytes` in remit.yaml allows more to whoever is known.",
+    )
+    return Answered(error, 413, _CLOSE)

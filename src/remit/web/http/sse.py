@@ -1,0 +1,97 @@
+"""The stream of events (`text/event-stream`): resumed by Last-Event-ID, kept alive by heartbeats, over with its caller.
+
+A token that is revoked or a session that ends would else go on listening: the desk asks whether the credential still
+counts before it tells what was recorded after that; and it is asked with each heartbeat, for when nothing happens. A
+listener that does not read is let go by the desk.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from remit.core.errors import Reason, Refused
+from remit.services.base.fair_share import Places
+from remit.web.http.authentication import demand_caller, still_counts
+
+if TYPE_CHECKING:
+    from remit.services.base.events import Sent, Subscription
+    from remit.services.services import Desk
+
+MEDIA_TYPE: Final = "text/event-stream"
+HEARTBEAT: Final = 15.0
+_BEGIN: Final = b"retry: 2000\n\n"
+_BEAT: Final = b": still here\n\n"
+_OVER: Final = b'event: desk.closed\ndata: {"why": "the credential does not count any more"}\n\n'
+
+
+async def event_stream(request: Request, after: str | None) -> StreamingResponse:
+    """What happens from now on, or since the event `after`, as far as this caller may know of it."""
+    desk: Desk = request.app.state.desk
+    places: Places = request.app.state.listening
+    caller = demand_caller(request)
+    if not places.take(caller):  # before anything is waited for: else a crowd would come in while one is let in
+        raise Refused(
+            Reason.RESOURCE_EXHAUSTED,
+            "as many listen to the events already as may, of this caller or of all",
+            where="the stream of events",
+            next_step="Close a page that shows them; web.limits.listeners in remit.yaml says how many there may be.",
+        )
+    try:
+        subscription = await desk.events.subscribe(caller, after, functools.partial(still_counts, request))
+    except BaseException:
+        places.leave(caller)
+        raise
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    told = _told(request, subscription)
+    return _Stream(subscription, lambda: places.leave(caller), told, 200, headers, MEDIA_TYPE)
+
+
+class _Stream(StreamingResponse):
+    """Lets go of its place among the listeners however it ends, also if nobody was there to read its first line."""
+
+    def __init__(self, subscription: "Subscription", leave: Callable[[], None], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._subscription = subscription
+        self._leave = leave
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._subscription.close()
+            self._leave()
+
+
+async def _told(request: Request, subscription: "Subscription") -> AsyncIterator[bytes]:
+    # One task waits for the next events across heartbeats: to cancel it could lose what it was about to tell.
+    coming: asyncio.Task[list[Sent]] | None = None
+    asked = time.monotonic()
+    try:
+        yield _BEGIN
+        while True:
+            coming = coming or asyncio.ensure_future(subscription.several())
+            left = asked + HEARTBEAT - time.monotonic()
+            done, _ = await asyncio.wait({coming}, timeout=max(left, 0.0))
+            if left <= 0 or not done:
+                if not await run_in_threadpool(still_counts, request):
+                    yield _OVER
+                    return
+                asked = time.monotonic()
+                yield _BEAT
+            if done:
+                sent, coming = coming.result(), None
+                if not sent:
+                    if subscription.ended_with_caller:
+                        yield _OVER
+                    return
+                yield b"".join(one.stream for one in sent)
+    finally:
+        if coming is not None:
+            coming.cancel()

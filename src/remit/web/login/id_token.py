@@ -1,0 +1,177 @@
+"""What an identity provider says about somebody: its signed ID token, and the role that follows from it. Pure.
+
+Only RS256 and ES256, with a key of the provider's that was made for that algorithm: a token that names no algorithm, or
+one in which the public key would be the secret, is refused before any key is looked at.
+"""
+
+import hmac
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NoReturn
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+from remit.contracts.config.oidc import Oidc
+from remit.core.errors import Reason, Refused
+from remit.crypto.signing import decode_base64url
+from remit.identity.models_roles import Role
+from remit.identity.person import Person
+from remit.parsing import Bounds, parse_json
+
+ALGORITHMS: Final = ("RS256", "ES256")
+SKEW: Final = timedelta(seconds=60)
+MOST: Final = 32 << 10
+_LEAST_RSA_BITS: Final = 2_048
+_BOUNDS: Final = Bounds(max_bytes=MOST, max_items=2_000)
+_LONGEST_SUB: Final = 190
+
+Key = RSAPublicKey | EllipticCurvePublicKey
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """Somebody whom the provider knows, and who has a role here."""
+
+    person: Person
+    role: Role
+    user: str | None
+    tenant: str | None
+
+
+def read_keys(document: Any) -> dict[tuple[str, str | None], Key]:
+    """The keys of a JWKS document that may sign, by algorithm and key id. Others are passed over."""
+    listed = document.get("keys") if isinstance(document, dict) else None
+    found: dict[tuple[str, str | None], Key] = {}
+    for tree in listed if isinstance(listed, list) else ():
+        if not isinstance(tree, dict) or tree.get("use", "sig") != "sig" or not _may_verify(tree):
+            continue
+        algorithm = {"RSA": "RS256", "EC": "ES256"}.get(str(tree.get("kty")))
+        if algorithm is None or tree.get("alg", algorithm) != algorithm:
+            continue
+        try:
+            key = jwt.PyJWK(tree, algorithm).key
+        except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+            continue
+        kid = tree.get("kid")
+        if _is_strong(key) and (kid is None or isinstance(kid, str)):
+            found[algorithm, kid] = key
+    return found
+
+
+def _may_verify(tree: dict[str, Any]) -> bool:
+    """Whether `key_ops`, where it is given, allows verifying signatures (RFC 7517, section 4.3)."""
+    if "key_ops" not in tree:
+        return True
+    operations = tree["key_ops"]
+    return isinstance(operations, list) and "verify" in operations
+
+
+def token_header(text: Any) -> tuple[str, str | None]:
+    """Algorithm and key id of a token, which nobody has vouched for yet."""
+    if not isinstance(text, str) or len(text) > MOST or text.count(".") != 2:
+        _refuse("it sent no ID token")
+    try:
+        header = parse_json(decode_base64url(text.partition(".")[0]), _BOUNDS, source="ID token, header")
+    except (ValueError, Refused):
+        _refuse("its ID token has no header")
+    algorithm, kid = (header.get("alg"), header.get("kid")) if isinstance(header, dict) else (None, None)
+    if algorithm not in ALGORITHMS or "crit" in header:
+        _refuse(f"its ID token is not signed with {' or '.join(ALGORITHMS)}")
+    if kid is not None and not isinstance(kid, str):
+        _refuse("its ID token names no key")
+    return algorithm, kid
+
+
+def verify_id_token(text: str, key: Key, config: Oidc, nonce: str, now: datetime) -> dict[str, Any]:
+    """The claims: signature, issuer, audience, times and nonce, in that order."""
+    algorithm, _ = token_header(text)
+    if not isinstance(key, RSAPublicKey if algorithm == "RS256" else EllipticCurvePublicKey):
+        _refuse("its ID token was signed in another way than its key is for")
+    try:
+        body = jwt.PyJWS().decode(text, key, algorithms=[algorithm])
+    except (jwt.PyJWTError, ValueError, TypeError):
+        _refuse("the signature does not fit its ID token")
+    claims = parse_json(body, _BOUNDS, source="ID token")
+    if not isinstance(claims, dict):
+        _refuse("its ID token has no claims")
+    if claims.get("iss") != config.issuer:
+        _refuse("its ID token is another issuer's")
+    _require_audience(claims, config.client_id)
+    _require_times(claims, now)
+    given = claims.get("nonce")
+    if not isinstance(given, str) or not hmac.compare_digest(given.encode(), nonce.encode()):
+        _refuse("its ID token is for another login")
+    return claims
+
+
+def decide_standing(claims: dict[str, Any], config: Oidc) -> Vouched:
+    """Who that is, and as what he is let in. Refuses whom the table gives no role."""
+    sub = claims.get("sub")
+    if not isinstance(sub, str) or not sub.isprintable() or not 0 < len(sub) <= _LONGEST_SUB:
+        _refuse("its ID token does not say who it is")
+    values = _texts(claims.get(config.role_claim))
+    role = next((line.role for line in config.roles if line.value in values), None)
+    if role is None:
+        raise Refused(
+            Reason.PERMISSION_DENIED,
+            "the identity provider knows you, and nothing that it says of you gives you a role here",
+            where=f"claim {config.role_claim}",
+            next_step="Ask whoever runs this server: `web.oidc.roles` in remit.yaml says who is let in.",
+        )
+    user = claims.get(config.user_claim) if config.user_claim else None
+    is_user = isinstance(user, str) and user.isprintable() and 0 < len(user) <= 200
+    return Vouched(
+        Person(f"oidc:{sub}", _name(claims)), role, user if is_user else None, config.tenant if is_user else None
+    )
+
+
+def _name(claims: dict[str, Any]) -> str | None:
+    found = claims.get("name") or claims.get("preferred_username")
+    return found if isinstance(found, str) and found.isprintable() and 0 < len(found) <= 100 else None
+
+
+def _require_audience(claims: dict[str, Any], client_id: str) -> None:
+    audience = _texts(claims.get("aud"))
+    if client_id not in audience:
+        _refuse("its ID token is for another client")
+    party = claims.get("azp")
+    if party != client_id and (party is not None or len(audience) > 1):
+        _refuse("its ID token was issued to another client")
+
+
+def _require_times(claims: dict[str, Any], now: datetime) -> None:
+    expires, issued, begins = (_seconds(claims.get(name)) for name in ("exp", "iat", "nbf"))
+    if expires is None or issued is None:
+        _refuse("its ID token has no times")
+    at, grace = now.timestamp(), SKEW.total_seconds()
+    if at >= expires + grace:
+        _refuse("its ID token is over")
+    if max(issued, begins or 0) > at + grace:
+        _refuse("its ID token is of the future: see to the clocks")
+
+
+def _seconds(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _texts(value: Any) -> frozenset[str]:
+    """Of a claim that is one text or a list of them."""
+    several = value if isinstance(value, list) else [value]
+    return frozenset(one for one in several if isinstance(one, str))
+
+
+def _is_strong(key: Any) -> bool:
+    if isinstance(key, RSAPublicKey):
+        return key.key_size >= _LEAST_RSA_BITS
+    return isinstance(key, EllipticCurvePublicKey) and isinstance(key.curve, SECP256R1)
+
+
+def _refuse(why: str) -> NoReturn:
+    raise Refused(
+        Reason.AUTHORITY_MALFORMED,
+        f"the identity provider's answer does not count: {why}",
+        where="ID token",
+        next_step="Log in again. If it stays so, see to `web.oidc` in remit.yaml and to the provider's settings.",
+    )

@@ -1,0 +1,235 @@
+"""Logging in with an identity provider: OpenID Connect's authorization code flow, with PKCE, state and nonce.
+
+What was begun in one browser is finished in that browser, once, within ten minutes: the state is looked up and removed,
+and the browser must show the cookie that it was given with it. Limit: a server that is started again has forgotten what
+was begun; people press the button once more.
+"""
+
+import base64
+import hashlib
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from remit.contracts.config.oidc import Oidc
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.core.ids import Clock, system_clock
+from remit.crypto.key_files import read_private
+from remit.identity.models_roles import Role
+from remit.identity.person import Person
+from remit.identity.secrets import secret_digest
+from remit.web.login.id_token import Key, decide_standing, read_keys, token_header, verify_id_token
+from remit.web.login.oidc_http import ask, require_safe_url
+
+LOGIN_SECONDS: Final = 600.0
+MOST_PENDING: Final = 1_000
+_DISCOVERY_SECONDS: Final = 3_600.0
+_KEYS_SECONDS: Final = 3_600.0
+"""A key that the provider gave up counts here no longer than that."""
+_LOOK_AGAIN_SECONDS: Final = 60.0
+"""A token with an unknown key makes us look for it, but not more often than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    url: str
+    browser_secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    person: Person
+    role: Role
+    user: str | None
+    tenant: str | None
+    goal: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    nonce: str
+    verifier: str
+    browser_digest: str
+    goal: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    authorize: str
+    token: str
+    keys: str
+    basic: bool
+    until: float
+
+
+class Provider:
+    """One identity provider. Its methods block: call them in a thread."""
+
+    def __init__(
+        self, config: Oidc, environ: Mapping[str, str], redirect_uri: str, clock: Clock = system_clock
+    ) -> None:
+        self._config = config
+        self._secret = _client_secret(config, environ)
+        self._redirect_uri = redirect_uri
+        self._clock = clock
+        self._pending: OrderedDict[str, _Pending] = OrderedDict()
+        self._lock = threading.Lock()
+        self._known: _Known | None = None
+        self._keys: tuple[float, dict[tuple[str, str | None], Key]] | None = None
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    @property
+    def basis(self) -> str:
+        """What a role was derived from: with another table, or another provider, it has to be derived again."""
+        return self._config.digest()
+
+    def begin(self, goal: str) -> Begun:
+        """Where to send the browser, and what it must show when it comes back."""
+        known = self._discover()
+        state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        pending = _Pending(
+            secrets.token_urlsafe(32),
+            secrets.token_urlsafe(48),
+            secret_digest(browser),
+            goal,
+            time.monotonic() + LOGIN_SECONDS,
+        )
+        with self._lock:
+            self._pending[state] = pending
+            while len(self._pending) > MOST_PENDING:
+                self._pending.popitem(last=False)
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(pending.verifier.encode()).digest()).rstrip(b"=").decode()
+        query = {
+            "response_type": "code",
+            "client_id": self._config.client_id,
+            "redirect_uri": self._redirect_uri,
+            "scope": " ".join(dict.fromkeys(("openid", *self._config.scopes))),
+            "state": state,
+            "nonce": pending.nonce,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+        }
+        return Begun(known.authorize + ("&" if "?" in known.authorize else "?") + urlencode(query), browser)
+
+    def finish(self, query: Mapping[str, str], browser_secret: str | None) -> Finished:
+        """Whom the provider vouches for. Refuses what was not begun in this browser, or was finished before."""
+        with self._lock:
+            pending = self._pending.pop(query.get("state", ""), None)
+        if (
+            pending is None
+            or browser_secret is None
+            or secret_digest(browser_secret) != pending.browser_digest
+            or time.monotonic() >= pending.until
+        ):
+            raise _refusal("it was begun in another browser, or too long ago, or was finished already")
+        if query.get("iss", self._config.issuer) != self._config.issuer:
+            raise _refusal("another provider answered")
+        code = query.get("code", "")
+        if "error" in query or not 0 < len(code) <= 4_096:
+            raise _refusal("the provider did not agree")
+        token = self._exchange(code, pending.verifier)
+        claims = verify_id_token(token, self._key_for(token), self._config, pending.nonce, self._now())
+        found = decide_standing(claims, self._config)
+        return Finished(found.person, found.role, found.user, found.tenant, pending.goal)
+
+    def _now(self) -> datetime:
+        return self._clock()
+
+    def _discover(self) -> _Known:
+        if self._known is not None and time.monotonic() < self._known.until:
+            return self._known
+        document = ask(self._config.issuer.rstrip("/") + "/.well-known/openid-configuration")
+        if not isinstance(document, dict) or document.get("issuer") != self._config.issuer:
+            raise Refused(
+                Reason.BINDING_MISMATCH,
+                "the discovery document is another issuer's",
+                where=self._config.issuer,
+                next_step="`issuer` in remit.yaml must be spelled as the provider spells it.",
+            )
+        methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        self._known = _Known(
+            require_safe_url(document.get("authorization_endpoint"), "authorization endpoint"),
+            require_safe_url(document.get("token_endpoint"), "token endpoint"),
+            require_safe_url(document.get("jwks_uri"), "address of keys"),
+            isinstance(methods, list) and "client_secret_basic" in methods,
+            time.monotonic() + _DISCOVERY_SECONDS,
+        )
+        return self._known
+
+    def _exchange(self, code: str, verifier: str) -> str:
+        known = self._discover()
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": verifier,
+            "client_id": self._config.client_id,
+        }
+        headers: dict[str, str] = {}
+        if self._secret is not None and known.basic:
+            pair = f"{quote(self._config.client_id, safe='')}:{quote(self._secret, safe='')}"
+            headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        elif self._secret is not None:
+            form["client_secret"] = self._secret
+        answer = ask(known.token, form, headers)
+        token: Any = answer.get("id_token") if isinstance(answer, dict) else None
+        if not isinstance(token, str):
+            raise _refusal("the provider sent no ID token")
+        return token
+
+    def _key_for(self, token: str) -> Key:
+        algorithm, kid = token_header(token)
+        age = time.monotonic() - self._keys[0] if self._keys else float("inf")
+        key = self._find_key(algorithm, kid) if age <= _KEYS_SECONDS else None
+        if key is None and age > _LOOK_AGAIN_SECONDS:
+            self._keys = time.monotonic(), read_keys(ask(self._discover().keys))
+            key = self._find_key(algorithm, kid)
+        if key is None:
+            raise _refusal("its ID token was signed with a key that the provider does not name")
+        return key
+
+    def _find_key(self, algorithm: str, kid: str | None) -> Key | None:
+        keys = self._keys[1] if self._keys else {}
+        if kid is not None:
+            return keys.get((algorithm, kid))
+        fitting = [key for (kind, _), key in keys.items() if kind == algorithm]
+        return fitting[0] if len(fitting) == 1 else None
+
+
+def _client_secret(config: Oidc, environ: Mapping[str, str]) -> str | None:
+    if config.client_secret_variable is not None:
+        found = environ.get(config.client_secret_variable, "")
+        where = f"environment variable {config.client_secret_variable}"
+    elif config.client_secret_file is not None:
+        where = config.client_secret_file
+        found = read_private(Path(where), what="the file of the client's secret").decode("utf-8", "replace").strip()
+    else:
+        return None
+    if not found:
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "the secret that the identity provider knows this server by is not there",
+            where=where,
+            next_step="Put it there; the provider's settings show it.",
+        )
+    return found
+
+
+def _refusal(why: str) -> Refused:
+    return Refused(
+        Reason.PERMISSION_DENIED,
+        f"this login does not count: {why}",
+        where="identity provider",
+        next_step="Log in again.",
+    )

@@ -1,0 +1,156 @@
+"""Logging in and out: by a link that works once, or through an identity provider.
+
+The link's code stands behind the `#`, which no browser sends: opening a link, or letting a program preview it, uses
+nothing up and leaves the code in no log. A script of the page puts it into the form; pressing the button sends it.
+"""
+
+import re
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from remit.core.errors import Refused, RemitError
+from remit.identity.callers import PersonCaller
+from remit.identity.models_found import Session
+from remit.web.config.hosts import Addresses
+from remit.web.config.settings import WebSettings
+from remit.web.console.pages import page
+from remit.web.http.authentication import cookie_value, identify, set_cookie
+from remit.web.http.request_body import form_field
+from remit.web.login.oidc import Provider
+from remit.workspace.workspace import Workspace
+
+CALLBACK: Final = "/login/oidc/callback"
+HOME: Final = "/"
+_STATE_COOKIE: Final = "remit_login"
+_STATE_SECONDS: Final = 600
+_PATH: Final = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
+
+
+def own_path(text: str | None) -> str:
+    """Where to go after the login: a path of ours, and never another site."""
+    return text if text and _PATH.fullmatch(text) and not text.startswith(("/login", "/logout")) else HOME
+
+
+def login_router(workspace: Workspace, settings: WebSettings) -> APIRouter:
+    """/login, /logout and, where a provider is named, /login/oidc. Not part of the API that is described."""
+    return _Desk(workspace, settings).router()
+
+
+class _Desk:
+    def __init__(self, workspace: Workspace, settings: WebSettings) -> None:
+        self._workspace = workspace
+        self._addresses = Addresses.of(settings)
+        config = settings.config
+        self._lives = {"life": timedelta(hours=config.session_hours), "idle": timedelta(minutes=config.idle_minutes)}
+        self._provider: Provider | None = None
+        if config.oidc is not None:
+            self._provider = Provider(config.oidc, workspace.environ, settings.url + CALLBACK)
+        # Whoever was let in by another table of roles has to be looked up in this one.
+        workspace.people.end_other_basis("oidc", self._provider.basis if self._provider else "")
+        prefix = "__Host-" if self._addresses.is_secure else ""
+        self._state_cookie = prefix + _STATE_COOKIE
+
+    def router(self) -> APIRouter:
+        router = APIRouter(include_in_schema=False)
+        router.add_api_route("/login", self.show, methods=["GET"])
+        router.add_api_route("/login", self.redeem, methods=["POST"])
+        router.add_api_route("/logout", self.leave, methods=["POST"])
+        if self._provider is not None:
+            router.add_api_route("/login/oidc", self.begin, methods=["GET"])
+            router.add_api_route(CALLBACK, self.finish, methods=["GET"])
+        return router
+
+    def show(self, request: Request) -> HTMLResponse:
+        return self._page(request, own_path(request.query_params.get("next")))
+
+    async def redeem(self, request: Request) -> Response:
+        body = await request.body()
+        code = (form_field(request.headers, body, "code") or "").strip()
+        goal = own_path(form_field(request.headers, body, "next"))
+        try:
+            session = await run_in_threadpool(self._workspace.people.redeem, code, **self._lives)
+        except Refused as problem:
+            request.app.state.guard.note_failed_login(request.scope)
+            return self._page(request, goal, problem, HTTPStatus.FORBIDDEN)
+        await run_in_threadpool(self._end_present, request)
+        return self._let_in(RedirectResponse(goal, HTTPStatus.SEE_OTHER), session)
+
+    def leave(self, request: Request) -> Response:
+        self._end_present(request)
+        answer = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+        self._put_cookie(answer, self._addresses.session_cookie, "", 0)
+        return answer
+
+    def begin(self, request: Request) -> Response:
+        assert self._provider is not None  # noqa: S101 - there is no such route without one
+        try:
+            begun = self._provider.begin(own_path(request.query_params.get("next")))
+        except RemitError as problem:
+            return self._page(request, HOME, problem, HTTPStatus.BAD_GATEWAY)
+        answer = RedirectResponse(begun.url, HTTPStatus.SEE_OTHER)
+        # Lax: the provider's answer is a visit from another site, and must find it.
+        self._put_cookie(answer, self._state_cookie, begun.browser_secret, _STATE_SECONDS, same_site="Lax")
+        return answer
+
+    def finish(self, request: Request) -> Response:
+        assert self._provider is not None  # noqa: S101 - as above
+        secret = cookie_value(request.headers, self._state_cookie)
+        answer: Response
+        try:
+            vouched = self._provider.finish(dict(request.query_params), secret)
+            session = self._workspace.people.admit(
+                vouched.person,
+                vouched.role,
+                user=vouched.user,
+                tenant=vouched.tenant,
+                basis=self._provider.basis,
+                **self._lives,
+            )
+        except RemitError as problem:
+            # Not counted: any site can send a browser here, and would shut its user out. There is nothing to guess.
+            answer = self._page(request, HOME, problem, HTTPStatus.FORBIDDEN)
+        else:
+            self._end_present(request)
+            # A redirect would still count as the provider's step, and the browser would keep the new cookie back.
+            answer = self._let_in(page(request, "login_done.html", bare=True, goal=vouched.goal), session)
+        self._put_cookie(answer, self._state_cookie, "", 0, same_site="Lax")
+        return answer
+
+    def _page(
+        self, request: Request, goal: str, problem: RemitError | None = None, status: int = HTTPStatus.OK
+    ) -> HTMLResponse:
+        caller = identify(request)
+        return page(
+            request,
+            "login.html",
+            status,
+            bare=True,
+            goal=goal,
+            goal_query="" if goal == HOME else "?next=" + quote(goal, safe=""),
+            provider=self._provider.name if self._provider else None,
+            logged_in=caller.person.signature if isinstance(caller, PersonCaller) else None,
+            csrf=request.state.csrf,
+            problem=problem,
+        )
+
+    def _let_in(self, answer: Response, session: Session) -> Response:
+        self._put_cookie(
+            answer, self._addresses.session_cookie, session.cookie, int(self._lives["life"].total_seconds())
+        )
+        return answer
+
+    def _end_present(self, request: Request) -> None:
+        """The session that the browser had, if any: logging in never goes on with an old one."""
+        present = cookie_value(request.headers, self._addresses.session_cookie)
+        if present is not None:
+            self._workspace.people.end(present)
+
+    def _put_cookie(self, answer: Response, name: str, value: str, seconds: int, **more: Any) -> None:
+        answer.headers.append("set-cookie", set_cookie(name, value, seconds, secure=self._addresses.is_secure, **more))

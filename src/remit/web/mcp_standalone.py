@@ -1,0 +1,58 @@
+"""`/mcp` and nothing else, on this machine only: behind the same guard, and by the same server, as in `remit serve`.
+
+It needs the extra `mcp` alone: nothing here may load what only API and console need.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio.to_thread
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from remit.contracts.config.web import Web
+from remit.services.services import Desk
+from remit.web.config.reload import SettingsRead
+from remit.web.config.settings import WebSettings
+from remit.web.http.access_log import Watching
+from remit.web.http.problems import handle_errors
+from remit.web.mcp_mount import loaded_app
+from remit.web.security.fair_share import THREADS
+from remit.web.security.middleware import guard
+from remit.web.server.run import run_app
+from remit.web.server.socket import open_socket, port_of
+
+PATH: Final = "/mcp"
+
+
+def settings_alone(config: Web, port: int) -> WebSettings:
+    """What remit.yaml says of names, certificates and logins is for the server that others see."""
+    return WebSettings.of(Web(limits=config.limits, mcp=config.mcp), port=port)
+
+
+def build_mcp_app(desk: Desk, settings: WebSettings) -> Starlette:
+    mcp = loaded_app(desk, settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        async with mcp.running():
+            yield
+
+    app = Starlette(routes=[Route(PATH, mcp)], lifespan=lifespan)
+    app.state.settings_read = SettingsRead(desk.workspace)
+    handle_errors(app)
+    guard(app, desk.workspace, settings)
+    assert app.middleware_stack is not None  # noqa: S101 - the guard
+    app.middleware_stack = Watching(app.middleware_stack)
+    return app
+
+
+def serve_mcp(desk: Desk, port: int, on_listening: Callable[[str], None]) -> None:
+    """Until it is interrupted. `port` 0: any that is free."""
+    settings = settings_alone(desk.workspace.config.web, port)
+    with open_socket(settings) as listener:
+        settings = settings.listening_at(port_of(listener))
+        app = build_mcp_app(desk, settings)
+        run_app(app, desk, settings, listener, lambda: on_listening(f"{settings.url}{PATH}"))

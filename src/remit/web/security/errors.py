@@ -1,0 +1,66 @@
+"""Why the guard turns a request away, as answers: what, where, and what to do next."""
+
+from remit.core.errors import Reason, Refused
+from remit.web.http.problems import Answered
+from remit.web.security.rate_limit import retry_after
+
+
+def other_name() -> Answered:
+    return Answered(
+        Refused(
+            Reason.PERMISSION_DENIED,
+            "this server does not go by the name that was asked for",
+            where="header Host",
+            next_step="Ask for localhost, or add the name to `web.allowed_hosts` in remit.yaml.",
+        ),
+        421,
+    )
+
+
+def foreign(where: str) -> Answered:
+    return Answered(
+        Refused(
+            Reason.PERMISSION_DENIED,
+            "a page of another site sent this request",
+            where=where,
+            next_step="Open the console itself; behind a proxy, set `web.public_url` in remit.yaml.",
+        ),
+        403,
+    )
+
+
+def without_origin() -> Answered:
+    return Answered(
+        Refused(
+            Reason.PERMISSION_DENIED,
+            "the request has a cookie and does not say which page sent it",
+            where="header Origin",
+            next_step="Send Origin with the address of this server, as a browser does.",
+        ),
+        403,
+    )
+
+
+def without_csrf(header: str) -> Answered:
+    return Answered(
+        Refused(
+            Reason.PERMISSION_DENIED,
+            "the request does not carry this session's CSRF token, so another page may have sent it",
+            where=f"header {header}",
+            next_step="Load the page again and repeat what you did; a program sends `csrf` of GET /v1/me.",
+        ),
+        403,
+    )
+
+
+def too_many(wait: float, whose: str) -> Answered:
+    seconds = retry_after(wait)
+    return Answered(
+        Refused(
+            Reason.LIMIT_EXCEEDED,
+            f"too many requests: {whose}",
+            next_step=f"Wait {seconds} seconds; `web.limits` in remit.yaml says how many there may be.",
+        ),
+        429,
+        {"Retry-After": seconds},
+    )

@@ -1,0 +1,84 @@
+"""How the server is shared out: the numbers, and what is counted by them (`remit.services.base.fair_share`)."""
+
+from typing import Final
+
+from remit.identity.callers import AgentCaller, Caller
+from remit.services.base.fair_share import Places, Share, Turn, Turns
+
+THREADS_OF_AGENTS: Final = 48
+THREADS_OF_PEOPLE: Final = 24
+THREADS_OF_STRANGERS: Final = 8
+THREADS: Final = THREADS_OF_AGENTS + THREADS_OF_PEOPLE + THREADS_OF_STRANGERS
+"""That serve requests. Each kind of caller has its own, so that a page comes whatever agents have begun."""
+
+LISTENING_AGENT: Final = 16
+LISTENING_PERSON: Final = 32
+"""Each tab of a browser listens."""
+REQUESTS_AT_ONCE: Final = 64
+BODY_BYTES: Final = 128 << 20
+BODY_BYTES_EACH: Final = 32 << 20
+WAITING_AT_ONCE: Final = 48
+"""How many may wait for long work. Whoever comes then is answered at once."""
+WAITING_EACH: Final = 6
+TURNS_OF_AGENTS: Final = Share(8, THREADS_OF_AGENTS)
+TURNS_OF_PEOPLE: Final = Share(12, THREADS_OF_PEOPLE)
+TURNS_OF_STRANGERS: Final = Share(THREADS_OF_STRANGERS, THREADS_OF_STRANGERS)
+
+
+def listening_places(most: int) -> Places:
+    return Places(
+        "connections that listen to events",
+        most,
+        agents=Share(LISTENING_AGENT, _most_of_agents(most)),
+        people=Share(LISTENING_PERSON, most),
+    )
+
+
+def request_places(connections: int) -> Places:
+    """Of requests under way: each has a connection of its own, which is not taken from it."""
+    each = min(REQUESTS_AT_ONCE, _most_of_agents(connections))
+    return Places(
+        "requests under way",
+        connections,
+        agents=Share(each, _most_of_agents(connections)),
+        people=Share(each, connections),
+    )
+
+
+def body_places(body_bytes: int) -> Places:
+    """Bytes of bodies that are held, each until its request was answered."""
+    total = max(BODY_BYTES, 2 * body_bytes)
+    each = max(BODY_BYTES_EACH, body_bytes)
+    return Places(
+        "bytes of requests under way",
+        total,
+        agents=Share(each, _most_of_agents(total)),
+        people=Share(each, total),
+    )
+
+
+def waiting_places() -> Places:
+    return Places(
+        "requests that wait",
+        WAITING_AT_ONCE,
+        agents=Share(WAITING_EACH, _most_of_agents(WAITING_AT_ONCE)),
+        people=Share(WAITING_EACH, WAITING_AT_ONCE),
+    )
+
+
+class Working(Turns):
+    """Turns of requests to work: agents, people and strangers each have threads of their own."""
+
+    def __init__(self) -> None:
+        super().__init__(agent=TURNS_OF_AGENTS, person=TURNS_OF_PEOPLE, stranger=TURNS_OF_STRANGERS)
+
+    async def of(self, caller: Caller | None, address: str) -> Turn:
+        """Of a stranger, all that is known is the address."""
+        if caller is None:
+            return await self.take("stranger", address)
+        return await self.take("agent" if isinstance(caller, AgentCaller) else "person", caller.id)
+
+
+def _most_of_agents(total: int) -> int:
+    """A quarter is left to people."""
+    return max(1, total - total // 4)

@@ -1,0 +1,277 @@
+"""The guard in front of every route: one ASGI layer that no request gets around.
+
+1. the Host header is one of our names (DNS rebinding)
+2. the page that asks is one of ours (Origin, Sec-Fetch-Site)
+3. who asks: token or session; a bad token is answered here, and bad ones are counted
+4. the credential, or the address of whoever shows none, has not asked too often, and has not too much under way
+5. the body is read, within its size and its time
+6. a person's unsafe request carries the session's own CSRF token
+7. it is the caller's turn: nobody takes all threads
+8. where that took its time, token or session still counts: nobody is let in before he is revoked, and works after it
+and on the way out every answer gets the security headers.
+"""
+
+import asyncio
+import hmac
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from html import escape
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from remit.core.errors import as_remit_error
+from remit.services.base.fair_share import Turn
+from remit.web.config.hosts import Addresses, counted_as
+from remit.web.config.reload import SettingsRead
+from remit.web.config.settings import WebSettings
+from remit.web.http.authentication import Credential, Identified, look_up, not_identified, shown_credential
+from remit.web.http.problems import Answered, respond
+from remit.web.http.request_body import Gone, Held, Message, Receive, form_field, read_body, replay
+from remit.web.security.errors import foreign, other_name, too_many, without_csrf, without_origin
+from remit.web.security.fair_share import Working, body_places, request_places
+from remit.web.security.headers import with_security
+from remit.web.security.rate_limit import Buckets
+from remit.web.security.scrapers import METRICS, may_scrape
+from remit.workspace.workspace import Workspace
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+CSRF_HEADER: Final = "x-remit-csrf"
+CSRF_FIELD: Final = "csrf"
+STRANGERS_BODY: Final = 64 << 10
+"""Bytes that are read from somebody who is not known: a login form has some hundred."""
+FRESH_SECONDS: Final = 0.1
+"""How long what a credential stood for is taken to be so, before a request is worked on. What it then writes is asked
+for once more, in its transaction."""
+_LOGIN: Final = "/login"
+_LASTING: Final = frozenset({"/v1/events", "/mcp", "/healthz"})
+"""These take no thread of those that serve requests, or share them out themselves."""
+_FOR_MACHINES: Final = ("/v1", "/mcp", "/metrics", "/healthz", "/readyz", "/static", _LOGIN)
+
+
+class Guard:
+    """Around the whole application, error handlers included. What it finds goes into the scope's state:
+    `caller`, `csrf` and `credential`.
+    """
+
+    def __init__(self, app: App, workspace: Workspace, settings: WebSettings, *, owner: Any = None) -> None:
+        limits = settings.config.limits
+        self._app = app
+        self._workspace = workspace
+        self._settings = settings
+        self._settings_read = getattr(getattr(owner, "state", None), "settings_read", None) or SettingsRead(workspace)
+        self._limits = limits
+        self._proxies = frozenset(settings.config.trusted_proxies)
+        self._owner = owner
+        self.addresses = Addresses.of(settings)
+        self._asked = Buckets(limits.requests_per_minute)
+        self._bad_codes = Buckets(limits.logins_per_minute)
+        self._bad_tokens = Buckets(limits.logins_per_minute)
+        self._under_way = request_places(limits.connections)
+        self.body_bytes = body_places(limits.body_bytes)
+        self._turns = Working()
+        self.fresh_seconds = FRESH_SECONDS
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, self._hardened(send))
+        else:  # there is nothing here to talk to in another way
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.setdefault("state", {}).update(caller=None, csrf=None, credential=None)
+        if self._owner is not None:
+            scope["app"] = self._owner  # the answers to errors look for it before the application has run
+        held, turn = Held(self.body_bytes), None
+        try:
+            try:
+                response, receive = await self._let_in(scope, receive, held)
+                if response is None:
+                    turn = await self._turn(scope)
+                    await self._look_again(scope)
+            except Gone:
+                return
+            except Answered as refusal:
+                response = respond(Request(scope), refusal.error, refusal.status, refusal.headers, **refusal.more)
+            except Exception as problem:  # noqa: BLE001 - the store may be gone, and the caller must hear of it
+                response = respond(Request(scope), as_remit_error(problem))
+            if response is None:
+                await self._app(scope, receive, _ending(turn, send))
+            else:
+                await response(scope, receive, _ending(turn, send))
+        finally:
+            if turn is not None:
+                turn.end()
+            held.end()
+            if held.caller is not None:
+                self._under_way.leave(held.caller)
+
+    async def _turn(self, scope: Scope) -> Turn | None:
+        if scope["path"] in _LASTING:
+            return None
+        return await self._turns.of(scope["state"]["caller"], self._address(scope, Headers(scope=scope)))
+
+    async def _look_again(self, scope: Scope) -> None:
+        """Once body and turn are there: whoever sends slowly, or has much in line, chooses himself when that is."""
+        state = scope["state"]
+        if state["credential"] is None or time.monotonic() - state["seen_at"] < self.fresh_seconds:
+            return
+        headers = Headers(scope=scope)
+        state["caller"] = scope["remit.caller"] = None
+        _, found = await self._identify(headers, self._address(scope, headers))
+        if found is None:
+            raise not_identified()
+        state["caller"] = scope["remit.caller"] = found.caller
+
+    async def _let_in(self, scope: Scope, receive: Receive, held: Held) -> tuple[Response | None, Receive]:
+        headers, method, path = Headers(scope=scope), scope["method"], scope["path"]
+        self._require_own_name(headers)
+        self._require_own_page(scope, headers)
+        address = self._address(scope, headers)
+        if path == METRICS and method == "GET" and await asyncio.to_thread(may_scrape, Request(scope), self._settings):
+            scope["state"]["scraper"] = True  # its secret is no credential for anything else
+            return None, receive
+        seen_at = time.monotonic()
+        credential, found = await self._identify(headers, address)
+        if found is None and _is_visit_from_elsewhere(method, path, headers):
+            return _bounce(scope), receive
+        unsafe = method not in SAFE_METHODS
+        if found is not None:
+            assert credential is not None  # noqa: S101 - nobody is found without one
+            _require_room(self._asked.take(credential.key), "this credential")
+            self._under_way.require(found.caller)
+            held.caller = found.caller
+            scope["state"].update(caller=found.caller, csrf=found.csrf, credential=credential, seen_at=seen_at)
+            scope["remit.caller"] = found.caller
+        else:
+            _require_room(self._asked.take(address), "this address")
+        if unsafe and path == _LOGIN:
+            _require_room(self._bad_codes.wait(address), "logins from this address")
+        if not unsafe and "content-length" not in headers and "transfer-encoding" not in headers:
+            return None, receive
+        most = self._limits.body_bytes if found is not None else min(STRANGERS_BODY, self._limits.body_bytes)
+        body = await read_body(receive, headers, most, self._limits.body_seconds, held)
+        if unsafe and found is not None and found.csrf is not None:
+            _require_csrf(headers, body, found.csrf)
+        return None, replay(body, receive)
+
+    def note_failed_login(self, scope: Scope) -> None:
+        """A code that does not count: after some of these the address has to wait."""
+        self._bad_codes.take(self._address(scope, Headers(scope=scope)))
+
+    async def _identify(self, headers: Headers, address: str) -> tuple[Credential | None, Identified | None]:
+        """A good one is found whatever else comes from its address: nobody is shut out by somebody else's bad ones."""
+        try:
+            credential = shown_credential(headers, self.addresses.session_cookie)
+            if credential is None:
+                return None, None
+            if credential.kind == "token" and self._workspace.tokens.is_quick(credential.text):
+                return credential, look_up(self._workspace, credential, read=self._settings_read)
+            return credential, await asyncio.to_thread(look_up, self._workspace, credential, read=self._settings_read)
+        except Answered:
+            _require_room(self._bad_tokens.take(address), "tokens from this address that do not count")
+            raise
+
+    def _require_own_name(self, headers: Headers) -> None:
+        given = headers.getlist("host")
+        if len(given) == 1 and self.addresses.knows(given[0]):
+            return
+        raise other_name()
+
+    def _require_own_page(self, scope: Scope, headers: Headers) -> None:
+        """Other sites, and other ports of this machine, may link to us, and nothing else."""
+        origin, site = headers.getlist("origin"), headers.get("sec-fetch-site")
+        if origin and not (
+            len(origin) == 1 and self.addresses.is_own_origin(origin[0], scope["scheme"], headers["host"])
+        ):
+            raise foreign("header Origin")
+        if site in {"cross-site", "same-site"} and not _is_visit(scope["method"], headers):
+            raise foreign("header Sec-Fetch-Site")
+        unsafe = scope["method"] not in SAFE_METHODS
+        # Every browser says where a form comes from. What says nothing is none, and has no cookie to be misused.
+        if unsafe and not origin and site is None and "cookie" in headers:
+            raise without_origin()
+
+    def _address(self, scope: Scope, headers: Headers) -> str:
+        """Whose address it is; behind a proxy that the settings name, what that one says of it."""
+        client = scope.get("client")
+        peer = client[0] if client else "local"
+        if peer in self._proxies:
+            return counted_as(headers.get("x-forwarded-for", "").rpartition(",")[2].strip()) or peer
+        return counted_as(peer) or peer
+
+    def _hardened(self, send: Send) -> Send:
+        secure = self.addresses.is_secure
+
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": with_security(message.get("headers", []), secure=secure)}
+            await send(message)
+
+        return hardened
+
+
+def guard(app: Starlette, workspace: Workspace, settings: WebSettings) -> Guard:
+    """Put the guard around a finished application: routes and handlers of errors must be there. It is also
+    `app.state.guard` from then on.
+    """
+    inside = app.build_middleware_stack()
+    found = Guard(inside, workspace, settings, owner=app)
+    app.middleware_stack = found
+    app.state.guard = found
+    return found
+
+
+def _require_room(wait: float, whose: str) -> None:
+    if wait:
+        raise too_many(wait, whose)
+
+
+def _require_csrf(headers: Headers, body: bytes, expected: str) -> None:
+    given = headers.get(CSRF_HEADER) or form_field(headers, body, CSRF_FIELD) or ""
+    if not hmac.compare_digest(given.encode(), expected.encode()):
+        raise without_csrf(CSRF_HEADER)
+
+
+def _ending(turn: Turn | None, send: Send) -> Send:
+    """The turn is over as soon as there is an answer, however slowly it is read."""
+    if turn is None:
+        return send
+
+    async def send_on(message: Message) -> None:
+        turn.end()
+        await send(message)
+
+    return send_on
+
+
+def _is_visit(method: str, headers: Headers) -> bool:
+    """A person goes to a page, and it fills his window: no picture, script or frame of another page."""
+    is_whole = headers.get("sec-fetch-dest", "document") == "document"
+    return method == "GET" and is_whole and headers.get("sec-fetch-mode") == "navigate"
+
+
+def _is_visit_from_elsewhere(method: str, path: str, headers: Headers) -> bool:
+    """A person who followed a link on another site. His browser keeps the cookie back on that first step."""
+    return (
+        _is_visit(method, headers)
+        and headers.get("sec-fetch-site") in {"cross-site", "same-site"}
+        and not any(path == prefix or path.startswith(f"{prefix}/") for prefix in _FOR_MACHINES)
+    )
+
+
+def _bounce(scope: Scope) -> Response:
+    """A page of ours that asks for the same address again; now it is us who ask, and the cookie comes along."""
+    query = scope["query_string"].decode("ascii", "replace")
+    raw = scope.get("raw_path") or scope["path"].encode()
+    target = escape("/" + raw.decode("ascii", "replace").lstrip("/\\") + (f"?{query}" if query else ""), quote=True)
+    return HTMLResponse(f'<!doctype html><meta http-equiv="refresh" content="0; url={target}"><title>Remit</title>')

@@ -1,0 +1,72 @@
+"""Who reads /metrics without being anybody: a scraper with its own secret, or whoever is on this machine, if allowed.
+
+Closed unless somebody opens it: how many people are asked, and how often somebody is refused, is nobody else's
+business; and a proxy on this machine makes the whole world look like this machine.
+"""
+
+import hmac
+import os
+import stat
+from typing import Final
+
+from starlette.requests import HTTPConnection
+
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.web.config.hosts import is_loopback
+from remit.web.config.settings import WebSettings
+
+METRICS: Final = "/metrics"
+SHORTEST_SECRET: Final = 32
+LONGEST_SECRET: Final = 1_000
+_BEARER: Final = "Bearer "
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+def may_scrape(request: HTTPConnection, settings: WebSettings) -> bool:
+    """Reads a small file, if the settings name one. Whoever may not can still be a person who has logged in."""
+    return has_secret(request, settings) or comes_from_here(request, settings)
+
+
+def has_secret(request: HTTPConnection, settings: WebSettings) -> bool:
+    given = request.headers.getlist("authorization")
+    path = settings.config.metrics.secret_file
+    if path is None or len(given) != 1 or not given[0].startswith(_BEARER):
+        return False
+    return hmac.compare_digest(given[0].removeprefix(_BEARER).encode(), read_secret(path))
+
+
+def read_secret(path: str) -> bytes:
+    """Read anew each time, so that another one counts at once. One that others can read, or guess, is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as problem:
+        raise _no_secret(f"it cannot be read ({problem.strerror})") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o077:
+            raise _no_secret("it is not a file that only its owner can read")
+        secret = os.read(descriptor, LONGEST_SECRET + 1).strip()
+    finally:
+        os.close(descriptor)
+    if not SHORTEST_SECRET <= len(secret) <= LONGEST_SECRET:
+        raise _no_secret(f"it has fewer than {SHORTEST_SECRET} characters, or more than {LONGEST_SECRET:,}")
+    return secret
+
+
+def comes_from_here(request: HTTPConnection, settings: WebSettings) -> bool:
+    """Whether it was opened to this machine, and surely comes from it: not from a proxy that stands on it."""
+    config = settings.config
+    if not config.metrics.open_on_loopback or config.public_url or config.tls or not is_loopback(settings.host):
+        return False
+    if any(name in request.headers for name in _FORWARDED):
+        return False
+    return request.client is not None and is_loopback(request.client.host)
+
+
+def _no_secret(why: str) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.STATE_UNSAFE,
+        f"the secret for {METRICS} does not count: {why}",
+        where="web.metrics.secret_file",
+        next_step="Make one that only you can read: (umask 077; openssl rand -hex 32 > FILE)",
+    )

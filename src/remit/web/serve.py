@@ -1,0 +1,37 @@
+"""What `remit serve` puts together: the socket, the desk, and the whole application."""
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+
+from remit.services.services import Desk
+from remit.web.app import build_app
+from remit.web.config.settings import WebSettings
+from remit.web.server.run import run_app
+from remit.web.server.socket import open_socket, port_of, warnings_for
+from remit.workspace.workspace import Workspace
+
+__all__ = ["WebSettings", "listening", "opened_desk", "port_of", "run", "warnings_for"]
+
+
+@contextlib.contextmanager
+def listening(settings: WebSettings) -> Iterator[socket.socket]:
+    """The bound socket, before anything else is touched: a port that is taken is refused at once."""
+    with open_socket(settings) as listener:
+        yield listener
+
+
+@contextlib.contextmanager
+def opened_desk(workspace: Workspace, settings: WebSettings) -> Iterator[Desk]:
+    desk = Desk(workspace, console_url=settings.url)
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+def run(
+    desk: Desk, settings: WebSettings, listener: socket.socket, on_listening: Callable[[], None] = lambda: None
+) -> None:
+    """Serve until a signal says to stop."""
+    run_app(build_app(desk, settings), desk, settings, listener, on_listening)

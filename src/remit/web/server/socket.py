@@ -1,0 +1,150 @@
+"""Listening: where, and with which certificate.
+
+Beyond loopback a server needs TLS, or an explicit word that something else has it.
+"""
+
+import os
+import socket
+import ssl
+import stat
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from remit.contracts.config.web import Tls
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.web.config.hosts import is_loopback
+from remit.web.config.settings import WebSettings
+from remit.web.http.uvicorn_protocol_framing import MOST_HEADER_BYTES
+from remit.web.http.uvicorn_protocol_patience import patient_protocol
+
+KEEP_ALIVE_SECONDS: Final = 30
+BACKLOG: Final = 512
+_MOST_KEY_BYTES: Final = 256 << 10
+
+
+def require_safe(settings: WebSettings) -> None:
+    """Refuses to listen where passwords, tokens and cookies would cross a network in the clear."""
+    config = settings.config
+    if is_loopback(settings.host) or config.tls is not None or config.insecure_http:
+        return
+    raise Refused(
+        Reason.STATE_UNSAFE,
+        "beyond loopback everybody on the way could read tokens and cookies",
+        where=f"web.host {settings.host}",
+        next_step="Set `web.tls` in remit.yaml; or, where a proxy in front has TLS, `web.insecure_http: true`.",
+    )
+
+
+def warnings_for(settings: WebSettings) -> list[str]:
+    """What whoever starts the server has to know before it listens."""
+    if is_loopback(settings.host):
+        return []
+    found = [f"listening at {settings.host}: other machines can reach this server"]
+    if settings.config.tls is None:
+        found.append("there is no TLS: whoever is on the way reads tokens and cookies")
+    if settings.config.public_url is None and not settings.config.allowed_hosts:
+        found.append("they cannot ask for it by a name: set web.public_url in remit.yaml")
+    return found
+
+
+def open_socket(settings: WebSettings) -> socket.socket:
+    """Bound, and not yet listening: its port is known before anything is told about it."""
+    require_safe(settings)
+    host = settings.host.strip("[]")
+    try:
+        family = socket.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        # By its number: asyncio switches Nagle off only where it is named; else answers wait 40 ms for an ACK.
+        opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as problem:
+        raise _cannot_listen(settings, problem) from None
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, settings.port))
+    except OSError as problem:
+        opened.close()
+        raise _cannot_listen(settings, problem) from None
+    opened.set_inheritable(False)
+    return opened
+
+
+def port_of(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+def server_config(app: Any, settings: WebSettings) -> uvicorn.Config:
+    """uvicorn, with its own logs of addresses off: they would hold whatever stands in a query."""
+    tls = settings.config.tls
+    context = _tls_context(tls) if tls is not None else None
+    return uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        loop="asyncio",
+        http=patient_protocol(settings.config.limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # else whoever is on this machine could say that he is somebody else
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=5,
+        h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        backlog=BACKLOG,
+        ssl_certfile=tls.certificate if tls is not None else None,
+        ssl_context_factory=(lambda *_: context) if context is not None else None,
+    )
+
+
+def _tls_context(tls: Tls) -> ssl.SSLContext:
+    """Reads both files now. The key must be nobody else's to read."""
+    require_private_key(Path(tls.key))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Without a password, and never asked for one: a server is started with nobody there.
+        context.load_cert_chain(tls.certificate, tls.key, password=lambda: b"")
+    except (OSError, ssl.SSLError, ValueError) as problem:
+        raise EnvironmentFailed(
+            Reason.STATE_UNSAFE,
+            f"the certificate cannot be used ({getattr(problem, 'strerror', None) or 'no PEM, or with a password'})",
+            where=tls.certificate,
+            next_step="Give a certificate with its chain, and its key without a password, both in PEM.",
+        ) from None
+    return context
+
+
+def require_private_key(path: Path) -> None:
+    """A plain file of ours, or of root, that nobody else can read."""
+    try:
+        found = os.stat(path)
+    except OSError as problem:
+        raise EnvironmentFailed(
+            Reason.STATE_UNSAFE,
+            f"the private key cannot be read: {problem.strerror}",
+            where=str(path),
+            next_step="Mend `web.tls.key` in remit.yaml.",
+        ) from None
+    if (
+        not stat.S_ISREG(found.st_mode)
+        or found.st_uid not in {0, os.geteuid()}
+        or found.st_mode & 0o077
+        or found.st_size > _MOST_KEY_BYTES
+    ):
+        raise EnvironmentFailed(
+            Reason.STATE_UNSAFE,
+            "the private key of the certificate may be read or changed by others",
+            where=str(path),
+            next_step=f"Make it yours alone: chmod 600 '{path}'",
+        )
+
+
+def _cannot_listen(settings: WebSettings, problem: OSError) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.STATE_UNSAFE,
+        f"it is not possible to listen there: {problem.strerror or problem}",
+        where=f"{settings.host} port {settings.port}",
+        next_step="Another server may have the port: name another one with --port, or 0 for any that is free.",
+    )

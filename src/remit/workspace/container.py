@@ -1,0 +1,229 @@
+"""The rooms of one workspace: its store, ledger and keys, and whatever works with them.
+
+Each is opened when it is first asked for, and loaded only then. Each key is loaded when, and only when, something must
+be signed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from remit.contracts.config.config import CONFIG_NAME, SystemConfig
+from remit.core.concurrency import Turns
+from remit.core.errors import Refused
+from remit.core.ids import Clock
+from remit.crypto.keyring import load_keyring, load_signer
+from remit.crypto.signing import Keyring, Role, Signer
+from remit.fs.paths import require_bases
+from remit.fs.state_dir import StateDirectory
+from remit.ledger.clock_watch import ClockWatch
+from remit.ledger.heads import Anchors
+from remit.ledger.writer import Ledger
+from remit.store.connection import Store
+from remit.workspace.open import WorkspaceSettings, as_long_as_unchanged, open_store, read_config
+
+if TYPE_CHECKING:
+    from remit.approvals.service import Approvals
+    from remit.browser.service import Browsing
+    from remit.calls.service import Calls
+    from remit.goals.promotion import Promotion
+    from remit.goals.service import Goals
+    from remit.identity.people import People
+    from remit.identity.tokens import Tokens
+    from remit.plans.proposals.service import Proposals
+    from remit.plans.service import Plans
+    from remit.sandbox.manager import Fleet
+    from remit.tasks.service import Tasks
+
+KEYRING: Final = "keyring.json"
+GOALS_AT_ONCE: Final = {"sqlite": (6, 1), "postgresql": (8, 4)}
+"""In one process: how many have begun, and of these compute. A server is waited for more often than a file."""
+READ_ONCE: Final = ("base_directories", "limits", "sandbox", "timeouts", "web")
+"""Of the configuration: what tasks, sandboxes and servers are made with. A change counts for those made after it."""
+
+
+class Rooms:
+    """Of one workspace."""
+
+    def __init__(
+        self, root: Path, state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str], clock: Clock
+    ) -> None:
+        self.root = root
+        self.state = state
+        self.settings = settings
+        self.clock = clock
+        self.environ = environ
+        self._position_key = ("", b"")  # the id of the audit key, and what was derived from it
+
+    def close(self) -> None:
+        if "browsing" in self.__dict__:
+            self.browsing.close()
+        if "fleet" in self.__dict__:
+            self.fleet.close()
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+        if "store" in self.__dict__:
+            self.store.close()
+
+    @property
+    def config(self) -> SystemConfig:
+        """As it is now: who lives long notices a new tenant. Raises while the file cannot be read."""
+        return self._config()
+
+    @cached_property
+    def opened_with(self) -> SystemConfig:
+        """As it was when the workspace was opened; what `READ_ONCE` names is taken from here."""
+        return self.config
+
+    @cached_property
+    def _config(self) -> Callable[[], SystemConfig]:
+        return as_long_as_unchanged(self.root / CONFIG_NAME, lambda: read_config(self.root))
+
+    @property
+    def keyring(self) -> Keyring:
+        """The public keys as they are now: a rotation or revocation by another process is noticed."""
+        return self._current_keyring()
+
+    @cached_property
+    def _current_keyring(self) -> Callable[[], Keyring]:
+        return as_long_as_unchanged(self.state.keys / KEYRING, lambda: load_keyring(self.state.keys))
+
+    @cached_property
+    def store(self) -> Store:
+        return open_store(self.state, self.settings, self.environ)
+
+    @cached_property
+    def anchors(self) -> Anchors:
+        return Anchors(self.state.anchors)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        watch = ClockWatch.of(self.clock, self.state.clock)
+        return Ledger(self.store, self._current_signer("audit"), self._current_keyring, self.anchors, self.clock, watch)
+
+    def position_key(self) -> bytes:
+        """Seals the positions that agents are given in the stream of events. Another one after a rotation.
+
+        An Ed25519 signature is deterministic: every process with this key derives the same 32 bytes, and no other can.
+        """
+        signer = self._current_signer("audit")()
+        if self._position_key[0] != signer.key_id:  # each event of each agent asks for it
+            self._position_key = signer.key_id, sha256(signer.sign("event-position", b"").encode()).digest()
+        return self._position_key[1]
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        from remit.tasks.service import TaskKeys, Tasks
+
+        keys = TaskKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("kernel"))
+        return Tasks(self.state, self.opened_with, self._bases, keys, lambda: self.ledger, self.fleet, self.clock)
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """The sandboxes of this workspace. None is started before something is to run in it."""
+        from remit.sandbox.manager import Fleet
+
+        return Fleet(self.opened_with, self.state.hosts)
+
+    @cached_property
+    def plans(self) -> Plans:
+        from remit.plans.apply.environment import PlanRules
+        from remit.plans.service import PlanKeys, Plans
+
+        keys = PlanKeys(self._current_keyring, self._current_signer("executor"), self._current_signer("protocol"))
+        rules = PlanRules(lambda: str((self.root / self.config.root).resolve()), self._config, self.clock, self.environ)
+        return Plans(self.state, rules, keys, lambda: self.ledger, self.fleet)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Questions to a person about the browser's requests, and the answers."""
+        from remit.approvals.service import Approvals
+        from remit.fs.change_signal import Bell
+
+        return Approvals(lambda: self.ledger, Bell(self.state.bell), self.clock)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Capability tokens for the browser, and the keys that they are believed by."""
+        from remit.identity.tokens import Tokens
+
+        browser = (self.state.keys, lambda: self.config.browser)
+        waiting = (lambda: self.approvals, lambda: self.proposals)
+        return Tokens(*browser, lambda: self.ledger, waiting, self.clock)
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """Plans that somebody proposed, and the answers."""
+        from remit.fs.change_signal import Bell
+        from remit.plans.proposals.service import Proposals
+
+        return Proposals(lambda: self.ledger, Bell(self.state.bell), self.clock)
+
+    @cached_property
+    def people(self) -> People:
+        """Who was invited, and who is logged in."""
+        from remit.identity.people import People
+
+        return People(self.state.people, lambda: self.ledger, self.clock)
+
+    @cached_property
+    def browsing(self) -> Browsing:
+        """The browser of this process. None is started before an action needs it."""
+        from remit.browser.service import Browsing
+
+        return Browsing(
+            self.state, self._config, lambda: self.tokens, lambda: self.approvals, lambda: self.ledger, self.clock
+        )
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Functions of this program that agents call under a token (`remit.governed`)."""
+        from remit.calls.service import CallKeys, Calls
+
+        keys = CallKeys(self._current_keyring, self._current_signer("executor"))
+        people = (lambda: self.tokens, lambda: self.approvals)
+        return Calls(self.state, keys, *people, lambda: self.ledger, self.clock)
+
+    @cached_property
+    def goals(self) -> Goals:
+        """What users want done, in their words: found in the catalogue, decided, confirmed, and dispatched once."""
+        from remit.goals.actions.browser import BrowserHand
+        from remit.goals.actions.runner import GoalHands
+        from remit.goals.rules_loader import WorkspaceRules
+        from remit.goals.service import Goals
+
+        rules = WorkspaceRules(self.root, self._config, self._current_keyring)
+        doors = (lambda: self.browsing, lambda: self.tokens, lambda: self.ledger)
+        browser = BrowserHand(*doors, self.state.hosts, self.clock)
+        hands = GoalHands(lambda: self.tasks, lambda: self.plans, browser, lambda: self.ledger, self.state.hosts)
+        turns = Turns(*GOALS_AT_ONCE[self.settings.store])
+        return Goals(self.state, rules, hands, lambda: self.ledger, self._current_keyring, self.clock, turns)
+
+    @cached_property
+    def promotion(self) -> Promotion:
+        """Which simulations each tenant has, and a person's way to promote and retire them."""
+        from remit.goals.catalogue.catalogue import load_definitions
+        from remit.goals.catalogue.deep_check import check_queries_of
+        from remit.goals.promotion import Promotion
+
+        return Promotion(
+            lambda: load_definitions((self.root / self.config.root).resolve(), self.config),
+            lambda: self.config.tenants,
+            lambda: self.ledger,
+            lambda simulation: check_queries_of(simulation, self.config, lambda: self.fleet),
+        )
+
+    def _bases(self) -> tuple[str, ...]:
+        """Asked for by a task that names a path: an audit goes on without a folder that was removed."""
+        try:
+            return require_bases(self.opened_with.base_directories, self.state.path)
+        except Refused as problem:
+            where = f"{self.root / CONFIG_NAME}, $.base_directories: {problem.where}"
+            raise Refused(problem.reason, problem.what, where=where, next_step=problem.next_step) from None
+
+    def _current_signer(self, role: Role) -> Callable[[], Signer]:
+        return as_long_as_unchanged(self.state.keys / KEYRING, lambda: load_signer(self.state.keys, role))

@@ -1,0 +1,202 @@
+"""Making a workspace, and binding the state of one that was moved.
+
+Looks first, writes last: whatever is refused has changed nothing, and whatever a crash left half-made is completed by
+running it again. It never makes new keys for a ledger that has entries: history would go on under other signatures.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from remit.contracts.config.config import CONFIG_NAME
+from remit.contracts.ledger import LedgerHead
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.faultpoints import reach
+from remit.core.ids import DEFAULT_TENANT, Clock, render_time
+from remit.crypto.keyring import create_keys, load_keyring
+from remit.fs.atomic_write import make_private_directory, sync_directory, write_durably
+from remit.fs.state_dir import StateDirectory, locate_state, require_private, workspace_id
+from remit.ledger.entry import Event
+from remit.ledger.heads import HEAD_FIELDS, verify_head
+from remit.ledger.writer import Batch
+from remit.store.connection import Store
+from remit.store.migrations_runner import migrate
+from remit.store.sqlite import SqliteStore
+from remit.workspace.open import WorkspaceSettings, open_store, read_config, read_settings
+from remit.workspace.workspace import Workspace
+
+CONFIG_TEMPLATE: Final = """\
+# What Remit may do in this folder. Every setting: remit schema system-config
+version: 1
+root: .
+"""
+_NEWEST_HEAD: Final = f"SELECT {', '.join(HEAD_FIELDS)} FROM ledger_heads ORDER BY signed_at DESC LIMIT 1"  # noqa: S608 - our own names
+
+
+def initialise(
+    directory: Path, environ: Mapping[str, str], clock: Clock, *, url_variable: str | None = None, new: bool = False
+) -> tuple[Workspace, bool]:
+    """Make a workspace, or complete one that a crash left half-made. The flag tells whether it was new.
+
+    `new` says that an older state directory, of a folder that is no longer there, is none of ours.
+    """
+    directory = _existing_folder(directory)
+    state = locate_state(directory, environ)
+    fresh = not state.settings.exists()
+    settings = _new_settings(directory, url_variable, clock) if fresh else read_settings(state)
+    if url_variable and settings.url_variable != url_variable:
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            f"this workspace already keeps its ledger in {settings.store}",
+            where=str(state.settings),
+            next_step="A ledger does not move by itself; start a workspace in another folder.",
+        )
+    if (directory / CONFIG_NAME).exists():
+        read_config(directory)
+        if fresh and not new:
+            _refuse_if_moved(state)
+    store = open_store(state, settings, environ)
+    _refuse_lost_parts(state, settings, store)
+    make_private_directory(state.path)
+    require_private(state.path, what="the state directory")
+    create_keys(state.keys, clock)
+    if settings.store == "sqlite":
+        SqliteStore.create(state.database)
+    migrate(store, clock)
+    if fresh:
+        write_durably(state.settings, settings.canonical() + b"\n")
+    if not (directory / CONFIG_NAME).exists():
+        write_durably(directory / CONFIG_NAME, CONFIG_TEMPLATE.encode(), mode=0o644, replace=False)
+    store.close()
+    workspace = Workspace(directory, state, settings, environ, clock)
+    workspace.ledger.transact(lambda batch: _record_creation(batch, workspace))
+    _record_move(workspace)  # nothing to do, unless a crash interrupted an adoption
+    return workspace, fresh
+
+
+def adopt(directory: Path, old: Path, environ: Mapping[str, str], clock: Clock) -> Workspace:
+    """Bind the state directory of a workspace that was moved to the folder where it is now, and record it."""
+    directory = _existing_folder(directory)
+    read_config(directory)
+    state, former = locate_state(directory, environ), StateDirectory(old.absolute())
+    if not state.path.exists():
+        settings = read_settings(former)
+        if former.path.parent.resolve() != state.path.parent:
+            raise Refused(
+                Reason.STATE_UNSAFE,
+                "this state directory lies elsewhere than those of this account",
+                where=str(former.path),
+                next_step=f"Copy it to {state.path.parent} first, with its permissions, or set REMIT_STATE.",
+            )
+        if (Path(settings.root) / CONFIG_NAME).exists():
+            raise Refused(
+                Reason.STATE_UNSAFE,
+                "this state directory belongs to a workspace that is still there",
+                where=settings.root,
+                next_step="A copy of a workspace is a workspace of its own: remit init --new",
+            )
+        os.rename(former.path, state.path)
+        sync_directory(state.path.parent)
+        reach("adopt.renamed")
+    workspace = Workspace(directory, state, read_settings(state), environ, clock)
+    _record_move(workspace)
+    return workspace
+
+
+def _existing_folder(directory: Path) -> Path:
+    directory = directory.resolve()
+    if not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            "this is not a folder that you can write to",
+            where=str(directory),
+            next_step="Make it first, or choose another.",
+        )
+    config = directory / CONFIG_NAME
+    if config.exists() and not config.is_file():
+        raise Refused(Reason.STATE_UNSAFE, f"{CONFIG_NAME} is not a file", where=str(config), next_step="Rename it.")
+    return directory
+
+
+def _new_settings(directory: Path, url_variable: str | None, clock: Clock) -> WorkspaceSettings:
+    return WorkspaceSettings.from_tree(
+        {
+            "version": 1,
+            "created_at": render_time(clock()),
+            "root": str(directory),
+            "store": "postgresql" if url_variable else "sqlite",
+            "url_variable": url_variable,
+            "schema_name": "remit_" + workspace_id(directory).replace("-", "_") if url_variable else None,
+        },
+        source="remit init",
+    )
+
+
+def _refuse_if_moved(state: StateDirectory) -> None:
+    """A remit.yaml without a state, beside a state without its folder: probably the two belong together."""
+    for settings_file in sorted(state.path.parent.glob("*/workspace.json")):
+        try:
+            settings = read_settings(StateDirectory(settings_file.parent))
+        except RemitError:
+            continue
+        bound = settings_file.parent.name == workspace_id(Path(settings.root))
+        if bound and not Path(settings.root).exists():
+            raise Refused(
+                Reason.STATE_UNSAFE,
+                f"a remit.yaml is here, and {settings.root}, which has a state directory, is gone: was it moved?",
+                where=str(settings_file.parent),
+                next_step=f"If so: remit init --adopt '{settings_file.parent}'. If this is another project: --new",
+            )
+
+
+def _refuse_lost_parts(state: StateDirectory, settings: WorkspaceSettings, store: Store) -> None:
+    """A part of the state that is gone is restored from a backup, never replaced by an empty one."""
+    known = (state.keys / "keyring.json").exists()
+    if settings.store == "sqlite" and not state.database.exists():
+        if state.anchors.is_dir() and any(state.anchors.iterdir()):
+            raise _lost("the ledger's database is gone; its anchors are still here", state.database)
+        return
+    head = _newest_head(store)
+    if head is None:
+        return
+    if not known:
+        raise _lost("the ledger has entries and the keys that signed them are not here", state.keys)
+    try:
+        verify_head(head, load_keyring(state.keys))
+    except Refused:
+        raise _lost("the ledger was signed with other keys than those here", state.keys) from None
+
+
+def _lost(what: str, where: Path) -> EnvironmentFailed:
+    return EnvironmentFailed(
+        Reason.STATE_MISSING,
+        what,
+        where=str(where),
+        next_step="Restore it from a backup (with PostgreSQL: copy the keys from the machine that began this ledger).",
+    )
+
+
+def _newest_head(store: Store) -> LedgerHead | None:
+    with store.reading() as connection:
+        if not connection.has_table("ledger_heads"):
+            return None
+        row = connection.one(_NEWEST_HEAD)
+    return LedgerHead.from_tree(dict(zip(HEAD_FIELDS, row, strict=True))) if row else None
+
+
+def _record_move(workspace: Workspace) -> None:
+    """First the entry, then the settings: a crash between the two leaves an entry too many, never one too few."""
+    settings, now_at = workspace.settings, str(workspace.root)
+    if settings.root != now_at:
+        moved = {"from": settings.root, "to": now_at}
+        workspace.ledger.append(Event(DEFAULT_TENANT, "workspace.moved", workspace_id(workspace.root), moved))
+        settings = settings.model_copy(update={"root": now_at})
+        write_durably(workspace.state.settings, settings.canonical() + b"\n")
+
+
+def _record_creation(batch: Batch, workspace: Workspace) -> None:
+    """The first entry names the first keys. A workspace that was killed before it wrote it writes it now."""
+    if batch.store.one("SELECT 1 FROM ledger_entries LIMIT 1") is None:
+        keys = {key.role: key.key_id for key in workspace.keyring}
+        batch.append(Event(DEFAULT_TENANT, "workspace.created", workspace_id(workspace.root), {"keys": keys}))

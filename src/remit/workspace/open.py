@@ -1,0 +1,167 @@
+"""Finding a workspace and reading what it says of itself: its root, its configuration, its settings, its store."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field
+
+from remit.contracts.base import Contract, Timestamp, VersionOne
+from remit.contracts.config.config import CONFIG_NAME, EnvironmentName, SystemConfig
+from remit.core.errors import EnvironmentFailed, Reason, Refused
+from remit.execution.protected_paths import is_own_folder
+from remit.fs.state_dir import StateDirectory, locate_state, require_private
+from remit.parsing import read_bounded
+from remit.parsing.yaml import parse_yaml
+from remit.store.connection import Store
+from remit.store.sqlite import SqliteStore
+
+T = TypeVar("T")
+
+
+class WorkspaceSettings(Contract):
+    """`workspace.json` in the state directory: what `remit init` decided. Never a password, only where to find it."""
+
+    version: VersionOne
+    created_at: Timestamp
+    root: Annotated[str, Field(min_length=1, max_length=4096, description="The folder it was made for.")]
+    store: Literal["sqlite", "postgresql"]
+    url_variable: EnvironmentName | None = None
+    schema_name: Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]{0,62}$")] | None = None
+
+
+def find_root(start: Path, environ: Mapping[str, str]) -> Path:
+    """The nearest folder, from `start` upwards, that holds a remit.yaml.
+
+    A folder that has a state directory and no remit.yaml is not passed over: whoever removed the file would otherwise
+    choose the workspace above it.
+    """
+    if not start.is_dir():
+        raise Refused(
+            Reason.STATE_MISSING, "there is no such folder", where=str(start), next_step="Give a folder that exists."
+        )
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / CONFIG_NAME).is_file():
+            return folder
+        if _has_state(folder, environ):
+            raise Refused(
+                Reason.STATE_MISSING,
+                f"this folder is a workspace, and its {CONFIG_NAME} is gone",
+                where=str(folder),
+                next_step="Restore the file, or make a plain one: remit init",
+            )
+    raise Refused(
+        Reason.STATE_MISSING,
+        f"there is no {CONFIG_NAME} here or in any folder above",
+        where=str(start),
+        next_step="Run `remit init` in the folder that agents shall work in.",
+    )
+
+
+def _has_state(folder: Path, environ: Mapping[str, str]) -> bool:
+    try:
+        return locate_state(folder, environ).settings.exists()
+    except (Refused, OSError):
+        return False
+
+
+def read_config(root: Path) -> SystemConfig:
+    """The workspace's remit.yaml. Its root may narrow the workspace, never leave it: the state lies outside."""
+    path = root / CONFIG_NAME
+    if not path.is_file():  # one that waits for a writer would be waited for
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "the workspace's settings are gone, or no file",
+            where=str(path),
+            next_step="Put the file back, or run `remit init` again.",
+        )
+    with path.open("rb") as stream:
+        raw = read_bounded(stream, SystemConfig.bounds, source=str(path))
+    config = SystemConfig.from_tree(parse_yaml(raw, SystemConfig.bounds, source=str(path)), source=str(path))
+    narrowed = (root / config.root).resolve()
+    if not narrowed.is_relative_to(root):
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            "the root lies outside the folder of remit.yaml",
+            where=f"{path}, $.root",
+            next_step="Put a remit.yaml into the folder that agents shall work in, with `root: .`",
+        )
+    if is_own_folder(narrowed.relative_to(root).parts):
+        raise Refused(
+            Reason.STATE_UNSAFE,
+            "the root is a folder where Remit keeps reports and backups, which no plan may touch",
+            where=f"{path}, $.root",
+            next_step="Name the folder with the files of the project, or `root: .`",
+        )
+    return config
+
+
+def read_settings(state: StateDirectory) -> WorkspaceSettings:
+    """What `remit init` decided, from the state directory."""
+    if not state.path.exists():
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "this workspace has no state directory: no keys and no ledger",
+            where=str(state.path),
+            next_step=(
+                "New here: remit init. Moved or renamed: remit init --adopt OLD_STATE_DIRECTORY. Lost: restore a backup"
+                " first, for `remit init` starts an empty ledger. And check REMIT_STATE and HOME."
+            ),
+        )
+    require_private(state.path, what="the state directory of this workspace")
+    if not state.settings.exists():
+        raise EnvironmentFailed(
+            Reason.STATE_MISSING,
+            "this workspace was never finished",
+            where=str(state.settings),
+            next_step="Run `remit init` in the workspace: it completes what is missing.",
+        )
+    require_private(state.settings, what="the file of the workspace's settings")
+    with state.settings.open("rb") as stream:
+        raw = read_bounded(stream, WorkspaceSettings.bounds, source=str(state.settings))
+    return WorkspaceSettings.parse(raw, source=str(state.settings))
+
+
+def open_store(state: StateDirectory, settings: WorkspaceSettings, environ: Mapping[str, str]) -> Store:
+    if settings.store == "sqlite":
+        return SqliteStore(state.database)
+    variable = settings.url_variable or ""
+    url = environ.get(variable, "")
+    if not url:
+        raise EnvironmentFailed(
+            Reason.STORE_UNAVAILABLE,
+            f"this workspace keeps its ledger in PostgreSQL, and the variable {variable} that names it is not set",
+            where=str(state.settings),
+            next_step=f"Set it, for example: export {variable}=postgresql://user@host/database",
+        )
+    try:
+        # The driver is an extra, and loading it takes longer than most commands.
+        from remit.store.postgresql import PostgresStore  # noqa: PLC0415 - see above
+    except ImportError:
+        raise EnvironmentFailed(
+            Reason.STORE_UNAVAILABLE,
+            "the PostgreSQL driver is not installed",
+            next_step="Install it with: pip install 'remit[postgres]'",
+        ) from None
+    return PostgresStore(url, settings.schema_name or "")
+
+
+def as_long_as_unchanged(file: Path, load: Callable[[], T]) -> Callable[[], T]:
+    """Load once, and again whenever the file is another: a long-lived process notices new keys and settings."""
+    held: list[tuple[tuple[int, int, int, int], T]] = []
+    path = str(file)
+
+    def current() -> T:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return load()  # which says it better
+        # The change time too: whoever edits a file can set its other times back.
+        stamp = (found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
+        if not held or held[0][0] != stamp:
+            held[:] = [(stamp, load())]
+        return held[0][1]
+
+    return current
