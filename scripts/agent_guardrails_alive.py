@@ -15,7 +15,7 @@ from remit.goals.access.policy import build_access_policy
 from remit.goals.catalogue.catalogue import build_catalogue, check_files
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.gates import Evidence
-from remit.ledger.goal_queries_simulation_states import PromotedState
+from remit.ledger.goal_queries import PromotedState
 from scripts.agent_guardrails_catalogues import catalogue_files
 from scripts.agent_guardrails_fields import PROOFS
 from scripts.agent_guardrails_sources import Violation

@@ -14,17 +14,14 @@ def names(*given: str) -> frozenset[str]:
 
 
 LEDGER: Final = {
-    "remit.ledger.goal_queries_agent_reading": ANY,  # reads only
+    "remit.ledger.goal_queries": ANY,  # reads only
     "remit.ledger.goal_tables": names("AccessRow", "ConfirmationRow", "StepRow", "append_agent_row", "row_values"),
     "remit.ledger.writer": names("Batch", "Ledger"),
     "remit.ledger.proof": names("require_covered"),
     "remit.ledger.documents": names("Document", "Shelf", "keep_documents", "load_document", "tree_of"),
     "remit.ledger.entry": names("COLUMNS", "Entry", "Event"),
-    "remit.ledger.goal_queries_goal_reading": ANY,  # reads only
-    "remit.ledger.goal_queries_intake": names("IntakeItem", "read_intake"),
     "remit.ledger.projections": names("append_step"),
-    "remit.ledger.search_seeking": names("not_before_newest"),  # reads only
-    "remit.ledger.goal_queries_simulation_states": names("PromotedState", "newest_state_seq", "read_states"),
+    "remit.ledger.search": names("not_before_newest"),  # reads only
     "remit.store.claims": names("ClaimKey", "Done", "Running", "read_claim"),
     "remit.store.connection": names("Connection"),
 }
@@ -58,7 +55,7 @@ PURE: Final = dict.fromkeys(
         "remit.masking",
         "remit.goals.access.policy",
         "remit.execution.decision",
-        "remit.core.text_printable",
+        "remit.core.text",
         "remit.core.concurrency",
         "remit.parsing",
         "remit.parsing.limits",
@@ -107,7 +104,6 @@ OUTSIDE_THE_CORE: Final = (
     "goals/rules_loader.py",
     "goals/service.py",
     "goals/slo.py",
-    "goals/slo_slo_waivers.py",
 )
 """What lies in `goals` and is not its core. Each other module there is the core's, a new one too."""
 AROUND_THE_CORE: Final = ("goals/service.py", "goals/rules_loader.py", "goals/actions/*.py")

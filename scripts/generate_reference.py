@@ -20,7 +20,7 @@ from remit.contracts.goals.error_codes import USER_TEXT, goal_code
 from remit.contracts.plans.error_codes import plan_error
 from remit.contracts.registry import CONTRACTS, load_schema
 from remit.core import errors
-from remit.observability.prometheus_exposition import known_metrics
+from remit.observability.prometheus import known_metrics
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:  # run as a program, its own folder is on the path and the one above is not

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from remit.effects.tasks import capabilities_no_effect_capability as no_effect_capability
+from remit.effects.tasks import capabilities as no_effect_capability
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.manager import import_paths, try_out
 from remit.sandbox.orders import Order, Quotas

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from remit.sandbox import support_kernel as kernel
-from remit.sandbox.support_kernel import (
+from remit.sandbox import support as kernel
+from remit.sandbox.support import (
     KernelFeatures,
     Probe,
     clock_is_synchronised,

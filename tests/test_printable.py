@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from remit.core.text_printable import BLANK, DEFAULT_IGNORABLE, UNICODE, isolated, printable, spelled_name
+from remit.core.text import BLANK, DEFAULT_IGNORABLE, UNICODE, isolated, printable, spelled_name
 
 pytestmark = pytest.mark.req("PV-10")
 

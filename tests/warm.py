@@ -36,7 +36,7 @@ from remit.core import faultpoints
 from remit.core.errors import SANDBOX_OPTION, EnvironmentFailed
 from remit.masking import mask_diff, mask_json, mask_text
 from remit.sandbox import zygote_pool as pool
-from remit.sandbox.support_confinement import require_confinement_here
+from remit.sandbox.support import require_confinement_here
 from remit.store.connection import Dialect
 from remit.store.schema_check import shipped_shape
 from tests import warm_zygotes

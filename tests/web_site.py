@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from remit.authority.capability_token import Wish
 from remit.contracts.browser.browser import TokenConstraints
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.services.services import Desk
 from remit.web.app import build_app
 from remit.web.config.settings import WebSettings

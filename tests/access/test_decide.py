@@ -5,7 +5,7 @@ from typing import Any, get_args
 import pytest
 
 from remit.contracts.goals.simulation import Impact
-from remit.goals.access import cedar_access_engine as access_engine
+from remit.goals.access import cedar as access_engine
 from remit.goals.access import policy as access_module
 from remit.goals.access.cedar_schema import IMPACTS
 from remit.goals.access.policy import AccessAnswer

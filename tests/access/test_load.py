@@ -6,7 +6,7 @@ import pytest
 
 from remit.contracts.goals.access import MAX_FILE_BYTES
 from remit.core.errors import EnvironmentFailed, Reason, Refused
-from remit.goals.access.cedar_access_engine import MAX_POLICIES
+from remit.goals.access.cedar import MAX_POLICIES
 from remit.goals.access.policy import find_policy_problems
 from remit.goals.access.policy_text import MAX_NESTING, split_policies
 from tests.access.rules import ACTIONS, ALL, TENANTS, access, question

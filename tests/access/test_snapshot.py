@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.goals.access import AccessSnapshot
 from remit.core.canonical import canonical_bytes, digest
 from remit.core.errors import Refused
-from remit.goals.access import cedar_access_engine as access_engine
+from remit.goals.access import cedar as access_engine
 from remit.goals.access.cedar_schema import SCHEMA_VERSION, schema_tree
 from remit.goals.access.policy import AccessPolicy, build_access_policy
 from tests.access.rules import ACTIONS, ALL, POLICIES, TENANTS, access, euros, question

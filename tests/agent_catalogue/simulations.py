@@ -9,7 +9,7 @@ from typing import Any, Final
 from remit.contracts.goals.simulation import Simulation
 from remit.goals.catalogue.catalogue import Catalogue, build_catalogue, check_files
 from remit.goals.catalogue.files import Finding
-from remit.ledger.goal_queries_simulation_states import PromotedState
+from remit.ledger.goal_queries import PromotedState
 
 TENANT: Final = "acme"
 READ_ONLY: Final = ("replica",)

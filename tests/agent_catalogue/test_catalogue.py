@@ -8,7 +8,7 @@ import pytest
 from remit.core.errors import Refused
 from remit.core.ttl_cache import Kept
 from remit.goals.catalogue.catalogue import Catalogue, build_catalogue
-from remit.ledger.goal_queries_simulation_states import PromotedState
+from remit.ledger.goal_queries import PromotedState
 from tests.agent_catalogue.simulations import ALL, MOVE, REFUND, catalogue_of, changed, simulation
 
 

@@ -14,7 +14,7 @@ from remit.core.errors import EnvironmentFailed, Reason, Refused
 from remit.goals.promotion import Promotion
 from remit.identity.person import Person
 from remit.ledger.entry import Event
-from remit.ledger.goal_queries_simulation_states import CORRELATION, KIND, newest_state_seq, read_states
+from remit.ledger.goal_queries import CORRELATION, KIND, newest_state_seq, read_states
 from remit.ledger.writer import Ledger
 from tests.agent_catalogue.simulations import ALL, MOVE, changed, simulation
 from tests.store_fixtures import World
@@ -229,4 +229,4 @@ def test_nothing_in_the_agent_knows_how_to_promote() -> None:
         texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
         assert "remit.goals.promotion" not in rooms | names, module
         assert KIND not in texts, module
-        assert not {"KIND", "CORRELATION"} & names or "remit.ledger.goal_queries_simulation_states" not in rooms, module
+        assert not {"KIND", "CORRELATION"} & names or "remit.ledger.goal_queries" not in rooms, module

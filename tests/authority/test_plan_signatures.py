@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from remit.authority.rollback_order import LIFE, issue_rollback, rollback_key, verify_rollback
 from remit.authority.statuses import sign_rollback_outcome, sign_status, verify_rollback_outcome, verify_status
 from remit.contracts.plans.outcome import RollbackOutcome
-from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.contracts.plans.rollback import RollbackOrder
 from remit.contracts.plans.status import CompletionStatus
 from remit.core.errors import Misuse, Reason, Refused
 from remit.core.ids import render_time

@@ -3,7 +3,7 @@
 import pytest
 
 from remit.browser.policy import browser_error, browser_reason
-from remit.browser.recovery_browser_cut_short import RequestFate, state_of, tell_cut_short
+from remit.browser.recovery import RequestFate, state_of, tell_cut_short
 from remit.cli.browse import exit_code
 from remit.contracts.browser.browser import ActionResult
 from remit.core.errors import Reason

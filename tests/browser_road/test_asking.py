@@ -19,7 +19,7 @@ from remit.contracts.browser.browser import Approval, HTTPPreview
 from remit.contracts.browser.output import ActionOutput
 from remit.core.errors import Reason, Refused
 from remit.ledger.entry import COLUMNS, Entry
-from remit.services.base.entry_text_meaning import render_meaning
+from remit.services.base.entry_text import render_meaning
 from tests.browser_road.place import SOMEBODY, Place, approve, deny
 from tests.browser_site import Reply, redirect
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remit.browser.checkpoint import RequestOutcome
-from remit.browser.recovery_browser_cut_short import state_of
+from remit.browser.recovery import state_of
 from remit.contracts.browser.browser import ActionResult
 from remit.testing.child_process import Ended, Fault, run_child
 from tests import warm

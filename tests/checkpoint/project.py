@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from remit.contracts.config.config import Limits
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.effects.plans.steps import Ids, State, Step, StepPlan, ends, make_waves
 from remit.fs.paths import locate_below
 from remit.plans.storage.backups import Original, take_all

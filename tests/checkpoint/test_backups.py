@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remit.contracts.config.config import Limits
-from remit.contracts.plans.rollback_rollback_manifest import Checkpoint
+from remit.contracts.plans.rollback import Checkpoint
 from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.effects.plans.steps import State
 from remit.fs.paths import Located, locate_below

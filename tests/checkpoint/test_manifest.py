@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from remit.contracts.plans.outcome import RollbackOutcome
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.schemas import load_schema
 from remit.core.errors import Reason, Refused
 from remit.effects.plans.steps import State, StepPlan, encode_plan, final_states, parse_plan

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from remit.browser_daemon.framing import receive_frame, send_frame
 from remit.browser_daemon.socket_path import HostPlace
 from remit.cli import browse as browsing
-from remit.cli.browse_picture_file import write_picture
+from remit.cli.browse import write_picture
 from remit.core.errors import Reason, Refused
 from remit.core.ids import system_clock
 from remit.workspace.create import initialise

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remit.ledger.entry import Entry
-from remit.services.base.entry_text_meaning import render_meaning
+from remit.services.base.entry_text import render_meaning
 
 ID = "0198aaaa-bbbb-7ccc-8ddd-eeeeeeeeeeee"
 LONG = f"https://shop.example/{'a' * 150}"

@@ -5,7 +5,7 @@ import pytest
 
 from remit.cli.plans.render_pipeline import FEW_STEPS, LOG_LINES, STEPS, render_pipeline, render_ran
 from remit.contracts.plans.pipeline_report import PipelineTold, ToldStep
-from remit.plans.reports.truncate_pipelines import kept_of, pipelines_within
+from remit.plans.reports.truncate import kept_of, pipelines_within
 
 DONE = ToldStep(name="etl.load:run", state="done", rows=1_200, milliseconds=1_500)
 FAILED = ToldStep(name="etl.report:run", state="failed", milliseconds=20, words="ValueError")

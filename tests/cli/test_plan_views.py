@@ -20,7 +20,7 @@ from remit.contracts.plans.outcome import PlanOutcome, RollbackOutcome
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.ledger.entry import Entry
 from remit.plans.reports.diff_lines import parse_diff
-from remit.services.base.entry_text_meaning import render_meaning
+from remit.services.base.entry_text import render_meaning
 
 DIFF = """--- a/x
 +++ b/x

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from remit.cli.plans.render import lines_not_shown, render_outcome, render_preview
-from remit.cli.plans.render_sql_sql_view import render_rows, render_sql, render_way_back, summarise
+from remit.cli.plans.render_sql import render_rows, render_sql, render_way_back, summarise
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.sql_report import SqlPreviewed, SqlTold, ToldColumn
 from tests.cli.test_plan_views import DIGEST, ended, previewed, text
@@ -201,7 +201,7 @@ def test_a_table_of_rows_is_as_wide_as_the_terminal_and_says_what_it_leaves_out(
 
 
 def test_where_only_ascii_can_be_written_cells_are_cut_with_dots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remit.cli.plans.render_sql_sql_view.speaks_unicode", lambda: False)
+    monkeypatch.setattr("remit.cli.plans.render_sql.speaks_unicode", lambda: False)
     columns = [ToldColumn(name="a", type="VARCHAR")]
     assert text(render_rows(columns, [["x" * 100]], 30)).splitlines()[1].isascii()
 

@@ -3,9 +3,9 @@
 import pytest
 
 from remit.cli.common.table import render_advice, show_table
-from remit.core.text_words import counted
+from remit.core.text import counted
 from remit.ledger.entry import Entry
-from remit.services.base.entry_text_meaning import render_meaning
+from remit.services.base.entry_text import render_meaning
 
 COMMAND = "chmod go-rwx /srv/keeper/.local/state/remit/a-project-of-mine-0123456789abcdef/keys"
 

@@ -11,7 +11,7 @@ from playwright.async_api import Error as PlaywrightError
 
 import remit
 from remit.browser.chromium.errors import translated
-from remit.browser.recovery_browser_cut_short import RequestFate, tell_cut_short
+from remit.browser.recovery import RequestFate, tell_cut_short
 from remit.calls.errors import NEXT_STEPS
 from remit.cli.goals.render import NEXT
 from remit.contracts.goals.error_codes import USER_TEXT

@@ -19,7 +19,7 @@ from remit.contracts.goals.packets import FINDER_PACKET
 from remit.contracts.plans.change_log import ChangeLog
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.report import ExecutionReport
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.core.errors import Refused
 from tests.contracts.examples import BY_LABEL
 from tests.contracts.values import UUID4, UUID7

@@ -9,7 +9,7 @@ from remit.authority.capability_token import Wish
 from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.browser.capabilities import DOOR_CAPABILITIES, is_browser
 from remit.identity.callers import AgentCaller, PersonCaller
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.identity.person import Person
 from remit.services.services import Desk
 from remit.workspace.workspace import Workspace

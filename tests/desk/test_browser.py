@@ -12,7 +12,7 @@ from remit.browser_daemon.socket_path import HostPlace
 from remit.contracts.services.common import Decision
 from remit.core.errors import Reason, Refused
 from remit.identity.callers import AgentCaller
-from remit.identity.models_roles import ROLES
+from remit.identity.models import ROLES
 from remit.services.services import Desk
 from tests.browser_road.place import EVERYTHING, Place, made_place
 from tests.desk.conftest import CONSOLE, agent, person

@@ -5,7 +5,7 @@ import pytest
 from remit.contracts.services.common import Decision
 from remit.core.errors import Reason, Refused
 from remit.identity.callers import AgentCaller
-from remit.ledger.search_searching import Wanted, find_entries
+from remit.ledger.search import Wanted, find_entries
 from remit.services.base.ownership import owner_of
 from remit.services.goals import approvals as goal_questions
 from remit.services.services import Desk

@@ -9,8 +9,8 @@ from remit.contracts.services.admin import TokenWish
 from remit.contracts.services.ledger import EntryFilter
 from remit.core.errors import Reason, Refused
 from remit.crypto.keyring import load_keyring
-from remit.identity.models_roles import Role
-from remit.ledger import search_searching as searching
+from remit.identity.models import Role
+from remit.ledger import search as searching
 from remit.ledger.bundle import verify_bundle
 from remit.ledger.entry import Event
 from remit.services.services import Desk

@@ -13,7 +13,7 @@ from remit.contracts.services.common import Decision
 from remit.core.errors import Reason, Refused, RemitError
 from remit.execution.engine import Unsettled
 from remit.identity.callers import AgentCaller, PersonCaller
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.identity.people import People
 from remit.services.services import Desk
 from remit.tasks.operation import TaskDoor

@@ -9,7 +9,7 @@ from remit.contracts.browser.browser import TokenConstraints
 from remit.contracts.browser.capabilities import BROWSER_CAPABILITIES, DOOR_CAPABILITIES
 from remit.core.errors import Reason, Refused
 from remit.identity.callers import AgentCaller, PersonCaller, agent_id
-from remit.identity.models_roles import ROLES
+from remit.identity.models import ROLES
 from remit.identity.person import Person
 from remit.services.base.permissions import RULES, Right, may, require
 

@@ -8,7 +8,7 @@ import pytest
 
 from remit.contracts.services.plans import ProposalState
 from remit.core.errors import Reason
-from remit.ledger.search_searching import Wanted, find_entries
+from remit.ledger.search import Wanted, find_entries
 from remit.services.base.ownership import owner_of
 from tests.desk_plans.office import APPROVER, OPERATOR, VIEWER, Office, refused
 from tests.store_fixtures import Attacker

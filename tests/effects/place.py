@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from remit.effects.context import Effect, Spot, Work
 from remit.effects.registry import PathUse
-from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES
+from remit.effects.tasks.capabilities import CAPABILITIES
 from remit.effects.tasks.files import COPY, DELETE, MOVE
 from remit.effects.tasks.restore import RESTORE
 from remit.fs import openat as beneath

@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.base import Contract
 from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused
 from remit.effects.context import Work
-from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES, FILE_EXECUTOR, RESTORE_EXECUTOR
+from remit.effects.tasks.capabilities import CAPABILITIES, FILE_EXECUTOR, RESTORE_EXECUTOR
 from remit.effects.tasks.file_steps import require_ready
 from remit.effects.tasks.files import DELETE
 from remit.effects.tasks.restore import RESTORE

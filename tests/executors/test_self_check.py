@@ -10,7 +10,7 @@ import pytest
 from remit.contracts.base import AbsolutePath, Contract, Identifier
 from remit.contracts.tasks.result import Nothing
 from remit.effects.registry import Capability, PathUse
-from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES
+from remit.effects.tasks.capabilities import CAPABILITIES
 from remit.testing.executor_contract import check_capability
 from tests.executors.hash_capability import FILE_HASH
 

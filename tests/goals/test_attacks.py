@@ -32,7 +32,7 @@ from remit.goals.trace.tree import trace_goal
 from remit.goals.user_messages import confirmation_prompt
 from remit.identity.person import Person
 from remit.ledger.documents import Document, Shelf
-from remit.ledger.goal_queries_agent_reading import step_events
+from remit.ledger.goal_queries import step_events
 from remit.ledger.goal_tables import row_values
 from tests.goals.office import ANN, PING, POLICY, SIMULATIONS, TENANT, TOUCH, UNDO_ARCHIVE, Office, goal_bytes
 from tests.goals.test_final_gate import NOBODY, decided

@@ -8,7 +8,7 @@ import pytest
 from remit.contracts.goals.dispatch import DispatchEnvelope
 from remit.goals.core import AgentCore
 from remit.ledger.documents import load_document
-from remit.ledger.goal_queries_agent_reading import step_events
+from remit.ledger.goal_queries import step_events
 from tests.goals.office import ARCHIVE, POLICY, SIMULATIONS, TENANT, Office
 
 NOBODY = '@id("closed")\nforbid (principal, action, resource);\n'

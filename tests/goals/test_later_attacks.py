@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remit.goals.access import cedar_access_engine as access_engine
+from remit.goals.access import cedar as access_engine
 from remit.goals.access import policy as access
 from remit.goals.simulation_executor import SimulationDoor
 from tests.goals.office import POLICY, TENANT, Office

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from remit.cli import main
 from remit.cli.approvals.goals import render_goal
-from remit.cli.common.identity_asker import Asker
+from remit.cli.common.identity import Asker
 from remit.cli.common.suggest import Wheres
 from remit.cli.goals.ask import Talk, ask
 from remit.cli.goals.render import NEXT, Cycle, filled

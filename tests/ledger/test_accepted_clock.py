@@ -22,8 +22,7 @@ from remit.ledger.clock_watch import ClockWatch
 from remit.ledger.entry import Entry, Event
 from remit.ledger.findings import Fault
 from remit.ledger.heads import Anchors, sign_head
-from remit.ledger.search_searching import Wanted, find_entries
-from remit.ledger.search_seeking import first_seq_since, last_seq_before
+from remit.ledger.search import Wanted, find_entries, first_seq_since, last_seq_before
 from remit.ledger.verify.key_events import rotate_and_record
 from remit.ledger.writer import Batch, Ledger
 from tests.store_fixtures import Ticking, World

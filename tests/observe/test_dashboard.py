@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from remit.observability.prometheus_exposition import PROCESS, known_metrics
+from remit.observability.prometheus import PROCESS, known_metrics
 
 FOLDER = Path(__file__).resolve().parents[2] / "observability"
 NOT_SHOWN = {"remit_build_info"}

@@ -9,11 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from remit.core.metrics import HTTP_SECONDS, ROAD_REQUESTS
-from remit.observability import prometheus_executor_text as executor_text
+from remit.observability import prometheus as executor_text
 from remit.observability.browser_metrics import BUCKETS, DURATION, PENDING, REQUESTS, SUCCESS, Metrics
 from remit.observability.gauges import GAUGES, QUESTIONS, look_at_chains
-from remit.observability.prometheus_executor_text import MAX_TEXT, ask_for_text
-from remit.observability.prometheus_exposition import PROCESS, known_metrics, render
+from remit.observability.prometheus import MAX_TEXT, PROCESS, ask_for_text, known_metrics, render
 from remit.workspace.workspace import Workspace
 from tests.road.conftest import manifest, run
 

@@ -21,7 +21,7 @@ from remit.core.errors import EnvironmentFailed
 from remit.observability import tracing
 from remit.observability.browser_metrics import SUCCESS, Metrics
 from remit.observability.logs import configure_logging
-from remit.web import metrics_metrics_route as metrics_route
+from remit.web import metrics as metrics_route
 from remit.web.app import NO_TELEMETRY
 from remit.web.config.settings import WebSettings
 from remit.web.security.scrapers import comes_from_here, read_secret

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from remit.core.errors import EnvironmentFailed, Reason
-from remit.effects.pipelines.errors_hints import FILES, IMPORTS, NETWORK, REFUSED
+from remit.effects.pipelines.errors import FILES, IMPORTS, NETWORK, REFUSED
 from remit.sandbox.host import Cancelled
 from tests.pipelines_engine.place import Bench
 

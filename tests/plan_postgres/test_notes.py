@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.sql_report import SqlTold
 from remit.core.canonical import digest
 from remit.core.errors import EnvironmentFailed

@@ -7,8 +7,8 @@ import pytest
 from remit.contracts.tasks.task import TaskManifest
 from remit.core.errors import Reason
 from remit.effects.registry import Registry
-from remit.effects.tasks.capabilities_file_capabilities import CAPABILITIES
-from remit.tasks.policy_task import decide_task
+from remit.effects.tasks.capabilities import CAPABILITIES
+from remit.tasks.policy import decide_task
 
 BASE = "/srv/project"
 

@@ -14,7 +14,7 @@ from remit.contracts.schemas import load_schema
 from remit.effects.plans.steps import Result
 from remit.plans.preparation.sql_preview import MAX_SHOWN_CHARACTERS, previewed_sql, risks_of_sql
 from remit.plans.reports.execution_report import build_report
-from remit.plans.reports.truncate_sql import ROOM, told_within
+from remit.plans.reports.truncate import ROOM, told_within
 from tests.checkpoint.project import Project
 from tests.reports.test_papers import ACTIONS, ENDED, STARTED, run_of
 

@@ -16,7 +16,7 @@ from remit.fs.openat import look
 from remit.store.connection import Connection
 from remit.store.process_identity import this_process
 from remit.tasks.checkpoint import BegunTask, render_checkpoint
-from remit.tasks.policy_task import new_part_name
+from remit.tasks.policy import new_part_name
 from remit.workspace.workspace import Workspace
 from tests.road.conftest import file_task, manifest, run
 

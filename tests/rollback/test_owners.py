@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
-from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.contracts.plans.rollback import RollbackManifest, RollbackOrder
 from remit.plans.rollback.checkpoint import BegunRollback
 from remit.plans.rollback.preview import noted
 from remit.plans.storage.drift import paths_of, see, select

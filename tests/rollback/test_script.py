@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.schemas import load_schema
 from remit.plans.storage.manifest import read_script
 from tests.access_lists import DEFAULT_ACL, give_default_acl

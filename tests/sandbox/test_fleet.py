@@ -11,14 +11,14 @@ import pytest
 
 from remit.contracts.config.config import SystemConfig
 from remit.core.errors import EnvironmentFailed, Misuse, Reason
-from remit.effects.tasks.capabilities_no_effect_capability import CAPABILITY
+from remit.effects.tasks.capabilities import CAPABILITY
 from remit.sandbox import host as host_module
 from remit.sandbox import manager as fleet_module
-from remit.sandbox import support_confinement as confinement
+from remit.sandbox import support as confinement
 from remit.sandbox.host import CutShort
 from remit.sandbox.manager import Fleet, import_paths
 from remit.sandbox.orders import Build, Order, Quotas
-from remit.sandbox.support_kernel import unsupported
+from remit.sandbox.support import unsupported
 from remit.store.process_identity import lock_path, this_process
 from tests.sandbox.arena import PLANS
 from tests.sandbox.plain_host import EFFECT as PLAIN

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
-from remit.sandbox import support_confinement as confinement
+from remit.sandbox import support as confinement
 from remit.sandbox.host import CutShort, SandboxHost
 from remit.sandbox.orders import Quotas
-from remit.sandbox.support_kernel import unsupported
+from remit.sandbox.support import unsupported
 from remit.sandbox.zygote_pool import AHEAD
 from tests.sandbox.plain_host import MIB, QUOTAS, open_descriptors, order, plain_host
 

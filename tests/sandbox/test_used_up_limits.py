@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from remit.core.errors import EnvironmentFailed, Reason
-from remit.sandbox import support_confinement as confinement
-from remit.sandbox import support_kernel as kernel
-from remit.sandbox.support_kernel import Probe
+from remit.sandbox import support as confinement
+from remit.sandbox import support as kernel
+from remit.sandbox.support import Probe
 from tests.sandbox.plain_host import ROOT, order, plain_host
 from tests.sandbox.zygotes import kill_for_good, zygote_of
 

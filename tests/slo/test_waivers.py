@@ -11,8 +11,7 @@ from remit.contracts.config.config import SystemConfig
 from remit.contracts.goals.slo import NEVER_WAIVED, WAIVERS_NAME, SloWaiver, SloWaivers
 from remit.core.errors import Refused
 from remit.execution.protected_paths import is_forbidden
-from remit.goals.slo import Measured, Rate, Verdict, judge
-from remit.goals.slo_slo_waivers import read_waivers
+from remit.goals.slo import Measured, Rate, Verdict, judge, read_waivers
 
 NOW = datetime(2026, 5, 10, 23, 59, tzinfo=UTC)
 WAIVER = {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.workspace.workspace import Workspace
 from tests.browser_road.place import EVERYTHING
 from tests.browser_site import Site

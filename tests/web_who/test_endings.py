@@ -6,7 +6,7 @@ import pytest
 
 from remit.core.errors import Reason, Refused
 from remit.core.faultpoints import FaultInjected
-from remit.identity.models_found import LoggedIn
+from remit.identity.models import LoggedIn
 from remit.identity.person import Person
 from remit.identity.revocations import Endings
 from remit.testing.child_process import Fault, run_child

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from typing import Any
 
-from remit.web.http.uvicorn_protocol_gathering import Gathering
+from remit.web.http.uvicorn_protocol import Gathering
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 

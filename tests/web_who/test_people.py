@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from remit.core.errors import EnvironmentFailed, Reason, Refused
-from remit.identity.models_found import Session
+from remit.identity.models import Session
 from remit.identity.people import IDLE_LIFE, LINK_LIFE, SESSION_LIFE, SESSIONS_EACH, People
-from remit.identity.people_file_kept import KeptFile
+from remit.identity.people_file import KeptFile
 from remit.identity.person import Person
 from tests.web_who.place import Place
 

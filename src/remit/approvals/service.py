@@ -13,8 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.approvals.errors import REVOKED, closed, not_approved, overdue, require_other_than_agent, unusable
 from remit.approvals.evidence import is_orphan, require_evidence, require_standing
-from remit.approvals.queries_lasting import find_standing
-from remit.approvals.queries_naming import find_question, find_question_to_deny
+from remit.approvals.queries import find_question, find_question_to_deny, find_standing
 from remit.approvals.transitions import event_of, shown_of, take_step
 from remit.contracts.browser.browser import APPROVAL_SECONDS, LASTING, Approval, ApprovalPreview, ApprovalState
 from remit.core.canonical import canonical_bytes

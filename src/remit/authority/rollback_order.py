@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from remit.authority.lease import CLOCK_SKEW
-from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.contracts.plans.rollback import RollbackOrder
 from remit.core.errors import Reason, Refused
 from remit.core.ids import parse_time, render_time
 from remit.crypto.signing import Keyring, Signer

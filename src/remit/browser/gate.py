@@ -16,7 +16,7 @@ from remit.browser.model.navigation import NEW_WINDOW
 from remit.browser.model.requests import Answer, Ending, OutgoingRequest
 from remit.browser.override_headers import names_another, parameter_names_another
 from remit.browser.typed_secrets import TypedSecrets
-from remit.core.text_printable import spelled_name
+from remit.core.text import spelled_name
 from remit.masking import mask_text
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})

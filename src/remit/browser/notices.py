@@ -3,7 +3,7 @@
 from remit.browser.held_requests import Held
 from remit.browser.model.masking import cut
 from remit.browser.override_headers import names_another, parameter_names_another
-from remit.core.text_printable import spelled_name
+from remit.core.text import spelled_name
 
 
 def notes_on(held: Held) -> tuple[str, ...]:

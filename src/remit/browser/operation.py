@@ -28,8 +28,14 @@ from remit.browser.checkpoint import (
 from remit.browser.held_requests import Running, place_of
 from remit.browser.model.masking import cut, host_of
 from remit.browser.policy import browser_error, browser_reason, decide_browser, require_host
-from remit.browser.recovery_browser_cut_short import RequestFate, tell_cut_short
-from remit.browser.recovery_browser_sent import Earlier, beside_earlier, beside_what_came_late, beside_what_was_sent
+from remit.browser.recovery import (
+    Earlier,
+    RequestFate,
+    beside_earlier,
+    beside_what_came_late,
+    beside_what_was_sent,
+    tell_cut_short,
+)
 from remit.browser.request_preview import preview_typing
 from remit.browser.retry import Retries
 from remit.browser.types import BrowserRequest, BrowserWorld, CutShort, GrantedAction, Made, TokenBook

@@ -5,15 +5,14 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 from urllib.parse import urlsplit
 
-from remit.browser.amounts import Found, amounts_in
-from remit.browser.amounts_priced import priced_fields
+from remit.browser.amounts import Found, amounts_in, priced_fields
 from remit.browser.model.form_fields import Field, describe_bytes, fields_of, pairs_of
 from remit.browser.model.masking import LONGEST_URL, Shown, cut, mask_header, mask_url
 from remit.browser.model.requests import OutgoingRequest
 from remit.browser.typed_secrets import Carried, TypedSecrets
 from remit.contracts.browser.browser import Action, Amount, HTTPPreview, PreviewBody
 from remit.core.errors import Reason, Refused
-from remit.core.text_printable import spelled_name
+from remit.core.text import spelled_name
 from remit.masking import is_secret_name
 
 ShownMethod = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]

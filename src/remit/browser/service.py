@@ -19,8 +19,7 @@ from remit.browser.checkpoint import RequestOutcome
 from remit.browser.held_requests import Fate, Held
 from remit.browser.inflight import BrowseHooks, Flight, Flights
 from remit.browser.operation import BrowserDoor, require_text
-from remit.browser.recovery_browser_cut_short import RequestFate, requests_of
-from remit.browser.recovery_browser_sent import Earlier, earlier_of
+from remit.browser.recovery import Earlier, RequestFate, earlier_of, requests_of
 from remit.browser.request_operation import HeldRequestDoor
 from remit.browser.request_preview import Context
 from remit.browser.retry import Retries, Sleep

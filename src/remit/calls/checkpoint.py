@@ -23,7 +23,7 @@ from remit.contracts.calls.call import CallArguments, CallEffect, CallPreview, C
 from remit.core.canonical import canonical_bytes
 from remit.core.errors import LOOKED_AT, Reason, Refused, RemitError
 from remit.core.ids import DEFAULT_TENANT
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.execution.checkpoint_text import read_checkpoint
 from remit.execution.engine import Preview
 from remit.ledger.entry import Event

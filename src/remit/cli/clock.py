@@ -12,7 +12,7 @@ from remit.cli.common.options import counted, json_option, show_json, show_table
 from remit.cli.common.terminal import NobodyToAsk, discard_typed_ahead
 from remit.core.errors import Reason, Refused
 from remit.core.ids import CLOCK_TOLERANCE, render_time
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.identity.person import person_at_terminal
 from remit.ledger.clock import ACCEPT, ACCEPTED, FOUND_WORDS, SET_CLOCK, ClockEntry, clock_entries, render_span
 from remit.ledger.clock_acceptance import ChainClock, chain_clocks

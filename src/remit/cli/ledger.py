@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from remit.cli.common.identity_acting_as import is_agent_here
+from remit.cli.common.identity import is_agent_here
 from remit.cli.common.options import (
     counted,
     counting,
@@ -25,16 +25,16 @@ from remit.cli.goals.trace import trace
 from remit.contracts.ledger import LedgerHead
 from remit.core.errors import Reason, Refused
 from remit.core.ids import DEFAULT_TENANT
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.crypto.keyring import parse_public_pem
 from remit.crypto.signing import Keyring
 from remit.ledger.bundle import chain_ends, newest_head, verify_bundle, write_bundle
 from remit.ledger.entry import COLUMNS, Entry
 from remit.ledger.findings import Fault, Verdict
 from remit.ledger.projections import rebuild as rebuild_projection
-from remit.ledger.search_searching import Wanted, find_entries
+from remit.ledger.search import Wanted, find_entries
 from remit.parsing import read_bounded
-from remit.services.base.entry_text_meaning import read_payload, render_meaning
+from remit.services.base.entry_text import read_payload, render_meaning
 from remit.workspace.workspace import Workspace
 
 MAX_KEY_FILE = 64 * 1024

@@ -11,14 +11,14 @@ from remit.cli.common.bidi import shown_name
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.token import Life
 from remit.core.ids import render_time
-from remit.identity.models_roles import ROLES, Role
+from remit.identity.models import ROLES, Role
 from remit.identity.person import person_at_terminal
 from remit.services.base.server_lock import find_served
 from remit.services.base.tenants import tenant_of_user
 from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
-    from remit.identity.models_found import Listed
+    from remit.identity.models import Listed
 
 
 @click.group()

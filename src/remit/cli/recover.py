@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from remit.browser.checkpoint import RequestOutcome
-from remit.browser.recovery_browser_cut_short import state_of
+from remit.browser.recovery import state_of
 from remit.cli.common.options import json_option, show_json, show_table, workspace_option
 from remit.cli.plans.render import left_as
 from remit.contracts.base import Contract

@@ -14,7 +14,7 @@ from remit.cli.common.options import counted, json_option, show_json, workspace_
 from remit.cli.recover import settled_as, what_came
 from remit.core.errors import Reason, Refused
 from remit.execution.recovery import Recovered
-from remit.identity.models_found import Invitation
+from remit.identity.models import Invitation
 from remit.identity.person import Person, person_at_terminal
 from remit.observability.tracing import tracing
 from remit.services.base.server_lock import announced, require_unserved

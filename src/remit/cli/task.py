@@ -6,13 +6,13 @@ from typing import IO
 
 import click
 
-from remit.cli.common.identity_acting_as import actor_here, agent_here, require_clock
+from remit.cli.common.identity import actor_here, agent_here, require_clock
 from remit.cli.common.options import counting, json_option, output_option, show_json, workspace_option, written_output
 from remit.contracts.base import Contract
 from remit.contracts.tasks.result import ExecutionResult
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
 from remit.core.errors import Reason, Refused
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.execution.engine import Preview
 from remit.parsing import read_bounded
 from remit.workspace.workspace import Workspace

@@ -11,7 +11,7 @@ import sys
 from enum import StrEnum
 from typing import Final, Literal
 
-from remit.core.text_printable import printable
+from remit.core.text import printable
 
 SANDBOX_OPTION: Final = "remit-sandbox"
 IN_SANDBOX: Final = SANDBOX_OPTION in sys._xoptions  # noqa: SLF001 - documented, whatever its name

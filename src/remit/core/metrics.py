@@ -1,6 +1,6 @@
 """What this process has counted since it began: every counter that there is, in one place.
 
-Plain numbers behind one lock each, for whoever scrapes them (`remit.observability.prometheus_exposition`); nothing is
+Plain numbers behind one lock each, for whoever scrapes them (`remit.observability.prometheus`); nothing is
 sent, kept or decided by them. A label says a door, a code, a kind: words of this program, from closed sets. No name,
 path or value of anybody's may become one; should a caller get that wrong, the number of different ones is bounded all
 the same.

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from remit.contracts.config.config import CONFIG_NAME, Protected, SystemConfig
 from remit.contracts.config.protected_files import Group
 from remit.contracts.goals.slo import WAIVERS_NAME
-from remit.core.text_printable import DEFAULT_IGNORABLE
+from remit.core.text import DEFAULT_IGNORABLE
 from remit.fs.paths import plain_spelling
 
 OWN_FOLDERS: Final = frozenset({"agent_outputs", "agent_logs"})

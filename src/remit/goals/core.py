@@ -31,9 +31,9 @@ from remit.goals.rules import LiveRules, PastRules
 from remit.goals.user_messages import user_text
 from remit.ledger.documents import Document, Shelf, load_document
 from remit.ledger.entry import Event
-from remit.ledger.goal_queries_agent_reading import count_answers
+from remit.ledger.goal_queries import count_answers
 from remit.ledger.goal_tables import StepRow
-from remit.ledger.search_seeking import not_before_newest
+from remit.ledger.search import not_before_newest
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection

@@ -11,7 +11,7 @@ from remit.crypto.signing import Keyring
 from remit.goals.decisions import DecisionRecord
 from remit.goals.gates import Waited
 from remit.ledger.documents import Shelf, tree_of
-from remit.ledger.goal_queries_agent_reading import Recorded, first_entry, step_events
+from remit.ledger.goal_queries import Recorded, first_entry, step_events
 from remit.ledger.goal_tables import row_values
 from remit.ledger.proof import require_covered
 from remit.store.connection import Connection

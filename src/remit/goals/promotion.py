@@ -14,7 +14,7 @@ from remit.goals.catalogue.catalogue import Catalogue, CatalogueEntry, build_cat
 from remit.goals.catalogue.files import Finding
 from remit.identity.person import Person, agent_cannot_decide
 from remit.ledger.entry import Event
-from remit.ledger.goal_queries_simulation_states import CORRELATION, KIND, PromotedState, newest_state_seq, read_states
+from remit.ledger.goal_queries import CORRELATION, KIND, PromotedState, newest_state_seq, read_states
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_text
 

@@ -10,7 +10,7 @@ from remit.goals.access.policy import AccessAnswer
 from remit.goals.decisions import Decided, DecisionRecord, RefusedAtLast
 from remit.goals.planner import FIRST_STEP, plan_id_of
 from remit.ledger.documents import keep_documents
-from remit.ledger.goal_queries_agent_reading import Recorded, standing_of
+from remit.ledger.goal_queries import Recorded, standing_of
 from remit.ledger.goal_tables import AccessRow, ConfirmationRow, StepRow, append_agent_row
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch

@@ -13,7 +13,7 @@ from remit.goals.history import History, load_decision, read_history, require_re
 from remit.goals.planner import build_envelope, build_step, idempotency_key
 from remit.goals.rules import PastRules, lexicon_name
 from remit.ledger.documents import Shelf
-from remit.ledger.goal_queries_agent_reading import Recorded
+from remit.ledger.goal_queries import Recorded
 from remit.store.connection import Connection
 
 REPLAY_CODE: Final = "REPLAY_INVARIANT_FAILED"

@@ -17,7 +17,7 @@ from remit.crypto.signing import Keyring
 from remit.goals.catalogue.catalogue import Catalogue
 from remit.goals.history import read_history
 from remit.goals.planner import FIRST_STEP, plan_id_of
-from remit.ledger.goal_queries_agent_reading import Recorded, begun_dispatches, standing_of
+from remit.ledger.goal_queries import Recorded, begun_dispatches, standing_of
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch
 from remit.store.connection import Connection

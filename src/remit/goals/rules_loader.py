@@ -20,7 +20,7 @@ from remit.goals.catalogue.catalogue import Catalogue, build_catalogue, load_def
 from remit.goals.confirmation.parser import load_lexicon
 from remit.goals.decisions import snapshot_documents
 from remit.goals.rules import Rules
-from remit.ledger.goal_queries_simulation_states import PromotedState, newest_state_seq, read_states
+from remit.ledger.goal_queries import PromotedState, newest_state_seq, read_states
 from remit.store.connection import Connection
 
 _SECONDS: Final = 600.0

@@ -33,8 +33,7 @@ from remit.goals.simulation_executor import SimulationDoor, SimulationExecutor
 from remit.identity.person import Person
 from remit.ledger.documents import Document, Shelf, load_document
 from remit.ledger.entry import Event
-from remit.ledger.goal_queries_agent_reading import first_entry, step_events
-from remit.ledger.goal_queries_intake import IntakeItem, read_intake
+from remit.ledger.goal_queries import IntakeItem, first_entry, read_intake, step_events
 from remit.ledger.writer import Batch, Ledger
 from remit.masking import mask_json, mask_text
 from remit.store.connection import Connection

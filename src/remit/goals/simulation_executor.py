@@ -36,7 +36,7 @@ from remit.goals.recording import record_refused_at_last
 from remit.goals.replay import replay_decision
 from remit.goals.rollback import record_taken_back, require_alone, require_undoable
 from remit.goals.rules import LiveRules, PastRules
-from remit.ledger.goal_queries_agent_reading import standing_of
+from remit.ledger.goal_queries import standing_of
 from remit.ledger.goal_tables import StepRow
 from remit.ledger.projections import append_step
 from remit.ledger.writer import Batch, Ledger

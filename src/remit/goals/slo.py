@@ -1,19 +1,67 @@
 """The service levels of the goal door: what was measured against what was promised. Pure; the time comes in.
 
 What was not measured has not been kept: a figure without data blocks as a breach does, and no waiver helps.
+
+Waivers: a builder's word, by name and with an end, that a breach is let pass. Pure but for reading the file.
 """
 
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Final, Literal, get_args
 
-from remit.contracts.goals.slo import NEVER_WAIVED, FigureName, SloWaiver
-from remit.core.errors import Misuse, Reason
+from remit.contracts.goals.slo import NEVER_WAIVED, FigureName, SloWaiver, SloWaivers
+from remit.core.errors import Misuse, Reason, Refused
 from remit.core.ids import render_time
-from remit.goals.slo_slo_waivers import find_waiver
+from remit.parsing import read_bounded
+from remit.parsing.yaml import parse_yaml
 from remit.store.connection import Connection
+
+
+def read_waivers(file: Path) -> tuple[SloWaiver, ...]:
+    """All of them, or a refusal: one that cannot be read waives nothing, and is not passed over in silence."""
+    try:
+        with file.open("rb") as stream:
+            raw = read_bounded(stream, SloWaivers.bounds, source=str(file))
+    except OSError as problem:
+        raise Refused(
+            Reason.PERMISSION_DENIED,
+            f"the waivers cannot be read: {problem.strerror}",
+            where=str(file),
+            next_step="Make it a file that you may read, or take it away: then nothing is waived.",
+        ) from problem
+    return SloWaivers.from_tree(parse_yaml(raw, SloWaivers.bounds, source=str(file)), source=str(file)).waivers
+
+
+def find_waiver(
+    figure: FigureName, value: float, waivers: Sequence[SloWaiver], now: datetime
+) -> tuple[SloWaiver | None, str]:
+    """One that lets this value pass today, or why none does."""
+    if figure == NEVER_WAIVED:
+        return None, "this figure cannot be waived"
+    why = "no waiver names this figure"
+    today = now.astimezone(UTC).date()
+    for waiver in waivers:
+        if waiver.figure != figure:
+            continue
+        problem = _problem(waiver, value, today)
+        if not problem:
+            return waiver, f"let pass by {waiver.approved_by} until {waiver.ends}: {waiver.reason}"
+        why = f"the waiver of {waiver.approved_by} {problem}"
+    return None, why
+
+
+def _problem(waiver: SloWaiver, value: float, today: date) -> str:
+    if today < date.fromisoformat(waiver.issued):
+        return f"begins on {waiver.issued}"
+    if today > date.fromisoformat(waiver.ends):
+        return f"ended on {waiver.ends}"
+    if value > waiver.limit:
+        return f"goes up to {waiver.limit:g} only"
+    return ""
+
 
 FIGURES: Final[tuple[FigureName, ...]] = get_args(FigureName)
 MOST: Final[Mapping[FigureName, float]] = {

@@ -11,7 +11,7 @@ from remit.goals.history import History, load_decision, read_history
 from remit.goals.history_nodes import as_tree
 from remit.goals.rules import PastRules
 from remit.ledger.documents import Shelf, load_document
-from remit.ledger.goal_queries_goal_reading import entries_of
+from remit.ledger.goal_queries import entries_of
 from remit.masking import mask_json, mask_shown
 from remit.store.connection import Connection
 

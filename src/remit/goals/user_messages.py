@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from remit.contracts.goals.error_codes import USER_TEXT
 from remit.contracts.goals.simulation import UndoBinding
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.goals.catalogue.catalogue import CatalogueEntry
 from remit.goals.confirmation.parser import Lexicon
 from remit.masking import mask_shown

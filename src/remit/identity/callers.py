@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from remit.authority.capability_token import Token
 from remit.core.canonical import digest_bytes
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.identity.person import Person
 from remit.identity.tokens import Tokens
 from remit.ledger.entry import Actor

@@ -14,10 +14,14 @@ from typing import Final, TypeVar
 
 from remit.core.errors import Reason, Refused
 from remit.core.ids import DEFAULT_TENANT, Clock, parse_time, render_time
-from remit.identity.models_found import Invitation, Listed, LoggedIn, Session
-from remit.identity.models_roles import Role
-from remit.identity.people_file_kept import Kept, KeptFile, KeptInvitation, KeptPerson, KeptSession, Standing
-from remit.identity.people_file_roll import (
+from remit.identity.models import Invitation, Listed, LoggedIn, Role, Session
+from remit.identity.people_file import (
+    Kept,
+    KeptFile,
+    KeptInvitation,
+    KeptPerson,
+    KeptSession,
+    Standing,
     changed,
     cleared,
     counts,
@@ -33,7 +37,7 @@ from remit.identity.person import Person
 from remit.identity.revocations import Endings
 from remit.identity.secrets import code_digest, csrf_of, is_secret, new_secret, no_such_link, secret_digest
 from remit.ledger.entry import Event
-from remit.ledger.search_seeking import not_before_newest
+from remit.ledger.search import not_before_newest
 from remit.ledger.writer import Ledger
 
 T = TypeVar("T")

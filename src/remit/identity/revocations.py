@@ -13,8 +13,7 @@ from typing import Final, Literal
 
 from remit.core.faultpoints import reach
 from remit.core.ids import uuid7
-from remit.identity.people_file_kept import Kept, KeptEnding, KeptFile
-from remit.identity.people_file_roll import changed
+from remit.identity.people_file import Kept, KeptEnding, KeptFile, changed
 from remit.ledger.entry import Event, require_still
 from remit.ledger.writer import Batch, Ledger
 

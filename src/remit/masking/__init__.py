@@ -14,8 +14,7 @@ of the rest of Remit, and compiles no pattern before the first text comes.
 
 from remit.masking.field_names import is_secret_name
 from remit.masking.json import Json, JsonLike, mask_json, mask_texts
-from remit.masking.review_diffs import is_hidden, mask_diff
-from remit.masking.review_shown import mask_shaped, mask_shown
+from remit.masking.review import is_hidden, mask_diff, mask_shaped, mask_shown
 from remit.masking.secrets import Secret, find_secrets
 from remit.masking.sql import mask_sql
 from remit.masking.text import mask_field, mask_text

@@ -39,7 +39,7 @@ from remit.plans.preview.build import Means, preview_plan
 from remit.plans.preview.document import PlanPreview
 from remit.plans.reports.execution_report import refusal_of
 from remit.plans.reports.publish import publish, restore_papers
-from remit.plans.reports.truncate_pipelines import kept_of, pipelines_within
+from remit.plans.reports.truncate import kept_of, pipelines_within
 from remit.plans.runtime.runner import paths_of
 from remit.plans.runtime.steps import needs_parsers
 from remit.plans.storage.backups import take_all

@@ -35,7 +35,7 @@ from remit.sandbox.session import (
     OnStep,
     Times,
 )
-from remit.sandbox.support_confinement import require_confinement_here
+from remit.sandbox.support import require_confinement_here
 from remit.sandbox.zygote_pool import (
     AHEAD,
     ANSWER_SECONDS,

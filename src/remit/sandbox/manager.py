@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from remit.contracts.config.config import SystemConfig
 from remit.core.errors import Misuse, Reason
-from remit.effects.tasks import capabilities_no_effect_capability as no_effect_capability
+from remit.effects.tasks import capabilities as no_effect_capability
 from remit.fs.atomic_write import make_private_directory
 from remit.sandbox.host import SandboxHost
 from remit.sandbox.orders import Build, Order, Quotas

@@ -18,7 +18,7 @@ from remit.fs.paths import plain_spelling
 from remit.ledger.proof import require_covered
 from remit.ledger.verify.browser_tables import read_payload
 from remit.services.base.run_list import project_root
-from remit.tasks.policy_task import close_inputs, locate_paths
+from remit.tasks.policy import close_inputs, locate_paths
 from remit.tasks.snapshots import open_snapshot
 from remit.workspace.workspace import Workspace
 

@@ -2,11 +2,11 @@
 
 from remit.contracts.services.admin import CatalogueView, SimulationLine, SimulationView, StateSaid
 from remit.core.errors import Reason, Refused, RemitError
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.goals.catalogue.catalogue import CatalogueEntry
 from remit.identity.callers import AgentCaller, Caller
 from remit.identity.person import Person
-from remit.ledger.goal_queries_simulation_states import PromotedState
+from remit.ledger.goal_queries import PromotedState
 from remit.services.base.context import Room
 from remit.services.base.permissions import Right, require
 

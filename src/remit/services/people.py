@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from remit.identity.callers import Caller
-from remit.identity.models_found import Invitation, Listed
-from remit.identity.models_roles import Role
+from remit.identity.models import Invitation, Listed, Role
 from remit.identity.people import LINK_LIFE
 from remit.services.base.context import Room
 from remit.services.base.permissions import Right, require

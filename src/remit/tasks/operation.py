@@ -31,7 +31,7 @@ from remit.sandbox.host import Finished, SandboxHost, StandBy
 from remit.sandbox.orders import Order, Place
 from remit.tasks.checkpoint import BegunTask, parse_checkpoint, render_checkpoint, render_preview
 from remit.tasks.inspect import contradicted, look_after, look_before
-from remit.tasks.policy_task import close_inputs, decide_task, locate_paths, new_part_name
+from remit.tasks.policy import close_inputs, decide_task, locate_paths, new_part_name
 from remit.tasks.snapshots import open_snapshot, take
 
 Call = Literal["run", "finish", "undo"]

@@ -20,8 +20,8 @@ from remit.core.errors import Misuse, Reason, Refused
 from remit.core.ids import DEFAULT_TENANT, Clock
 from remit.crypto.signing import Keyring, Signer
 from remit.effects.registry import Registry
-from remit.effects.tasks import capabilities_file_capabilities as file_capabilities
-from remit.effects.tasks import capabilities_no_effect_capability as no_effect_capability
+from remit.effects.tasks import capabilities as file_capabilities
+from remit.effects.tasks import capabilities as no_effect_capability
 from remit.execution.engine import Preview, Site, travel
 from remit.execution.journal import Journal, Trace
 from remit.execution.recovery import Recovered, recover

@@ -24,12 +24,11 @@ from remit.web.console.router import console_router
 from remit.web.http.access_log import Watching
 from remit.web.http.idempotency import Keys
 from remit.web.http.openapi import rendered
-from remit.web.http.problems import handle_errors, show_pages
-from remit.web.http.problems_parameters import handle_parameters
+from remit.web.http.problems import handle_errors, handle_parameters, show_pages
 from remit.web.http.request import JSON
 from remit.web.login.routes import login_router
 from remit.web.mcp_mount import McpPart
-from remit.web.metrics_metrics_route import metrics_router
+from remit.web.metrics import metrics_router
 from remit.web.security.fair_share import THREADS, listening_places, waiting_places
 from remit.web.security.middleware import guard
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_plus
 
 from remit.core.errors import Refused
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.masking import mask_json, mask_shown
 from remit.parsing import Bounds, parse_json
 

@@ -6,7 +6,7 @@ from typing import Final
 from urllib.parse import unquote, unquote_plus, urlsplit
 
 from remit.browser.model.form_fields import Field, pairs_of
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.masking import is_secret_name, mask_field, mask_shown
 from remit.masking.regex_cache import vocabulary
 

@@ -36,7 +36,7 @@ from remit.cli.plans.allow_options import Allowance, allow_options
 from remit.cli.plans.preview_digest import named_preview, unseen_option
 from remit.cli.plans.render import DIFF_LINES
 from remit.contracts.browser.browser import Approval
-from remit.core.text_words import counted
+from remit.core.text import counted
 from remit.goals.status import WaitingGoal
 from remit.identity.person import Person, person_at_terminal
 from remit.services.goals.approvals import all_waiting, decide_goal, require_waiting

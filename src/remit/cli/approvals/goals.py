@@ -18,7 +18,7 @@ from remit.cli.common.suggest import Wheres, argument, joined
 from remit.cli.common.tenants import find_tenant
 from remit.cli.common.terminal import NobodyToAsk, ask, find_screen
 from remit.core.errors import Reason, Refused
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.goals.gates import APPROVAL_LIFE
 from remit.goals.status import WaitingGoal
 from remit.identity.person import Person

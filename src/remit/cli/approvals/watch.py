@@ -22,7 +22,7 @@ from remit.cli.common.terminal import (
 )
 from remit.contracts.browser.browser import Approval
 from remit.core.errors import Reason, Refused, RemitError
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.identity.person import Person
 from remit.plans.proposals.previews import PreviewNotStored
 from remit.workspace.workspace import Workspace

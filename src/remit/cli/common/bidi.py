@@ -7,9 +7,8 @@ import re
 import sys
 from typing import Final
 
-from remit.core.text_printable import END_OF_ISOLATE, ISOLATE, RIGHT_TO_LEFT, printable
-from remit.core.text_printable import isolated as isolated_name
-from remit.core.text_words import speaks_unicode
+from remit.core.text import END_OF_ISOLATE, ISOLATE, RIGHT_TO_LEFT, printable, speaks_unicode
+from remit.core.text import isolated as isolated_name
 
 _RUN: Final = re.compile(f"[{RIGHT_TO_LEFT}](?:[{RIGHT_TO_LEFT} ]*[{RIGHT_TO_LEFT}])?")
 

@@ -8,10 +8,9 @@ from click.shell_completion import CompletionItem
 
 from remit.core.errors import RemitError
 from remit.core.ids import DEFAULT_TENANT, render_time
-from remit.core.text_printable import printable
-from remit.core.text_words import shortened
+from remit.core.text import printable, shortened
 from remit.identity.person import person_at_terminal
-from remit.ledger.goal_queries_goal_reading import newest_goals
+from remit.ledger.goal_queries import newest_goals
 from remit.services.goals.approvals import all_waiting
 from remit.workspace.workspace import Workspace
 

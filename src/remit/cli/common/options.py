@@ -12,7 +12,7 @@ import click
 
 from remit.cli.common.output_file import output_option, required_output_option, written_output
 from remit.cli.common.table import render_advice, show_table, terminal_width
-from remit.core.text_words import counted, shortened, speaks_unicode
+from remit.core.text import counted, shortened, speaks_unicode
 
 __all__ = [
     "counted",

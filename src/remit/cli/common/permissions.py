@@ -140,7 +140,7 @@ def _require(whom: str, path: str, given: dict[str, Any]) -> None:
 
 
 def _require_right(right: str, given: dict[str, Any]) -> None:
-    from remit.cli.common.identity_acting_as import agent_by  # noqa: PLC0415 - an agent's commands only
+    from remit.cli.common.identity import agent_by  # noqa: PLC0415 - an agent's commands only
     from remit.services.base.permissions import Right, require  # noqa: PLC0415 - as above
     from remit.workspace.workspace import Workspace  # noqa: PLC0415 - as above
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from remit.core.text_printable import printable
+from remit.core.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from remit.core.text_printable import printable
+from remit.core.text import printable
 
 
 class Wheres(NamedTuple):

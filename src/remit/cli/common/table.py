@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from remit.core.text_printable import printable
+from remit.core.text import printable
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -6,7 +6,7 @@ import click
 
 from remit.core.errors import Reason, Refused
 from remit.core.ids import DEFAULT_TENANT
-from remit.ledger.goal_queries_goal_reading import tenants_with
+from remit.ledger.goal_queries import tenants_with
 from remit.services.base.tenants import choose_tenant as _choose
 from remit.services.base.tenants import some_of
 from remit.workspace.workspace import Workspace

@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 import click
 
 from remit.core.errors import Refused
-from remit.core.text_printable import printable
-from remit.core.text_words import counted
+from remit.core.text import counted, printable
 
 UNSEEN: Final = "unseen"
 SHOW_ALL: Final = frozenset({"f", "full"})

@@ -12,7 +12,7 @@ import click
 
 from remit.cli.common.bidi import shown_words
 from remit.cli.common.completion import complete_goal
-from remit.cli.common.identity_asker import Asker, asker_here
+from remit.cli.common.identity import Asker, asker_here
 from remit.cli.common.options import json_option, show_json, workspace_option
 from remit.cli.common.signals import interrupting
 from remit.cli.common.suggest import Wheres

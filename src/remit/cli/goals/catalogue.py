@@ -16,7 +16,7 @@ from remit.workspace.workspace import Workspace
 
 if TYPE_CHECKING:
     from remit.goals.catalogue.catalogue import CatalogueEntry
-    from remit.ledger.goal_queries_simulation_states import PromotedState
+    from remit.ledger.goal_queries import PromotedState
 
 reason_option: Final = click.option("--reason", help="Why, for the record.")
 as_option: Final = click.option("--as", "name", help="Your name, for the record; who you are, the system says.")

@@ -12,7 +12,7 @@ from remit.cli.common.options import counted, json_option, show_json, show_table
 from remit.cli.common.output_file import output_option, written_output
 from remit.cli.common.tenants import choose_tenant, tenant_option
 from remit.core.errors import Reason, Refused
-from remit.ledger.goal_queries_intake import IntakeItem
+from remit.ledger.goal_queries import IntakeItem
 from remit.workspace.workspace import Workspace
 
 

@@ -11,8 +11,7 @@ from remit.cli.common.suggest import Wheres, argument, joined
 from remit.cli.common.table import terminal_width
 from remit.contracts.plans.sql_report import ToldColumn
 from remit.contracts.services.common import WaitingFor
-from remit.core.text_printable import printable
-from remit.core.text_words import counted
+from remit.core.text import counted, printable
 from remit.goals.finder.suggestions import Near
 from remit.goals.service import Reply
 from remit.goals.status import Stands
@@ -172,7 +171,7 @@ def _answer(payload: Mapping[str, Any]) -> Iterator[str]:
     rows, count = answer["rows"], answer["result_rows"]
     if rows:
         # The tables of SQL take a terminal's width, and a tenth of a second to load.
-        from remit.cli.plans.render_sql_sql_view import render_rows  # noqa: PLC0415 - see above
+        from remit.cli.plans.render_sql import render_rows  # noqa: PLC0415 - see above
 
         columns = [ToldColumn.from_tree(each) for each in answer["columns"]]
         yield from render_rows(columns, rows, terminal_width())

@@ -14,7 +14,7 @@ from remit.cli.common.tenants import choose_tenant, goals_tenant_option, tenant_
 from remit.core.errors import RemitError
 from remit.goals.replay import REPLAY_CODE, Replayed, replay_goal
 from remit.goals.rules import PastRules
-from remit.ledger.goal_queries_goal_reading import goals_of
+from remit.ledger.goal_queries import goals_of
 from remit.workspace.workspace import Workspace
 
 SHOWN: Final = 100

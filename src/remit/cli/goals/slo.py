@@ -85,7 +85,7 @@ def gate(
     Exit code 0 if every level is kept or waived, 1 if one is not. In a folder that is no workspace, the load alone
     counts.
     """
-    from remit.goals.slo_slo_waivers import read_waivers  # noqa: PLC0415 - `--help` does without
+    from remit.goals.slo import read_waivers  # noqa: PLC0415 - `--help` does without
 
     past, notes, root = _last_day(directory)
     file = waiver_file or (root or directory) / WAIVERS_NAME

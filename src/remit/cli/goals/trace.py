@@ -14,11 +14,10 @@ from remit.cli.common.options import counted, json_option, show_json, speaks_uni
 from remit.cli.common.tenants import find_tenant, goals_tenant_option
 from remit.core.errors import Reason, Refused
 from remit.core.ids import DEFAULT_TENANT
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.goals.history_nodes import Node
 from remit.goals.trace.tree import trace_goal
-from remit.services.base.entry_text_goal_meaning import short_refs
-from remit.services.base.entry_text_meaning import render_meaning
+from remit.services.base.entry_text import render_meaning, short_refs
 from remit.workspace.workspace import Workspace
 
 _LEAST: Final = 40

@@ -12,7 +12,7 @@ from remit.cli.plans.text import flag_for, quoted, render_problem
 from remit.contracts.plans.error_codes import PLAN_CODES
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, Refused
-from remit.core.text_words import counted
+from remit.core.text import counted
 from remit.plans.preparation.remote_sql import is_bound_server
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ import stat
 from datetime import timedelta
 from typing import IO
 
-from remit.cli.common.identity_acting_as import actor_here
+from remit.cli.common.identity import actor_here
 from remit.cli.common.terminal import NobodyToAsk, Screen, Whole, ask, find_screen
 from remit.cli.plans.allow_options import Allowance, command_again
 from remit.cli.plans.preview_notes import render_changes

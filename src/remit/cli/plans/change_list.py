@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from remit.cli.common.bidi import shown_name
-from remit.cli.plans.render_sql_sql_view import (
+from remit.cli.plans.render_sql import (
     changes_server,
     render_subject,
     reshaped,
@@ -14,7 +14,7 @@ from remit.cli.plans.render_sql_sql_view import (
 )
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.sql_report import SqlTold
-from remit.core.text_words import counted
+from remit.core.text import counted
 
 WORDS: Final = {"CREATE": "create", "MODIFY": "change", "DELETE": "delete", "RENAME": "rename"}
 

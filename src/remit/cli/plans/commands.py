@@ -13,7 +13,7 @@ import click
 
 from remit.authority.envelope import DEFAULT_LIFE
 from remit.cli.common.errors import DoorRefused
-from remit.cli.common.identity_acting_as import actor_here, require_clock, token_option
+from remit.cli.common.identity import actor_here, require_clock, token_option
 from remit.cli.common.main_wrapper import STARTED
 from remit.cli.common.options import json_option, output_option, show_json, workspace_option, written_output
 from remit.cli.common.progress import showing_progress

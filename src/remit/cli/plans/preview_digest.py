@@ -13,8 +13,7 @@ from remit.cli.plans.render import lines_not_shown
 from remit.cli.plans.text import row
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.errors import Reason, Refused
-from remit.core.text_printable import printable
-from remit.core.text_words import counted
+from remit.core.text import counted, printable
 from remit.workspace.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])

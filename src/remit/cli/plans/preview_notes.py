@@ -15,7 +15,7 @@ from remit.contracts.plans.envelope import ApprovedInput
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.core.canonical import canonical_bytes
 from remit.core.errors import RemitError
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.fs.atomic_write import PRIVATE_DIRECTORY, write_durably
 from remit.plans.preparation.remote_sql import is_bound_server
 from remit.workspace.workspace import Workspace

@@ -7,7 +7,7 @@ from typing import IO, Final
 import click
 
 from remit.cli.common.bidi import shown_name
-from remit.cli.common.identity_acting_as import caller_here, token_option
+from remit.cli.common.identity import caller_here, token_option
 from remit.cli.common.options import json_option, show_json, workspace_option
 from remit.contracts.plans.plan import Plan
 from remit.contracts.services.plans import ProposalView

@@ -22,8 +22,13 @@ from remit.cli.plans.change_list import (
 )
 from remit.cli.plans.render_diff import count_lines, render_diff
 from remit.cli.plans.render_pipeline import render_pipeline, render_ran, steps_and_log_not_shown
-from remit.cli.plans.render_sql_sql_text import count_parameter_lines, count_text_lines
-from remit.cli.plans.render_sql_sql_view import changes_server, render_done, render_previewed
+from remit.cli.plans.render_sql import (
+    changes_server,
+    count_parameter_lines,
+    count_text_lines,
+    render_done,
+    render_previewed,
+)
 from remit.cli.plans.text import (
     flag_for,
     is_skipped,
@@ -38,9 +43,9 @@ from remit.contracts.plans.change_log import Change
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.preview import PlanPreviewDocument, PreviewedFile
 from remit.contracts.plans.report import ExecutionReport, SkippedAction
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.sql_report import SqlTold
-from remit.core.text_words import counted
+from remit.core.text import counted
 from remit.fs.paths import plain_spelling
 from remit.plans.apply.abandoned import is_of_unknown_effect
 from remit.plans.apply.verify_and_undo import NOT_AS_BEFORE

@@ -7,8 +7,7 @@ from typing import Final
 import click
 
 from remit.cli.common.bidi import shown_name
-from remit.core.text_printable import printable
-from remit.core.text_words import counted
+from remit.core.text import counted, printable
 from remit.plans.reports.diff_lines import DiffLine, parse_diff
 
 _COLOURS: Final[dict[str, str]] = {"added": "green", "removed": "red", "hunk": "cyan"}

@@ -15,7 +15,7 @@ from remit.cli.plans.text import render_status, row
 from remit.contracts.plans.agent_views import AgentPlanPreview, AgentUndoAnswer
 from remit.contracts.plans.outcome import PlanOutcome, PlanRefusal
 from remit.core.errors import Reason, Refused
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.identity.person import AGENT_VARIABLES
 from remit.workspace.workspace import Workspace
 

@@ -11,11 +11,11 @@ import click
 
 from remit.cli.common.bidi import shown_name
 from remit.cli.common.table import terminal_width
-from remit.cli.plans.render_sql_sql_text import render_parameters
+from remit.cli.plans.render_sql import render_parameters
 from remit.cli.plans.text import render_wait, row
 from remit.contracts.plans.pipeline_report import PipelineTold, ToldStep
 from remit.contracts.plans.preview import PipelinePreviewed
-from remit.core.text_words import counted
+from remit.core.text import counted
 
 INDENT: Final = "    "
 GAP: Final = "  "

@@ -8,11 +8,11 @@ import click
 
 from remit.cli.common.bidi import shown_name
 from remit.cli.plans.render import LISTED
-from remit.cli.plans.render_sql_sql_view import NAMED_TABLES
+from remit.cli.plans.render_sql import NAMED_TABLES
 from remit.cli.plans.text import quoted, render_problem, render_status, row
 from remit.contracts.plans.outcome import RollbackOutcome
-from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RowsCheckpoint
-from remit.core.text_words import counted
+from remit.contracts.plans.rollback import Checkpoint, RowsCheckpoint
+from remit.core.text import counted
 from remit.plans.storage.manifest import AS_BEFORE, OTHER_OWNER
 from remit.services.base.run_list import KnownRun, short_name
 

@@ -8,7 +8,7 @@ import click
 
 from remit.cli.common.bidi import shown_name
 from remit.cli.common.errors import DoorRefused
-from remit.cli.common.identity_acting_as import actor_here, agent_here
+from remit.cli.common.identity import actor_here, agent_here
 from remit.cli.common.options import counted, json_option, show_json, show_table, workspace_option
 from remit.cli.common.signals import interrupting
 from remit.cli.plans.recovered import Settled

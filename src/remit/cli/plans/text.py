@@ -8,7 +8,7 @@ from remit.cli.common.bidi import shown_name
 from remit.contracts.plans.error_codes import PLAN_CODES
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.core.errors import Reason
-from remit.core.text_words import counted
+from remit.core.text import counted
 
 STATUS_COLOURS: Final = {"SUCCESS": "green", "EXECUTED": "green", "PARTIAL": "yellow", "CANCELLED": "yellow"}
 

@@ -20,7 +20,7 @@ from remit.contracts.base import (
 from remit.contracts.plans.change_log import ChangeLog
 from remit.contracts.plans.error_response import ErrorResponse
 from remit.contracts.plans.report import ExecutionReport
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.status import CompletionStatus
 from remit.parsing import Bounds
 

@@ -24,7 +24,7 @@ from remit.contracts.plans.outcome import RollbackOutcome
 from remit.contracts.plans.preview import PlanPreviewDocument
 from remit.contracts.plans.proposal import MAX_NOTE
 from remit.contracts.plans.report import ExecutionReport
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.status import CompletionStatus
 from remit.contracts.services.common import ErrorTold, Link, Page, Progress
 from remit.parsing import Bounds

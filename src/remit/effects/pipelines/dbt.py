@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from remit.effects.context import Work
-from remit.effects.pipelines.errors_failures import StepFailed, raised
+from remit.effects.pipelines.errors import StepFailed, raised
 
 COMMANDS: Final = frozenset({"run", "build", "seed", "test"})
 MAX_NODES: Final = 500

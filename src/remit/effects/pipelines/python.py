@@ -17,8 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from remit.effects.context import Work
-from remit.effects.pipelines.errors_failures import StepFailed, raised
-from remit.effects.pipelines.errors_hints import hint_for
+from remit.effects.pipelines.errors import StepFailed, hint_for, raised
 
 _PARTS: Final = 100
 _MOST_ROWS: Final = 1 << 53

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.effects.edits.splice import Edited, Splice
 
 MAX_TEXT: Final = 512 << 10

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 from remit.contracts.goals.access import AccessSnapshot
 from remit.core.canonical import digest
 from remit.core.errors import Refused, render_line
-from remit.goals.access.cedar_access_engine import (
+from remit.goals.access.cedar import (
     APPROVAL,
     Compiled,
     compile_policies,

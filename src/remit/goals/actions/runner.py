@@ -24,7 +24,7 @@ from remit.core.errors import Reason, Refused, RemitError
 from remit.goals.actions.browser import BrowserHand, claim_of, recorded_checkpoint, recorded_outcome
 from remit.goals.binding.binding import BoundAction, BrowserAction, PlanAction, TaskAction
 from remit.goals.ports import Ended
-from remit.ledger.goal_queries_agent_reading import step_events
+from remit.ledger.goal_queries import step_events
 from remit.ledger.writer import Ledger
 from remit.plans.model.callbacks import PlanHooks
 from remit.plans.service import Plans

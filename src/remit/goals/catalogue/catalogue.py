@@ -17,7 +17,7 @@ from remit.core.errors import Reason, Refused
 from remit.core.ttl_cache import Kept
 from remit.goals.catalogue.check import check_definitions
 from remit.goals.catalogue.files import Definition, Finding, read_files
-from remit.ledger.goal_queries_simulation_states import PromotedState
+from remit.ledger.goal_queries import PromotedState
 
 MAX_DOCUMENT: Final = 3 << 20
 _DEFINITIONS: Final[Kept[tuple[Any, ...], tuple[Simulation, ...]]] = Kept(16, 600)

@@ -16,7 +16,7 @@ from remit.contracts.goals.simulation import Simulation, SqlBinding
 from remit.contracts.plans.plan import Plan, SqlAction
 from remit.contracts.plans.validation_rules import SqlExpect
 from remit.core.errors import Refused, RemitError
-from remit.goals.access.cedar_access_engine import UnknownAction
+from remit.goals.access.cedar import UnknownAction
 from remit.goals.access.policy import find_policy_problems
 from remit.goals.access.policy_files import read_policy_files
 from remit.goals.binding.binding import PlanAction

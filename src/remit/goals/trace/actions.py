@@ -7,7 +7,7 @@ from typing import Any, Final
 from remit.crypto.signing import Keyring
 from remit.goals.history_nodes import Node, as_tree, entry_node
 from remit.ledger.entry import Entry
-from remit.ledger.goal_queries_goal_reading import entries_of
+from remit.ledger.goal_queries import entries_of
 from remit.store.claims import ClaimKey, Done, Running, read_claim
 from remit.store.connection import Connection
 

@@ -18,8 +18,7 @@ from remit.goals.history_nodes import Node, as_tree, covered_problem, entry_node
 from remit.goals.trace.actions import read_actions
 from remit.ledger.documents import load_document
 from remit.ledger.entry import Entry
-from remit.ledger.goal_queries_agent_reading import Recorded, step_events
-from remit.ledger.goal_queries_goal_reading import AnswerRow, answer_rows, entries_of
+from remit.ledger.goal_queries import AnswerRow, Recorded, answer_rows, entries_of, step_events
 from remit.masking import mask_json
 from remit.store.claims import ClaimKey, read_claim
 from remit.store.connection import Connection

@@ -8,7 +8,7 @@ from remit.authority.results import UNCONFINED
 from remit.authority.statuses import sign_status, verify_status
 from remit.contracts.plans.change_log import Change
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.contracts.plans.status import PlanStatus
 from remit.core.errors import EnvironmentFailed, Reason, Refused
 from remit.core.ids import Clock, parse_time, render_time

@@ -22,7 +22,7 @@ from remit.contracts.plans.sql_report import (
     ToldStatement,
 )
 from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError, show_line
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.effects.plans.handlers import NEW_FILE
 from remit.effects.registry import PathUse
 from remit.fs.paths import Located

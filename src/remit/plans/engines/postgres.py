@@ -14,10 +14,13 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 from remit.core.errors import EnvironmentFailed, Misuse, Reason, Refused, RemitError
 from remit.plans.engines.database_files import Kept, WorkFolder, keep
-from remit.plans.engines.postgres_messages_postgres_answers import (
+from remit.plans.engines.postgres_messages import (
+    EFFECT,
     ActionRan,
+    Call,
     Drift,
     TableChange,
+    Text,
     Transaction,
     bound_of,
     read_action,
@@ -25,8 +28,8 @@ from remit.plans.engines.postgres_messages_postgres_answers import (
     read_tables,
     read_transaction,
     read_waited,
+    texts_call,
 )
-from remit.plans.engines.postgres_messages_postgres_calls import EFFECT, Call, Text, texts_call
 from remit.plans.engines.postgres_servers import Server, with_addresses
 from remit.plans.model.simulation_result import not_as_agreed
 from remit.sandbox.host import Cancelled, CutShort, Finished, SandboxHost

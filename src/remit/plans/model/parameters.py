@@ -7,10 +7,10 @@ from typing import Any, Final, NamedTuple
 from remit.contracts.plans.pipeline_report import PipelineTold
 from remit.contracts.plans.plan import PipelineAction, Plan
 from remit.contracts.plans.sql_report import MAX_PARAMETERS_TOLD, MAX_SQL_SHOWN, ShownParameter, UnseenSql
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.masking import mask_json, mask_shown
 from remit.plans.policy.required_approvals import PathFinding
-from remit.plans.reports.truncate_pipelines import pipelines_within
+from remit.plans.reports.truncate import pipelines_within
 
 _LONGEST_VALUE: Final = 8_000
 _LONGEST_NAME: Final = 200

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from remit.contracts.plans.rollback_rollback_manifest import RowsCheckpoint
+from remit.contracts.plans.rollback import RowsCheckpoint
 from remit.contracts.plans.sql_report import MAX_TABLES_TOLD, ChangedTable, SqlTold
 from remit.core.errors import EnvironmentFailed, Reason
 from remit.effects.plans.steps import Result

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from remit.contracts.plans.change_log import DiffSummary
 from remit.core.errors import EnvironmentFailed, Reason, show_line
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.effects.plans.steps import State
 from remit.masking import is_hidden, mask_diff, mask_shown, mask_sql
 from remit.plans.model.hidden_lines import HiddenLines, hidden_lines

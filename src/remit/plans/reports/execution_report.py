@@ -10,11 +10,10 @@ from remit.contracts.plans.report import ActionsSummary, CompletedAction, Execut
 from remit.contracts.plans.sql_report import SqlTold
 from remit.core.errors import EnvironmentFailed, Reason, RemitError
 from remit.core.ids import Clock, parse_time, render_time
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.effects.plans.steps import Result, Step
 from remit.plans.reports.run_data import ActedElsewhere, Run, code_of, cut, error_of, later
-from remit.plans.reports.truncate_pipelines import pipelines_within
-from remit.plans.reports.truncate_sql import told_within
+from remit.plans.reports.truncate import pipelines_within, told_within
 from remit.version import __version__
 
 RecoveryAction = Literal["SKIPPED", "ROLLED_BACK", "MANUAL_REQUIRED"]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from remit.contracts.plans.change_log import ChangeLog
 from remit.contracts.plans.outcome import PlanOutcome
 from remit.contracts.plans.report import ExecutionReport
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.core.errors import RemitError
 from remit.core.faultpoints import reach
 from remit.plans.storage.run_folder import CHANGE_LOG, EXECUTION_REPORT, MANIFEST, STATUS, ReportFolder, render_paper

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from remit.authority.statuses import verify_rollback_outcome
 from remit.contracts.plans.outcome import RollbackOutcome
-from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
-from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RollbackOrder, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import EnvironmentFailed, Reason, Refused
 from remit.crypto.signing import Keyring

@@ -16,8 +16,7 @@ from typing import Any, Final, Literal
 from remit.authority.rollback_order import AllowedRollback, verify_rollback
 from remit.authority.statuses import sign_rollback_outcome
 from remit.contracts.plans.outcome import Kept, RollbackOutcome
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
-from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.contracts.plans.rollback import RollbackManifest, RollbackOrder
 from remit.core.errors import EnvironmentFailed, Misuse, Reason, RemitError, as_remit_error
 from remit.core.faultpoints import reach
 from remit.core.ids import DEFAULT_TENANT

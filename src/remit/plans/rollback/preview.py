@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from remit.contracts.plans.outcome import PlanOutcome
-from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
-from remit.contracts.plans.rollback_rollback_order import RollbackOrder
+from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RollbackOrder, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import Reason, Refused, RemitError
 from remit.effects.plans.database_files import MARK, is_marked

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
 from remit.contracts.config.config import Limits
-from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RowsCheckpoint
+from remit.contracts.plans.rollback import Checkpoint, RowsCheckpoint
 from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import sha256_of

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Literal, TypeVar
 
-from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
+from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.core.canonical import canonical_bytes, digest_bytes
 from remit.core.errors import Reason, Refused
 from remit.effects.plans.database_files import looks_like_one

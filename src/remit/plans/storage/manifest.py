@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from remit.contracts.plans.change_log import FileOperation
 from remit.contracts.plans.outcome import RollbackOutcome
-from remit.contracts.plans.rollback_rollback_manifest import Checkpoint, RollbackManifest, RowsCheckpoint
+from remit.contracts.plans.rollback import Checkpoint, RollbackManifest, RowsCheckpoint
 from remit.core.errors import Reason, Refused
 from remit.core.faultpoints import reach
 from remit.core.ids import parse_time

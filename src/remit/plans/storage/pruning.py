@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, NamedTuple
 
-from remit.contracts.plans.rollback_rollback_manifest import RollbackManifest
+from remit.contracts.plans.rollback import RollbackManifest
 from remit.core.errors import Reason, Refused, RemitError
 from remit.core.faultpoints import reach
 from remit.fs.openat import failure, open_base, open_file, open_folder

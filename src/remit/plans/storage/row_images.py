@@ -7,7 +7,7 @@ the hash that the ledger knows.
 import os
 from typing import Final
 
-from remit.contracts.plans.rollback_rollback_manifest import RowsCheckpoint
+from remit.contracts.plans.rollback import RowsCheckpoint
 from remit.core.errors import EnvironmentFailed, Reason
 from remit.core.faultpoints import reach
 from remit.effects.file_copy import sha256_of

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from remit.contracts.browser.capabilities import DoorCapability
 from remit.core.errors import Reason, Refused
 from remit.identity.callers import AgentCaller, Caller
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 
 
 class Right(StrEnum):

@@ -11,14 +11,14 @@ from typing import Final
 
 from remit.core.errors import Reason, Refused
 from remit.core.ids import CLOCK_TOLERANCE, DEFAULT_TENANT, parse_time, render_time
-from remit.core.text_printable import printable
+from remit.core.text import printable
 from remit.goals.gates import ANSWER_LIFE, APPROVAL_LIFE
 from remit.goals.service import asks_himself
 from remit.goals.status import Stands, WaitingGoal, stands, waiting_goal
 from remit.identity.person import Person
 from remit.ledger.cursor import tenants_in
-from remit.ledger.goal_queries_goal_reading import asked_since, waiting_since
-from remit.ledger.search_seeking import not_before_newest
+from remit.ledger.goal_queries import asked_since, waiting_since
+from remit.ledger.search import not_before_newest
 from remit.services.base.ownership import GOAL_ASKED, asker_of
 from remit.workspace.workspace import Workspace
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 from remit.contracts.goals.access import AccessSnapshot
 from remit.core.errors import RemitError
 from remit.crypto.signing import Keyring
-from remit.goals.access.cedar_access_reasons import policy_reasons
+from remit.goals.access.cedar import policy_reasons
 from remit.goals.decisions import DecisionRecord
 from remit.goals.history import load_decision, read_history
 from remit.ledger.documents import load_document

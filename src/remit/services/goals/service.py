@@ -17,7 +17,7 @@ from remit.core.ids import uuid7
 from remit.goals.service import Reply
 from remit.goals.status import WaitingGoal, unconfirmed_goal
 from remit.identity.callers import AgentCaller, Caller, PersonCaller
-from remit.ledger.goal_queries_goal_reading import newest_goals
+from remit.ledger.goal_queries import newest_goals
 from remit.services.base.context import Room, require_wait
 from remit.services.base.jobs import Job
 from remit.services.base.ownership import GOAL_ASKED, asker_of, is_name, no_such, require_name

@@ -14,7 +14,7 @@ from remit.identity.callers import Caller
 from remit.ledger.bundle import newest_head, write_bundle
 from remit.ledger.cursor import ends_of, tenants_in
 from remit.ledger.entry import Entry
-from remit.ledger.search_searching import Wanted, find_entries, read_entry
+from remit.ledger.search import Wanted, find_entries, read_entry
 from remit.services.base.context import Room, require_wait
 from remit.services.base.jobs import Job
 from remit.services.base.ownership import require_name

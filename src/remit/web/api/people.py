@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from remit.contracts.base import Contract, Count, Identifier, Many, ShortText, Timestamp
 from remit.core.ids import render_time
-from remit.identity.models_found import Listed
-from remit.identity.models_roles import Role
+from remit.identity.models import Listed, Role
 from remit.services.base.permissions import Right
 from remit.web.api.request_models import Invite, PersonNamed
 from remit.web.http.openapi import operation

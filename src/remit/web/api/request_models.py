@@ -14,7 +14,7 @@ from remit.contracts.plans.envelope import Approvals
 from remit.contracts.plans.plan import Plan
 from remit.contracts.services.plans import Note
 from remit.contracts.tasks.task import LeaseToken, TaskManifest
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.parsing import Bounds
 
 MAX_LEASE_SECONDS: Final = 86_400

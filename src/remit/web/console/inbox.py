@@ -12,7 +12,7 @@ from remit.contracts.plans.envelope import Approvals
 from remit.contracts.services.common import Decision, QuestionKind, QuestionView
 from remit.contracts.services.plans import ProposalView
 from remit.core.errors import Reason, Refused, RemitError
-from remit.core.text_words import counted
+from remit.core.text import counted
 from remit.plans.proposals.previews import PreviewNotStored
 from remit.web.console.confirm import approve, compute, deny
 from remit.web.console.confirm_page import ask_first, is_confirmed

@@ -14,7 +14,7 @@ from remit.contracts.services.ledger import Chain, EntryFilter, EntryView
 from remit.core.errors import Refused, RemitError
 from remit.core.ids import DEFAULT_TENANT
 from remit.ledger.entry import Entry
-from remit.services.base.entry_text_meaning import render_meaning
+from remit.services.base.entry_text import render_meaning
 from remit.web.console.forms import Filled
 from remit.web.console.pages import ConsoleRoute, desk_of, go, page, viewer_of
 from remit.web.console.templating import address

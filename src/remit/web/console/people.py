@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from remit.core.errors import Reason, Refused, RemitError
-from remit.identity.models_found import Invitation, Listed
-from remit.identity.models_roles import ROLES, Role
+from remit.identity.models import ROLES, Invitation, Listed, Role
 from remit.web.console.confirm import remove as ask_to_remove
 from remit.web.console.confirm_page import ask_first, is_confirmed
 from remit.web.console.forms import Filled

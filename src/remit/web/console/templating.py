@@ -15,7 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from remit.core.ids import parse_time
-from remit.core.text_printable import isolated, printable
+from remit.core.text import isolated, printable
 
 MINUTE: Final = 60
 HOUR: Final = 3_600

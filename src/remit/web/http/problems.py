@@ -1,6 +1,8 @@
 """Errors as `application/problem+json` (RFC 9457), and the one table of what status each reason has.
 
 Whoever asks for what is not there, or not his, gets the same 404: an answer does not tell what others have.
+
+A parameter of the path or the query that is not as documented, as an answer. What was sent is not repeated.
 """
 
 import json
@@ -9,6 +11,8 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -236,3 +240,20 @@ async def _of_http(request: Request, problem: Exception) -> Response:
 async def _of_anything(request: Request, problem: Exception) -> Response:
     _LOG.error("a bug in a route", exc_info=problem)
     return respond(request, as_remit_error(problem), 500)
+
+
+def handle_parameters(app: FastAPI) -> None:
+    app.add_exception_handler(RequestValidationError, _refuse)
+
+
+async def _refuse(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, RequestValidationError)  # noqa: S101 - registered for nothing else
+    first = problem.errors()[0]
+    where = ".".join(str(part) for part in first.get("loc", ()))
+    error = Refused(
+        Reason.MALFORMED,
+        f"a parameter is not as it must be: {first.get('msg', '')}",
+        where=where,
+        next_step="See /v1/openapi.json for what can be asked.",
+    )
+    return respond(request, error, 400)

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from remit.contracts.config.oidc import Oidc
 from remit.core.errors import Reason, Refused
 from remit.crypto.signing import decode_base64url
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.identity.person import Person
 from remit.parsing import Bounds, parse_json
 

@@ -22,7 +22,7 @@ from remit.contracts.config.oidc import Oidc
 from remit.core.errors import EnvironmentFailed, Reason, Refused
 from remit.core.ids import Clock, system_clock
 from remit.crypto.key_files import read_private
-from remit.identity.models_roles import Role
+from remit.identity.models import Role
 from remit.identity.person import Person
 from remit.identity.secrets import secret_digest
 from remit.web.login.id_token import Key, decide_standing, read_keys, token_header, verify_id_token

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from remit.core.errors import Refused, RemitError
 from remit.identity.callers import PersonCaller
-from remit.identity.models_found import Session
+from remit.identity.models import Session
 from remit.web.config.hosts import Addresses
 from remit.web.config.settings import WebSettings
 from remit.web.console.pages import page

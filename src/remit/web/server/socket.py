@@ -16,8 +16,7 @@ from remit.contracts.config.web import Tls
 from remit.core.errors import EnvironmentFailed, Reason, Refused
 from remit.web.config.hosts import is_loopback
 from remit.web.config.settings import WebSettings
-from remit.web.http.uvicorn_protocol_framing import MOST_HEADER_BYTES
-from remit.web.http.uvicorn_protocol_patience import patient_protocol
+from remit.web.http.uvicorn_protocol import MOST_HEADER_BYTES, patient_protocol
 
 KEEP_ALIVE_SECONDS: Final = 30
 BACKLOG: Final = 512

@@ -1,0 +1,177 @@
+"""What was sent for an action, told beside whatever else is said of it: so that nobody orders twice.
+
+What became of an action whose process died: told by what the ledger knows of the requests that it caused.
+
+The yes to a request is used up in the transaction of its intent, before a byte of it is sent. So an action without such
+an intent surely sent nothing that changes something; with one, it may have.
+"""
+
+import contextlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remit.approvals.errors import ASK_ANEW
+from remit.browser.checkpoint import parse_begun_action
+from remit.browser.model.masking import cut
+from remit.browser.types import CutShort
+from remit.contracts.browser.browser import ActionResult, Approval, HTTPPreview
+from remit.contracts.browser.errors import NOT_SENT
+from remit.core.errors import EnvironmentFailed, Reason, Refused, RemitError
+from remit.core.ids import DEFAULT_TENANT
+from remit.store.claims import ClaimKey, Done, read_claim
+from remit.store.connection import Connection
+
+_REQUESTS: Final = """SELECT kind, payload FROM ledger_entries WHERE tenant_id = ? AND correlation_id = ?
+  AND kind IN ('browser_request.intent', 'browser_request.outcome') ORDER BY seq"""
+_ENDED: Final = "the browser's process ended"
+UNKNOWN: Final = "unknown"
+SENT: Final = "sent"
+"""How the reason of an action that was cut short begins; or with NOT_SENT."""
+
+
+@dataclass
+class RequestFate:
+    """A request whose yes was used up. Without an outcome nobody knows whether it was sent."""
+
+    what: str
+    state: str = "UNKNOWN"
+    status: int | None = None
+    request_id: str = ""
+    approval_id: str | None = None
+    approved_by: str | None = None
+
+
+def requests_of(connection: Connection, action_id: str) -> list[RequestFate]:
+    found: dict[str, RequestFate] = {}
+    for kind, payload in connection.rows(_REQUESTS, (DEFAULT_TENANT, action_id)):
+        record = json.loads(payload)
+        if kind == "browser_request.intent":
+            what = cut(record["preview"].partition(". ")[0].rstrip("."), 200)
+            found[record["key"]] = RequestFate(what, request_id=record["key"])
+        elif record["key"] in found:
+            outcome, fate = record["outcome"], found[record["key"]]
+            fate.state, fate.status = outcome["state"], outcome["status"]
+            fate.approval_id, fate.approved_by = outcome.get("approval_id"), outcome.get("approved_by")
+            fate.what = outcome.get("what") or fate.what
+    return list(found.values())
+
+
+def tell_cut_short(action_id: str, requests: list[RequestFate]) -> CutShort:
+    sent = [request for request in requests if request.state != "NOT_SENT"]
+    unknown = next((request for request in sent if request.state == "UNKNOWN"), None)
+    if not sent:
+        reason = Reason.EFFECT_FAILED
+        what = f"{NOT_SENT}: {_ENDED} before anything that changes something was sent for this action"
+        next_step = "It is safe to ask for it again, under another action_id. Its session is gone: navigate first."
+    elif unknown is not None:
+        reason = Reason.FATE_UNKNOWN
+        what = f"{UNKNOWN}: {_ENDED} after a person had said yes, and the request may have been sent: {unknown.what}"
+        next_step = "It is not sent again. Look at the site to see whether it took place."
+    else:
+        reason = Reason.EFFECT_FAILED
+        status = f", and was answered with {sent[-1].status}" if sent[-1].status is not None else ""
+        what = f"{SENT}: {_ENDED} after the request had been sent{status}: {sent[-1].what}"
+        next_step = "It is not sent again. Its session is gone: navigate, and look at what the site made of it."
+    return CutShort(EnvironmentFailed(reason, what, where=action_id, next_step=next_step), len(sent))
+
+
+def state_of(result: ActionResult) -> str:
+    """One word for what a recovered action left; unknown, unless it says otherwise."""
+    said = (result.reason or "").partition(": ")[0]
+    return said if said in {NOT_SENT, SENT} else UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An action that was begun before, under the very token that asks for it again."""
+
+    has_ended: bool
+    sent: int
+
+
+def earlier_of(connection: Connection, action_id: str, request_digest: str, jti: str) -> Earlier | None:
+    """None for whoever asks for something else, or with another token than it was begun with."""
+    found = read_claim(connection, ClaimKey(DEFAULT_TENANT, "browser", action_id))
+    if found is None or found.request_digest != request_digest:
+        return None
+    with contextlib.suppress(RemitError):  # a checkpoint that cannot be read vouches for nobody
+        if parse_begun_action(found.checkpoint).jti == jti:
+            sent = sum(request.state != "NOT_SENT" for request in requests_of(connection, action_id))
+            return Earlier(isinstance(found, Done), sent)
+    return None
+
+
+def beside_earlier(problem: Refused, earlier: Earlier) -> Refused:
+    """The token does not count any more; what was done with it is done all the same."""
+    how = "has ended before" if earlier.has_ended else "was begun before, and has no recorded end yet"
+    sent = f"{_counted(earlier.sent)} sent" if earlier.sent else "nothing was sent"
+    warning = "; do not ask for it anew" if earlier.sent else ""
+    what = f"{problem.what}; this action {how}: {sent}{warning}"
+    return Refused(
+        problem.reason, what, where=problem.where, next_step="A valid token of the same agent gives its result."
+    )
+
+
+def beside_what_was_sent(problem: RemitError, sent: int) -> RemitError:
+    """A no to the second request of an action does not call the first one back."""
+    if not sent or problem.reason is Reason.FATE_UNKNOWN:
+        return problem
+    about_request = f"This request was not sent; but {_counted(sent, 'before it')}"
+    before = about_request if isinstance(problem, Refused) else f"{_counted(sent)} sent"
+    told = (
+        f"{problem.next_step.replace(ASK_ANEW, '').strip()} {before}: look at the site, and do not repeat the action."
+    )
+    what = problem.what.removeprefix(f"{NOT_SENT}: ")
+    return type(problem)(problem.reason, what, where=problem.where, next_step=told.strip())
+
+
+def beside_what_came_late(
+    result: ActionResult, requests: Sequence[RequestFate], pending: Sequence[Approval]
+) -> ActionResult:
+    """The recorded result of an action, with what its page has asked for since then: what was sent, and what waits.
+
+    The result itself stays as it was recorded, and so does its signature. This is for the caller who asks again.
+    """
+    sent = sum(request.state != "NOT_SENT" for request in requests)
+    output = result.output
+    if output is not None:
+        known: list[Any] = [dict(held) for held in _dicts(output.get("held"))]
+        by_id = {held.get("request_id"): held for held in known}
+        for request in requests:
+            told = by_id.get(request.request_id) or _told_late(result.action_id, request.request_id)
+            if request.request_id not in by_id:
+                known.append(told)
+            if told["state"] == "waiting":
+                method, _, url = request.what.partition(" ")
+                told["method"], told["url"] = (told["method"], told["url"]) if told["url"] else (method, url)
+                told["approval_id"], told["approved_by"] = request.approval_id, request.approved_by
+                told["state"], told["status"] = _STATES.get(request.state, request.state.lower()), request.status
+        named = {held.get("approval_id") for held in known}
+        for approval in pending:
+            if approval.approval_id not in named and isinstance(approval.preview, HTTPPreview):
+                told = _told_late(result.action_id, approval.approval_id)
+                told |= {"method": approval.preview.method, "url": approval.preview.url}
+                known.append(told | {"approval_id": approval.approval_id})
+        output = {**output, "held": known}
+    return result.model_copy(update={"sent": max(result.sent, sent), "output": output})
+
+
+_STATES: Final = {"ANSWERED": "answered", "SENT": "answered", "UNKNOWN": Reason.FATE_UNKNOWN.value}
+
+
+def _told_late(action_id: str, request_id: str) -> dict[str, Any]:
+    """As in `held` of an output. How late it came is told by its preview."""
+    empty = dict.fromkeys(("method", "approval_id", "approved_by", "reason", "status", "seconds_after"))
+    late = {"request_id": request_id, "url": "", "by_itself": False, "action_id": action_id, "state": "waiting"}
+    return {**empty, **late}
+
+
+def _dicts(found: object) -> list[dict[str, Any]]:
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _counted(sent: int, which: str = "") -> str:
+    """`1 request was`, `2 before it were`."""
+    return f"{sent} {which or ('request' if sent == 1 else 'requests')} {'was' if sent == 1 else 'were'}"

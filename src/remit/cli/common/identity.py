@@ -1,0 +1,198 @@
+"""Who asks with `remit ask`: the person at the terminal, for a user whom he names, or an agent by its token.
+
+What an agent asks for is its own, by the desk's rules and in the desk's record: it finds it again by HTTP and MCP, and
+what somebody else asked for is not there.
+
+Who calls at the command line: an agent, by the token that it was given, or the person at the terminal.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from remit.core.errors import Reason, Refused
+from remit.core.ids import DEFAULT_TENANT, uuid7
+from remit.goals.core import Also, nothing_else
+from remit.goals.service import Reply
+from remit.identity.callers import AgentCaller
+from remit.identity.person import AGENT_VARIABLES, person_at_terminal
+from remit.ledger.clock import require_valid_when_signed
+from remit.services.base.permissions import Right, require
+from remit.services.goals.actor_check import Witness
+from remit.services.goals.answers import User, speaker
+from remit.services.goals.ownership import OwnGoals
+from remit.workspace.workspace import Workspace
+
+if TYPE_CHECKING:
+    from remit.identity.callers import AgentCaller, Caller
+
+TOKEN_VARIABLE: Final = "REMIT_TOKEN"  # noqa: S105 - the name of a variable
+_LONGEST_TOKEN: Final = 20_000
+
+token_option: Final = click.option(
+    "--token",
+    metavar="FILE",
+    help=f"The file with the capability token, or the token itself; else the variable {TOKEN_VARIABLE}.",
+)
+
+
+def caller_here(workspace: Workspace, token: str | None, name: str | None = None) -> "Caller":
+    """Whoever can open the state directory has every right that a person has; whoever has a token acts as its agent."""
+    from remit.identity.callers import PersonCaller  # noqa: PLC0415 - most commands need only the option
+
+    if token is None and not workspace.environ.get(TOKEN_VARIABLE):
+        return PersonCaller(person_at_terminal(workspace.environ, name), "admin")
+    return agent_by(workspace, token)
+
+
+def require_clock(workspace: Workspace, life: timedelta) -> None:
+    """Refuse to sign something for `life` while the ledger is further ahead of the clock than that."""
+    with workspace.store.reading() as connection:
+        require_valid_when_signed(connection, DEFAULT_TENANT, workspace.clock(), life)
+
+
+def is_agent_here() -> bool:
+    """Whether the environment says so. Who it is, and whether its token counts, is not looked at."""
+    return any(os.environ.get(variable) for variable in AGENT_VARIABLES)
+
+
+def agent_here(workspace: Workspace) -> "AgentCaller | None":
+    """Whoever says that he is an agent, by his token; without one he is refused. None: a person."""
+    if not any(workspace.environ.get(variable) for variable in AGENT_VARIABLES):
+        return None
+    return agent_by(workspace, None)
+
+
+def actor_here(workspace: Workspace, token: str | None = None) -> str | None:
+    """Whom the record names for what is done here. None for an agent that shows no token, where none is asked for."""
+    if token is None and not workspace.environ.get(TOKEN_VARIABLE):
+        is_agent = any(workspace.environ.get(variable) for variable in AGENT_VARIABLES)
+        return None if is_agent else person_at_terminal(workspace.environ).id
+    return agent_by(workspace, token).actor
+
+
+def agent_by(workspace: Workspace, token: str | None) -> "AgentCaller":
+    from remit.identity.callers import AgentCaller  # noqa: PLC0415 - as above
+
+    return AgentCaller.by(workspace.tokens, read_token(token))
+
+
+def read_token(given: str | None) -> str:
+    """A token in a command line can be seen by other users of the machine; a file is better."""
+    text = given or os.environ.get(TOKEN_VARIABLE, "")
+    if not text:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED,
+            "no capability token was given",
+            where="--token",
+            next_step="Give the file that holds it: --token FILE, or the variable REMIT_TOKEN. A person issues one:"
+            " remit token issue --sub AGENT --cap CAPABILITY -o FILE",
+        )
+    if text.count(".") == 2 and text.startswith("ey") and not os.path.exists(text):
+        return text.strip()
+    try:
+        with Path(text).open("rb") as stream:
+            return stream.read(_LONGEST_TOKEN).decode("utf-8", "replace").strip()
+    except OSError as problem:
+        raise Refused(
+            Reason.AUTHORITY_MALFORMED,
+            f"the file with the token cannot be read: {problem.strerror}",
+            where="--token" if text.startswith("ey") else text,  # half a token is a secret too
+            next_step="Name the file that `remit token issue -o FILE` wrote.",
+        ) from None
+
+
+def asker_here(workspace: Workspace, user_id: str | None, tenant_id: str | None) -> "Asker":
+    """An agent with a token asks for the user whom that names, and for nobody else."""
+    if not workspace.environ.get(TOKEN_VARIABLE):
+        return Asker(workspace, user_id, tenant_id)
+    agent = agent_by(workspace, None)
+    require(agent, Right.ASK)
+    named = speaker(agent)
+    if (user_id or named.user, tenant_id or named.tenant) != (named.user, named.tenant):
+        raise Refused(
+            Reason.CONSTRAINT_VIOLATED,
+            "this token lets its agent ask for another user only",
+            where="--user, --tenant",
+            next_step="Leave them away: the token says for whom.",
+        )
+    return Asker(workspace, named.user, named.tenant, agent)
+
+
+@dataclass(frozen=True)
+class Asker:
+    """`user` and `tenant` as they were named, or as the token says."""
+
+    workspace: Workspace
+    user: str | None
+    tenant: str | None
+    agent: AgentCaller | None = None
+
+    def ask(
+        self,
+        text: str,
+        speaker: User,
+        language: str,
+        *,
+        correlation_id: str | None = None,
+        reply_to: str | None = None,
+    ) -> Reply:
+        """A new goal, or the same one again under its id."""
+
+        def ask(own: str, also: Also) -> Reply:
+            user, tenant = speaker
+            return self.workspace.goals.ask(
+                text, user=user, tenant=tenant, language=language, correlation_id=own, reply_to=reply_to, also=also
+            )
+
+        return self._new(speaker, correlation_id, reply_to, ask)
+
+    def take_back(self, original: str, speaker: User, language: str, *, correlation_id: str | None) -> Reply:
+        """By a goal of its own."""
+
+        def take_back(own: str, also: Also) -> Reply:
+            user, tenant = speaker
+            return self.workspace.goals.take_back(
+                original, user=user, tenant=tenant, language=language, correlation_id=own, also=also
+            )
+
+        return self._new(speaker, correlation_id, original, take_back)
+
+    def answer(self, correlation_id: str, answer: str | None, speaker: User) -> Reply:
+        """Go on with it."""
+        if self.agent is not None:
+            OwnGoals(self.workspace).require(self.agent, speaker, correlation_id)
+
+        def go_on(also: Also) -> Reply:
+            user, tenant = speaker
+            return self.workspace.goals.answer(correlation_id, answer, user=user, tenant=tenant, also=also)
+
+        return self._heard(speaker.tenant, correlation_id, go_on)
+
+    def _new(
+        self, speaker: User, correlation_id: str | None, known: str | None, run: Callable[[str, Also], Reply]
+    ) -> Reply:
+        """`known` is the goal that this one replies to, or takes back."""
+        correlation = correlation_id or uuid7(self.workspace.clock())
+        if self.agent is not None:
+            own = OwnGoals(self.workspace)
+            if known is not None:
+                own.require(self.agent, speaker, known)
+            own.require_new(self.agent, speaker.tenant, correlation)
+        return self._heard(speaker.tenant, correlation, lambda also: run(correlation, also))
+
+    def _heard(self, tenant: str, correlation_id: str, run: Callable[[Also], Reply]) -> Reply:
+        """For an agent: recorded as its own with the first decision, and none is made once its token is revoked."""
+        if self.agent is None:
+            reply = run(nothing_else)
+        else:
+            witness = Witness(self.agent, tenant, correlation_id)
+            reply = witness.checked(run(witness))
+            OwnGoals(self.workspace).require_free(self.agent, tenant, correlation_id)  # of two at once, it is one's
+        self.workspace.approvals.bell.ring()  # a question may wait for somebody now
+        return reply

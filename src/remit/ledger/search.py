@@ -1,0 +1,154 @@
+"""Looking through a chain from its end, for people: by what is asked for, a page at a time.
+
+No index but that of correlations helps to find kinds, actors or words, so each look goes through so many entries at
+most and says where to go on: nobody can make the database read all of a long chain at once.
+
+Where in a chain a time is: by halving, since no index of times is kept.
+
+A chain never runs backwards but where a person has accepted the clock (`clock.accepted`). So it has stretches, mostly
+one, and within each the times only grow.
+"""
+
+from datetime import datetime
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from remit.ledger.clock import ABOUT_CLOCK, ACCEPTED, newest_time
+from remit.ledger.entry import COLUMNS, Entry
+from remit.store.connection import Connection
+
+_END: Final = "SELECT max(seq) FROM ledger_entries WHERE tenant_id = ?"
+_TIME: Final = "SELECT created_at FROM ledger_entries WHERE tenant_id = ? AND seq >= ? ORDER BY seq LIMIT 1"
+_TURNS: Final = f"""SELECT seq FROM ledger_entries
+  WHERE tenant_id = ? AND correlation_id = '{ABOUT_CLOCK}' AND kind = '{ACCEPTED}' ORDER BY seq"""
+
+
+def not_before_newest(connection: Connection, tenant_id: str, now: datetime) -> datetime:
+    """Now, but never earlier than the newest entry of the chain: a clock set back revives nothing that is over."""
+    newest = newest_time(connection, tenant_id)
+    return now if newest is None else max(now, newest)
+
+
+def first_seq_since(connection: Connection, tenant_id: str, at: str) -> int:
+    """The place of the first entry that is not older than `at`; one past the end if all are.
+
+    After the clock was accepted, entries behind that place may be older: a caller that needs to be exact looks at each.
+    """
+    stretches = _stretches(connection, tenant_id)
+    for start, end in stretches:
+        found = _first_in(connection, tenant_id, at, start, end)
+        if found < end:
+            return found
+    return stretches[-1][1]
+
+
+def last_seq_before(connection: Connection, tenant_id: str, at: str) -> int:
+    """The place of the last entry that is older than `at`; 0 if none is. Entries before it may be newer, as above."""
+    for start, end in reversed(_stretches(connection, tenant_id)):
+        found = _first_in(connection, tenant_id, at, start, end)
+        if found > start:
+            return found - 1
+    return 0
+
+
+def _stretches(connection: Connection, tenant_id: str) -> list[tuple[int, int]]:
+    """From the first place of each to the first one behind it."""
+    row = connection.one(_END, (tenant_id,))
+    behind = (row[0] if row and row[0] else 0) + 1
+    turns = [seq for (seq,) in connection.rows(_TURNS, (tenant_id,)) if seq > 1]
+    return list(pairwise((1, *turns, behind)))
+
+
+def _first_in(connection: Connection, tenant_id: str, at: str, low: int, high: int) -> int:
+    while low < high:
+        middle = (low + high) // 2
+        found = connection.one(_TIME, (tenant_id, middle))
+        if found is not None and found[0] < at:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+LOOKED_THROUGH: Final = 20_000
+
+_ONE: Final = f"SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq = ?"
+_TASK: Final = "SELECT correlation_id FROM claims WHERE tenant_id = ? AND scope = 'task' AND key = ?"
+
+
+class Wanted(NamedTuple):
+    """Which entries. `kind` is the beginning of one; `text` is anywhere in what was recorded."""
+
+    kind: str | None = None
+    correlation_id: str | None = None
+    task_id: str | None = None
+    actor: str | None = None
+    text: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+class Found(NamedTuple):
+    entries: list[Entry]
+    before: int | None
+    """Where to go on: entries before this place were not looked at. None: there are none."""
+
+
+def find_entries(connection: Connection, tenant_id: str, wanted: Wanted, before: int | None, most: int) -> Found:
+    """The newest first."""
+    row = connection.one(_END, (tenant_id,))
+    high = min(before - 1 if before is not None else (row[0] or 0 if row else 0), row[0] or 0 if row else 0)
+    low = first_seq_since(connection, tenant_id, wanted.since) if wanted.since is not None else 1
+    if wanted.until is not None:
+        high = min(high, last_seq_before(connection, tenant_id, wanted.until))
+    where, parameters = _conditions(connection, tenant_id, wanted)
+    by_index = wanted.correlation_id is not None or wanted.task_id is not None
+    until = low if by_index else max(low, high - LOOKED_THROUGH + 1)
+    if high < low:
+        return Found([], None)
+    query = f"""SELECT {COLUMNS} FROM ledger_entries WHERE tenant_id = ? AND seq <= ? AND seq >= ?{where}
+      ORDER BY seq DESC LIMIT {most + 1:d}"""
+    found = [Entry(*each) for each in connection.rows(query, (tenant_id, high, until, *parameters))]
+    if len(found) > most:
+        return Found(found[:most], found[most - 1].seq)
+    return Found(found, until if until > low else None)
+
+
+def read_entry(connection: Connection, tenant_id: str, seq: int) -> Entry | None:
+    if not tenant_id.isprintable():
+        return None
+    row = connection.one(_ONE, (tenant_id, seq))
+    return Entry(*row) if row else None
+
+
+def _conditions(connection: Connection, tenant_id: str, wanted: Wanted) -> tuple[str, list[object]]:
+    where, parameters = "", []  # type: str, list[object]
+    if wanted.kind:
+        where += " AND kind LIKE ? ESCAPE '!'"
+        parameters.append(_escaped(wanted.kind) + "%")
+    for name, value in (
+        ("correlation_id", wanted.correlation_id),
+        ("actor", wanted.actor),
+        ("task_id", wanted.task_id),
+    ):
+        if value is not None:
+            where += f" AND {name} = ?"
+            parameters.append(value)
+    if wanted.task_id is not None and wanted.correlation_id is None:
+        # Found by its correlation, which is the task itself or what its claim says: so one index serves both.
+        row = connection.one(_TASK, (tenant_id, wanted.task_id))
+        where += " AND correlation_id IN (?, ?)"
+        parameters += [wanted.task_id, row[0] if row else wanted.task_id]
+    # The places are not enough: where a person accepted the clock, later entries are older.
+    for comparison, at in ((">=", wanted.since), ("<", wanted.until)):
+        if at is not None:
+            where += f" AND created_at {comparison} ?"
+            parameters.append(at)
+    if wanted.text is not None:
+        where += " AND lower(payload) LIKE ? ESCAPE '!'"
+        parameters.append(f"%{_escaped(wanted.text.lower())}%")
+    return where, parameters
+
+
+def _escaped(text: str) -> str:
+    return text.replace("!", "!!").replace("%", "!%").replace("_", "!_")

@@ -1,0 +1,177 @@
+"""The text that Prometheus reads: this process's counters, how things stand, and what the browser host counted.
+
+The specification's counters of browser actions, as several processes count them, put together.
+
+Actions are carried out in the browser host, and some in the server itself. Each tells its own text; only the two
+families that the specification names, with exactly its labels and buckets, are taken from it. The third, how many
+questions are open, is the same in each and is asked of the store.
+"""
+
+import contextlib
+import itertools
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from remit.core.errors import EnvironmentFailed, Reason
+from remit.core.metrics import COUNTERS, DISTRIBUTIONS, Distribution
+from remit.observability.browser_metrics import BUCKETS, DURATION, PENDING, REQUESTS
+from remit.observability.gauges import GAUGES, Standing
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+MAX_TEXT: Final = 256 << 10
+SCRAPE_SECONDS: Final = 1.0
+MAX_LABEL: Final = 64
+_LE: Final = frozenset({*(str(bound) for bound in BUCKETS), "+Inf"})
+_SAMPLES: Final = {
+    REQUESTS: frozenset({"action", "status"}),
+    f"{DURATION}_bucket": frozenset({"action", "le"}),
+    f"{DURATION}_count": frozenset({"action"}),
+    f"{DURATION}_sum": frozenset({"action"}),
+}
+
+Key = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def ask_for_text(connection: socket.socket) -> str | None:
+    """GET /metrics over a socket of the browser host, within a second and a quarter megabyte; None if it is not so."""
+    deadline = time.monotonic() + SCRAPE_SECONDS
+    pieces: list[bytes] = []
+    try:
+        connection.settimeout(SCRAPE_SECONDS)
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        while sum(map(len, pieces)) <= MAX_TEXT:
+            connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            piece = connection.recv(65_536)
+            if not piece:
+                head, _, body = b"".join(pieces).partition(b"\r\n\r\n")
+                return body.decode() if head.startswith(b"HTTP/1.1 200 ") else None
+            pieces.append(piece)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def added_up(texts: Iterable[str]) -> "Iterator[Metric]":
+    """The two families, the sum of what the texts say. A text that cannot be read counts for nothing."""
+    from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily  # noqa: PLC0415 - an extra
+
+    sums: dict[Key, float] = {}
+    for text in texts:
+        with contextlib.suppress(ValueError):
+            for key, value in list(_read(text)):
+                sums[key] = sums.get(key, 0.0) + value
+    requests = CounterMetricFamily(REQUESTS, "Total executor requests", labels=("action", "status"))
+    duration = HistogramMetricFamily(DURATION, "Executor request duration", labels=("action",))
+    for (name, labels), value in sums.items():
+        (requests if name == REQUESTS else duration).add_sample(name, dict(labels), value)
+    yield requests
+    yield duration
+
+
+def _read(text: str) -> Iterator[tuple[Key, float]]:
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - an extra
+
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            fits = sample.name in _SAMPLES and sample.labels.keys() == _SAMPLES[sample.name]
+            if (
+                fits
+                and sample.labels.get("le", "+Inf") in _LE
+                and all(len(v) <= MAX_LABEL for v in sample.labels.values())
+            ):
+                yield (sample.name, tuple(sample.labels.items())), sample.value
+
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+INSTALL: Final = "pip install 'remit[web]'; in a clone: .venv/bin/python -m pip install -e '.[web]'"
+PROCESS: Final = (
+    "process_cpu_seconds_total",
+    "process_max_fds",
+    "process_open_fds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+    "process_virtual_memory_bytes",
+)
+"""What the package adds about the server's process."""
+
+
+class Known(NamedTuple):
+    """A metric as the documentation and the dashboard may name it."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def known_metrics() -> list[Known]:
+    """Every metric that a scrape of the server can show, in the order of the text."""
+    return [
+        Known(REQUESTS, "counter", ("action", "status"), "Total executor requests: browser actions, by how they ended"),
+        Known(DURATION, "histogram", ("action",), "Executor request duration, in seconds"),
+        Known(PENDING, "gauge", (), "Pending human approvals: requests of the browser that wait for a person"),
+        *(Known(one.name, "counter", one.labels, one.meaning) for one in COUNTERS),
+        *(Known(one.name, "histogram", one.labels, one.meaning) for one in DISTRIBUTIONS),
+        *(Known(one.name, "gauge", one.labels, one.meaning) for one in GAUGES),
+        *(Known(name, "counter" if name.endswith("_total") else "gauge", (), "As the name says") for name in PROCESS),
+    ]
+
+
+def render(standing: Standing, texts: Sequence[str] = (), pending: int | None = None) -> tuple[bytes, str]:
+    """The text and its content type. `texts` are those of the processes that carry out browser actions."""
+    try:
+        # An extra, and heavy: loaded by whoever scrapes.
+        from prometheus_client import CollectorRegistry, ProcessCollector  # noqa: PLC0415 - see above
+        from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest  # noqa: PLC0415
+    except ImportError:
+        raise EnvironmentFailed(
+            Reason.EFFECT_FAILED,
+            "the package that writes for Prometheus is not installed",
+            next_step=f"Install it with: {INSTALL}",
+        ) from None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(standing, texts, pending))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+class _Collector:
+    def __init__(self, standing: Standing, texts: Iterable[str], pending: int | None) -> None:
+        self._standing = standing
+        self._texts = texts
+        self._pending = pending
+
+    def collect(self) -> "Iterator[Metric]":
+        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily  # noqa: PLC0415 - an extra
+
+        yield from added_up(self._texts)
+        if self._pending is not None:
+            yield GaugeMetricFamily(PENDING, "Pending human approvals", value=self._pending)
+        for counter in COUNTERS:
+            counted = CounterMetricFamily(counter.name, counter.meaning, labels=counter.labels)
+            for labels, count in counter.read().items():
+                counted.add_metric(labels, count)
+            yield counted
+        yield from map(_histogram, DISTRIBUTIONS)
+        for gauge in GAUGES:
+            family = GaugeMetricFamily(gauge.name, gauge.meaning, labels=gauge.labels)
+            for labels, value in self._standing.get(gauge, {}).items():
+                family.add_metric(labels, value)
+            yield family
+
+
+def _histogram(distribution: Distribution) -> "Metric":
+    from prometheus_client.metrics_core import HistogramMetricFamily  # noqa: PLC0415 - an extra
+
+    family = HistogramMetricFamily(distribution.name, distribution.meaning, labels=distribution.labels)
+    bounds = [*(str(bound) for bound in distribution.bounds), "+Inf"]
+    for labels, spread in distribution.read().items():
+        buckets = list(zip(bounds, itertools.accumulate(spread.counts), strict=True))
+        family.add_metric(labels, buckets=buckets, sum_value=spread.total)
+    return family

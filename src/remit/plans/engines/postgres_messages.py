@@ -1,0 +1,232 @@
+"""What a sandboxed process says of a PostgreSQL transaction, read with care.
+
+What the sandboxed process that talks to a PostgreSQL server is asked for, as an order.
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from remit.core.canonical import digest
+from remit.core.errors import Reason, Refused, render_line
+from remit.effects.registry import PathUse
+from remit.plans.engines.database_files import WorkFolder
+from remit.plans.engines.duckdb import Answer, read_answer
+from remit.plans.model.simulation_result import error_of, not_as_agreed
+from remit.sandbox.orders import Order, Place
+from remit.sandbox.results import reason_of
+
+_MOST_TABLES: Final = 10_000
+_LONGEST: Final = 2_000
+_XID: Final = re.compile(r"[0-9]{0,20}")
+_DATABASE: Final = re.compile(r"[0-9]{1,24}/[0-9]{1,10}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class TableChange(NamedTuple):
+    """Rows of one table, as the server counted them: what cascades and triggers did included."""
+
+    table: str
+    inserted: int
+    updated: int
+    deleted: int
+
+
+class ActionRan(NamedTuple):
+    """What came of one action."""
+
+    number: int
+    answer: Answer | None
+    """None if it failed."""
+    tables: tuple[TableChange, ...]
+    irreversible: str
+    """Why it could not be taken back afterwards, in words; empty if it could, or there is nothing to take back."""
+    problem: Mapping[str, str] | None
+
+
+class Transaction(NamedTuple):
+    """What recovery asks the server about."""
+
+    xid: str
+    """Empty: it has none, because it can change nothing."""
+    backend: int
+    database: str
+    """The identifier of the server's files, and the number of the database in them."""
+
+
+class Drift(NamedTuple):
+    """Rows that are not as the plan left them."""
+
+    table: str
+    rows: int
+    """0: the table itself is another one."""
+    what: str
+
+
+def read_action(frame: Mapping[str, Any]) -> ActionRan:
+    try:
+        problem, answer = frame["problem"], frame["answer"]
+        return ActionRan(
+            _count(frame["number"]),
+            None if answer is None else read_answer(answer),
+            read_tables(frame["tables"]),
+            render_line(_text(frame["irreversible"])[:_LONGEST]),
+            None if problem is None else _problem(problem),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise not_as_agreed("what it says of an action cannot be read") from None
+
+
+def read_tables(rows: Any) -> tuple[TableChange, ...]:
+    if not isinstance(rows, list) or len(rows) > _MOST_TABLES:
+        raise not_as_agreed("what it says of tables cannot be read")
+    try:
+        return tuple(TableChange(_name(name), *map(_count, counts)) for name, *counts in rows)
+    except (TypeError, ValueError):
+        raise not_as_agreed("what it says of tables cannot be read") from None
+
+
+def read_transaction(output: Mapping[str, Any]) -> Transaction:
+    try:
+        said = output["transaction"]
+        return Transaction(_like(_XID, said["xid"]), _count(said["backend"]), _like(_DATABASE, said["database"]))
+    except (KeyError, TypeError, ValueError):
+        raise not_as_agreed("what it says of its transaction cannot be read") from None
+
+
+def read_waited(output: Mapping[str, Any]) -> float:
+    """Seconds that it waited for locks of other sessions."""
+    try:
+        return _count(output["lock_waited"]) / 1_000
+    except (KeyError, ValueError):
+        raise not_as_agreed("what it says of locks cannot be read") from None
+
+
+def read_drifts(output: Mapping[str, Any] | None) -> tuple[Drift, ...]:
+    try:
+        return tuple(
+            Drift(_name(one["table"]), _count(one["rows"]), render_line(_text(one["what"])[:_LONGEST]))
+            for one in (output or {})["drifts"][:_MOST_TABLES]
+        )
+    except (KeyError, TypeError, ValueError):
+        raise not_as_agreed("what it says of changed rows cannot be read") from None
+
+
+def bound_of(output: Mapping[str, Any], transaction: Transaction, actions: Sequence[ActionRan]) -> str:
+    """A digest of what was there before and of how much is changed. Not of the new rows, which may hold the time."""
+    before = output.get("before")
+    if not isinstance(before, dict) or not all(_DIGEST.fullmatch(str(one)) for one in before.values()):
+        raise not_as_agreed("what it says of the rows before cannot be read")
+    bound = {
+        "database": transaction.database,
+        "role": _text(output.get("role")),
+        "before": {str(table): str(one) for table, one in before.items()},
+        "actions": [
+            [one.number, sorted([*table] for table in one.tables), bool(one.irreversible), one.problem is not None]
+            for one in actions
+        ],
+    }
+    return digest(bound)
+
+
+def _problem(problem: Mapping[str, Any]) -> dict[str, str]:
+    words = {name: _text(problem.get(name, ""))[:_LONGEST] for name in ("what", "where", "next_step")}
+    try:
+        return error_of({**words, "reason": reason_of(problem.get("reason")).value})
+    except Refused:
+        raise not_as_agreed("what it says of a failure cannot be read") from None
+
+
+def _name(value: Any) -> str:
+    return render_line(_text(value)[:200])[:400]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _like(pattern: re.Pattern[str], value: Any) -> str:
+    if not pattern.fullmatch(_text(value)):
+        raise ValueError("not of this shape")
+    return str(value)
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 1 << 53:
+        raise ValueError("no count")
+    return value
+
+
+EFFECT: Final = "remit.effects.postgres.engine:RUN"
+_GRACE_SECONDS: Final = 2.0
+"""The server stops a statement first, and says so; this process only kills."""
+
+
+class Text(NamedTuple):
+    """One text of SQL. Several may have the same number: an action with several files."""
+
+    number: int
+    name: str
+    """For messages."""
+    text: bytes
+    parameters: Mapping[str, Any]
+    expect_results: bool
+    results: Path | None
+    """A new file, in a folder of its own."""
+    form: str | None
+
+
+class Call(NamedTuple):
+    """One of the things that the effect can be asked for."""
+
+    mode: str
+    inputs: dict[str, Any]
+    seconds: float
+    given: Mapping[str, int] = {}
+    texts: bytes | None = None
+    places: Mapping[str, Place] = {}
+    images: Path | None = None
+
+    def order(self, task_id: str) -> Order:
+        return Order(
+            effect=EFFECT,
+            call="run",
+            task_id=task_id,
+            capability_id="SQL_EXECUTE",
+            inputs={**self.inputs, "mode": self.mode, "seconds": self.seconds},
+            reversible=True,
+            part_name="",
+            places=self.places,
+            network=True,
+            seconds=self.seconds + _GRACE_SECONDS,
+        )
+
+
+def texts_call(mode: str, texts: Sequence[Text], *, reads_only: bool, seconds: float, folder: WorkFolder) -> Call:
+    images = folder.folder("images") / secrets.token_hex(8)
+    places = {"images": _place(images)}
+    said = []
+    for place, text in enumerate(texts):
+        spot = None if text.results is None else f"results {place}"
+        if text.results is not None and spot is not None:
+            places[spot] = _place(text.results)
+        said.append({**text._asdict(), "text": _decoded(text), "results": spot, "parameters": dict(text.parameters)})
+    return Call(mode, {"reads_only": reads_only}, seconds, {}, json.dumps(said).encode(), places, images)
+
+
+def _place(path: Path) -> Place:
+    return Place(str(path.parents[1]), (path.parent.name,), path.name, PathUse.MAKE)
+
+
+def _decoded(text: Text) -> str:
+    try:
+        return text.text.decode()
+    except UnicodeDecodeError:
+        raise Refused(
+            Reason.SQL_REFUSED, "it is not UTF-8 text", where=text.name, next_step="Save it as UTF-8."
+        ) from None

@@ -1,0 +1,330 @@
+"""What a ledger entry says, in a few words for people. `--json` shows it whole.
+
+What the ledger's entries about the browser say, for people: which request, to which host, allowed by whom.
+
+Nothing is cut but what could be endless: whoever asks later who allowed what has to be able to read it here.
+
+What an entry of the goal door says, in a few words for people.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remit.core.text import counted, shortened
+from remit.ledger.entry import Entry
+
+LONGEST: Final = 500
+_STATES: Final = {
+    "SENT": "sent",
+    "NOT_SENT": "approved, and not sent",
+    "UNKNOWN": "unknown: it may have been sent",
+    "REFUSED": "not sent",
+}
+
+
+def render_browser_meaning(entry: Entry, payload: dict[str, Any]) -> str:
+    """Of tokens, questions to a person, actions and held requests; empty for any other entry."""
+    subject, _, event = entry.kind.rpartition(".")
+    match subject:
+        case "token":
+            said = _token(entry, event, payload)
+        case "approval":
+            said = _question(entry, event, payload)
+        case "browser":
+            said = _action(entry, event, payload)
+        case "browser_request":
+            said = _request(event, payload)
+        case _:
+            return ""
+    return said if len(said) <= LONGEST else f"{said[:LONGEST]}..."
+
+
+def _token(entry: Entry, event: str, payload: dict[str, Any]) -> str:
+    if event == "issued":
+        until = _text(payload.get("expires_at"))[:19]
+        return _joined(f"for {payload.get('sub')}", f"until {until}Z" if until else "")
+    return _joined(f"by {entry.actor}", payload.get("reason")) if event == "revoked" else ""
+
+
+def _question(entry: Entry, event: str, payload: dict[str, Any]) -> str:
+    name = f"question {payload.get('approval_id')}"
+    match event:
+        case "requested":
+            thing = _joined(payload.get("method"), payload.get("url"), by=" ")
+            until = _text(payload.get("expires_at"))[:19]
+            return _joined(thing, _text(payload.get("effect")).rstrip("."), f"until {until}Z" if until else "", name)
+        case "approved" | "denied":
+            return _joined(f"by {entry.actor}", payload.get("reason"), name)
+        case "voided" | "expired" | "used":
+            return _joined(payload.get("reason"), name)
+        case _:
+            return ""
+
+
+def _action(entry: Entry, event: str, payload: dict[str, Any]) -> str:
+    match event:
+        case "intent":
+            return _joined(_text(payload.get("preview")).rstrip("."), payload.get("consent"))
+        case "outcome":
+            return _ended(payload.get("outcome"))
+        case "refused":
+            return _problem(payload)
+        case "retried":
+            why = payload.get("why")
+            return _joined(f"try {payload.get('retry')}", _problem(why) if isinstance(why, dict) else "")
+        case "action":
+            word = "done" if payload.get("success") else payload.get("code")
+            thing = _joined(payload.get("action"), payload.get("target"), by=" ")
+            return _joined(thing, word, f"by agent {entry.actor}", _turned_away(payload.get("turned_away")))
+        case _:
+            return ""
+
+
+def _request(event: str, payload: dict[str, Any]) -> str:
+    match event:
+        case "intent":
+            return _joined(_text(payload.get("preview")).rstrip("."), payload.get("consent"))
+        case "outcome":
+            outcome = payload.get("outcome")
+            return _sent(outcome) if isinstance(outcome, dict) else ""
+        case "refused":
+            return _problem(payload)
+        case _:
+            return ""
+
+
+def _sent(outcome: dict[str, Any]) -> str:
+    state = outcome.get("state")
+    word = f"answered {outcome.get('status')}" if state == "ANSWERED" else _STATES.get(_text(state), _text(state))
+    by = outcome.get("approved_by")
+    approved = f"approved by {by}" if by else ""
+    return _joined(outcome.get("what"), word, approved, _text(outcome.get("problem")))
+
+
+def _ended(outcome: Any) -> str:
+    if not isinstance(outcome, dict):
+        return ""
+    if outcome.get("success"):
+        output = outcome.get("output")
+        return _joined("done", f"at {output['url']}" if isinstance(output, dict) and output.get("url") else "")
+    error = outcome.get("error")
+    code = error.get("code") if isinstance(error, dict) else ""
+    message = error.get("message") if isinstance(error, dict) else ""
+    return _joined(code, message or outcome.get("reason"), by=": ")
+
+
+def _turned_away(requests: Any) -> str:
+    if not isinstance(requests, list) or not requests or not isinstance(requests[0], dict):
+        return ""
+    first = _joined(requests[0].get("method"), requests[0].get("url"), by=" ")
+    more = f", and {len(requests) - 1} more" if len(requests) > 1 else ""
+    return f"turned away: {first} ({requests[0].get('why')}){more}"
+
+
+def _problem(problem: dict[str, Any]) -> str:
+    return _joined(_joined(problem.get("reason"), problem.get("what"), by=": "), problem.get("next_step"), by="; ")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _joined(*parts: Any, by: str = ", ") -> str:
+    return by.join(part for part in parts if isinstance(part, str) and part)
+
+
+REF_SHOWN: Final = 12
+
+
+def render_goal_meaning(kind: str, payload: Mapping[str, Any], actor: str | None) -> str:
+    """Empty for an entry of another kind."""
+    if kind.startswith("simulation."):
+        return _of_dispatch(kind, payload)
+    match kind:
+        case "agent.step":
+            return _joined(payload.get("event"), payload.get("reason_code"), payload.get("simulation_id"))
+        case "agent.confirmation":
+            token = payload.get("accepted_token")
+            return _joined(payload.get("verdict"), f"by “{token}”" if token else "", payload.get("language_tag"))
+        case "agent.access":
+            return _joined(payload.get("verdict"), payload.get("access_action"), payload.get("user_id"))
+        case "agent.approval":
+            return _joined("approved" if payload.get("approved") is True else "denied", f"by {actor}")
+        case "agent.refused":
+            return _joined(payload.get("reason_code"), payload.get("what"), by=": ")
+        case "catalogue.state":
+            return _joined(
+                f"{payload.get('simulation_id')} {payload.get('version')}", payload.get("state"), f"by {actor}"
+            )
+        case _:
+            return ""
+
+
+def _of_dispatch(kind: str, payload: Mapping[str, Any]) -> str:
+    outcome = payload.get("outcome")
+    if kind == "simulation.outcome" and isinstance(outcome, dict):
+        return str(outcome.get("reason_code", ""))
+    return short_refs(str(payload.get("consent", ""))) if kind == "simulation.intent" else ""
+
+
+def short_refs(text: str) -> str:
+    """Digests cut to what tells them apart at a glance; `--json` has them whole."""
+    words = (word.rpartition("sha256:") for word in text.split(" "))
+    return " ".join(f"{before}sha256:{name[:REF_SHOWN]}" if mark else name for before, mark, name in words)
+
+
+MOST: Final = 120
+ID_SHOWN: Final = 9
+TASK_SHOWN: Final = 40
+HOW: Final = {"resumed": "taken over from a process that died", "noted": "what it may need to go back"}
+
+
+def render_meaning(entry: Entry) -> str:
+    """By the kind of the entry, or the payload, cut, where the kind or the payload's shape is not known."""
+    payload = read_payload(entry)
+    meaning = ""
+    if isinstance(payload, dict):
+        if meaning := render_browser_meaning(entry, payload):
+            return meaning
+        meaning = render_goal_meaning(entry.kind, payload, entry.actor)
+        meaning = meaning or _plan_meaning(entry.kind, payload) or _people_meaning(entry.kind, payload)
+        meaning = meaning or _call_meaning(entry.kind, payload) or _clock_meaning(entry.kind, payload)
+        meaning = meaning or _meaning(entry, payload)
+    # With spaces, so that it can be wrapped.
+    shown = meaning or (payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False))
+    return shortened(shown, MOST)
+
+
+def read_payload(entry: Entry) -> Any:
+    """As a tree; as text where somebody put something there that is no JSON."""
+    try:
+        return json.loads(entry.payload)
+    except (ValueError, TypeError, RecursionError):
+        return str(entry.payload)
+
+
+def _meaning(entry: Entry, payload: dict[str, Any]) -> str:
+    subject, _, event = entry.kind.rpartition(".")
+    capability, other = entry.capability_id or "", _other_task(entry)
+    if other:
+        capability = f"{capability} {other}".lstrip()
+    match event:
+        case "intent" | "resumed" | "noted":
+            return _joined(capability, HOW.get(event) or _short_id(payload.get("consent")))
+        case "outcome":
+            return _joined(_outcome(payload.get("outcome")), capability if other else "")
+        case "refused":
+            why = _joined(payload.get("reason"), payload.get("what"), by=": ")
+            return _joined(capability if other else "", why)
+        case "issued" if subject == "lease":
+            return _joined(capability, _until(payload))
+        case "rotation_intended" | "rotated" | "revoked" | "trusted" if subject == "key":
+            return _key_change(payload)
+        case "created" if subject == "workspace":
+            keys = payload.get("keys")
+            return f"keys of {counted(len(keys), 'role')}" if isinstance(keys, dict) else ""
+        case "moved" if subject == "workspace":
+            return f"to {payload.get('to')}"
+        case _:
+            return ""
+
+
+def _call_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """What an agent called, and what came of it."""
+    if kind != "call.audit":
+        return ""
+    ended = f"{payload.get('status')}, effect {payload.get('effect')}"
+    code = payload.get("code")
+    return _joined(payload.get("function"), f"{ended} ({code})" if code else ended, by=": ")
+
+
+def _clock_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """What was noticed of the clock, and who accepted it."""
+    if kind == "clock.accepted":
+        return f"{payload.get('person')} accepted {payload.get('accepted_at')} after {payload.get('newest_at')}"
+    if kind == "clock.jumped":
+        return f"{payload.get('found')}: shows {payload.get('clock_at')}, expected {payload.get('expected_at')}"
+    return ""
+
+
+def _people_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """Who came and went, and what was proposed to them."""
+    subject = kind.partition(".")[0]
+    if subject == "person":
+        whom = f"for {payload.get('user')} of {payload.get('tenant')}" if payload.get("user") else ""
+        return _joined(payload.get("person"), payload.get("role"), whom, payload.get("how"))
+    if subject == "proposal":
+        return _joined(payload.get("title") or payload.get("plan_id"), payload.get("reason"))
+    if kind in {"goal.asked", "task.asked"}:
+        token = _short_id(f"token {payload['jti']}") if payload.get("jti") else ""
+        return _joined(payload.get("by"), payload.get("role"), token)
+    return ""
+
+
+def _plan_meaning(kind: str, payload: dict[str, Any]) -> str:
+    """What only plans have; empty for what they share with tasks."""
+    match kind:
+        case "plan.outcome" | "rollback.outcome":
+            return _plan_outcome(payload)
+        case "envelope.issued":
+            return _joined(payload.get("plan_id"), _until(payload))
+        case "rollback.intent":
+            return "a signed order to take it back"
+        case "envelope.cancelled":
+            return "void from now on; what runs under it is taken back"
+        case "plan.pruned":
+            return _joined(payload.get("folder"), "backups removed")
+        case _:
+            return ""
+
+
+def _until(payload: dict[str, Any]) -> str:
+    until = payload.get("expires_at")
+    return f"until {until[:19]}Z" if isinstance(until, str) else ""
+
+
+def _other_task(entry: Entry) -> str:
+    """`as restore-t-1`, where the entry belongs to a task that is not what the correlation is named after."""
+    if not entry.task_id or entry.task_id == entry.correlation_id:
+        return ""
+    return f"as {shortened(entry.task_id, TASK_SHOWN)}"
+
+
+def _outcome(outcome: Any) -> str:
+    if not isinstance(outcome, dict):
+        return ""
+    error = outcome.get("error")
+    code = error.get("error_code") if isinstance(error, dict) else None
+    return _joined(code or outcome.get("status"))
+
+
+def _plan_outcome(payload: dict[str, Any]) -> str:
+    """Of a plan its status and how many of its actions were done; of a rollback, how many checkpoints were restored."""
+    word = payload.get("status")
+    status = word.get("status") if isinstance(word, dict) else word
+    actions, restored = payload.get("actions"), payload.get("restored")
+    done = ""
+    if isinstance(actions, list):
+        completed = sum(1 for row in actions if isinstance(row, list) and row[1:2] == ["done"])
+        done = f"{completed:,} of {counted(len(actions), 'action')}"
+    elif isinstance(restored, list):
+        done = f"{counted(len(restored), 'checkpoint')} restored"
+    return _joined(status, done)
+
+
+def _key_change(payload: dict[str, Any]) -> str:
+    old, new = payload.get("old_key_id"), payload.get("new_key_id")
+    return _joined(
+        f"{payload.get('role')} key",
+        f"old {shortened(old, ID_SHOWN)}" if isinstance(old, str) else "",
+        f"new {shortened(new, ID_SHOWN)}" if isinstance(new, str) else "",
+    )
+
+
+def _short_id(consent: Any) -> str:
+    """`lease 0123...`: enough to find it again."""
+    if not isinstance(consent, str):
+        return ""
+    word, _, name = consent.partition(" ")
+    return f"{word} {shortened(name, ID_SHOWN)}" if name else word

@@ -1,0 +1,142 @@
+"""What a scrape of this server finds: its counters, how the workspace stands, and what the browser host counted.
+
+GET /metrics: for whoever may see everything, and for whoever the guard found to be a scraper. For no agent.
+"""
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from remit.browser_daemon.socket_path import HostPlace
+from remit.core.errors import Reason, Refused, RemitError
+from remit.core.ids import parse_time
+from remit.core.metrics import Labels
+from remit.observability import gauges
+from remit.observability.gauges import Gauge
+from remit.observability.prometheus import SCRAPE_SECONDS, ask_for_text, render
+from remit.services.base.permissions import Right, require
+from remit.version import __version__
+from remit.web.http.authentication import CHALLENGE, demand_caller, identify
+from remit.web.http.problems import Answered
+from remit.web.security.scrapers import METRICS
+
+if TYPE_CHECKING:
+    from remit.services.services import Desk
+    from remit.workspace.workspace import Workspace
+
+Found = dict[Gauge, dict[Labels, float]]
+
+
+def scrape(desk: "Desk") -> tuple[bytes, str]:
+    """The text and its content type. What cannot be looked up now is left out: the rest is told all the same."""
+    workspace = desk.workspace
+    found: Found = {gauges.BUILD: {(__version__,): 1.0}}
+    texts = [text for text in (_host_text(workspace, found), _own_text(workspace)) if text is not None]
+    pending = None
+    with contextlib.suppress(RemitError):
+        pending = _look_at_desk(desk, found)
+    with contextlib.suppress(RemitError):
+        _look_at_ledger(workspace, found)
+    return render(found, texts, pending)
+
+
+def _look_at_desk(desk: "Desk", found: Found) -> int:
+    found[gauges.SANDBOX_READY] = {(): float(desk.workspace.fleet.ready)}
+    found[gauges.JOBS] = {("running",): float(desk.work.running), ("waiting",): float(desk.work.waiting)}
+    found[gauges.LISTENERS] = {(): float(desk.events.listeners)}
+    now = desk.workspace.clock()
+    open_questions = desk.inbox.counts()
+    found[gauges.QUESTIONS] = {(kind,): float(count) for kind, (count, _) in open_questions.items()}
+    found[gauges.OLDEST] = {
+        (kind,): (now - parse_time(oldest)).total_seconds() if oldest else 0.0
+        for kind, (_, oldest) in open_questions.items()
+    }
+    return open_questions["request"][0]
+
+
+def _look_at_ledger(workspace: "Workspace", found: Found) -> None:
+    with workspace.store.reading() as connection:
+        chains = gauges.look_at_chains(connection)
+    found[gauges.CHAINS] = {(): float(chains.count)}
+    found[gauges.LENGTH] = {(): float(chains.entries)}
+    if chains.newest_head is not None:
+        age = (workspace.clock() - parse_time(chains.newest_head)).total_seconds()
+        found[gauges.HEAD_AGE] = {(): max(age, 0.0)}
+
+
+def _host_text(workspace: "Workspace", found: Found) -> str | None:
+    text = None
+    with contextlib.suppress(RemitError, OSError):
+        connection = HostPlace.of(workspace.state).connect(SCRAPE_SECONDS)
+        if connection is not None:
+            with connection:
+                text = ask_for_text(connection)
+    found[gauges.HOST_UP] = {(): float(text is not None)}
+    return text
+
+
+def _own_text(workspace: "Workspace") -> str | None:
+    """Goals use a browser of this very process. If none did, there is nothing to tell."""
+    if "browsing" not in vars(workspace):
+        return None
+    with contextlib.suppress(RemitError):
+        return workspace.browsing.metrics.render().decode()
+    return None
+
+
+if TYPE_CHECKING:
+    from remit.services.services import Desk
+
+FRESH_SECONDS: Final = 1.0
+"""Whoever asks more often gets the same text again."""
+
+
+class Metrics:
+    """Made by one caller at a time, however many ask."""
+
+    def __init__(self, desk: "Desk") -> None:
+        self._desk = desk
+        self._lock = threading.Lock()
+        self._made_at = float("-inf")
+        self._made = b"", ""
+
+    def read(self) -> tuple[bytes, str]:
+        with self._lock:
+            if time.monotonic() - self._made_at > FRESH_SECONDS:
+                self._made = scrape(self._desk)
+                self._made_at = time.monotonic()
+            return self._made
+
+
+def _require_person(request: Request) -> None:
+    if identify(request) is None:
+        raise Answered(
+            Refused(
+                Reason.PERMISSION_DENIED,
+                "it is not known who asks",
+                where="header Authorization",
+                next_step="A scraper sends the secret of `web.metrics.secret_file`; a person logs in (remit serve).",
+            ),
+            401,
+            CHALLENGE,
+        )
+    require(demand_caller(request), Right.SEE)
+
+
+def metrics_router(desk: "Desk") -> APIRouter:
+    router = APIRouter()
+    metrics = Metrics(desk)
+
+    @router.get(METRICS, include_in_schema=False)
+    def read_metrics(request: Request) -> Response:
+        if not getattr(request.state, "scraper", False):
+            _require_person(request)
+        body, media_type = metrics.read()
+        return Response(body, headers={"Content-Type": media_type, "Cache-Control": "no-store"})
+
+    return router
